@@ -324,7 +324,7 @@ void ck_async_read(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 
 /* --- other requests ------------------------------------------------------- */
 
-static void fetched(struct ck_errand *e, int rc)
+static void fetched(struct ck_header_fetch *e, int rc)
 {
 	struct ck_async_fetch *l = e->arg;
 
@@ -373,5 +373,5 @@ void ck_async_fetch_end(struct ck_async_fetch *l)
 {
 	if (l->waits)
 		reply_end(&l->reply);
-	ck_errand_fini(&l->errand);
+	ck_header_fetch_fini(&l->errand);
 }

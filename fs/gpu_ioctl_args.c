@@ -58,7 +58,7 @@ int ck_gpu_ioctl_describe(const struct ck_tree_file *f, struct ckptfs_gpu *gpu)
 bool ck_gpu_ioctl_wish(const struct ck_tree_file *f,
 		       const struct ckptfs_gpu *gpu, struct ck_export_wish *out)
 {
-	const struct ck_slice *slice = ck_opened_slice(f->opened);
+	const struct ck_slice *slice = ck_open_slice_slice(f->opened);
 
 	*out = (struct ck_export_wish){
 		.from = f->opened,

@@ -103,7 +103,7 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
 /* If the file can be opened in spite of an error, that error is in the log. */
 static int file_open(struct ck_handle *h)
 {
-	const struct ck_about *about = &h->reader.file.node.about;
+	const struct ck_file_content *about = &h->reader.file.node.about;
 	int rc = ck_file_reader_open(&h->reader);
 
 	if (rc)

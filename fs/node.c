@@ -127,9 +127,10 @@ const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 	struct ck_buf name = { 0 };
 	const char *shown;
 
-	if (n->about.topic == CK_ABOUT_OBJECT)
+	if (n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_show(ck_object_names(c, n->about.number).name);
-	if (n->about.topic == CK_ABOUT_TENSOR || n->about.topic == CK_ABOUT_BOX)
+	if (n->about.topic == CK_FILE_KIND_TENSOR ||
+	    n->about.topic == CK_FILE_KIND_BOX)
 		return ck_show(ck_tensor_names(c, n->about.number).name);
 	n->dir.view->name(c, &n->dir, n->entry, &name);
 	shown = ck_show((struct ck_str){ name.data, name.len });

@@ -35,12 +35,12 @@ bool ck_node_accepts(const struct ck_node *n)
 
 bool ck_node_is_of_tensors(const struct ck_node *n)
 {
-	return ck_node_accepts(n) || n->about.topic == CK_ABOUT_MANY;
+	return ck_node_accepts(n) || n->about.topic == CK_FILE_KIND_MANY;
 }
 
 bool ck_node_is_report(const struct ck_node *n)
 {
-	return n->about.topic == CK_ABOUT_CHECKPOINT;
+	return n->about.topic == CK_FILE_KIND_CHECKPOINT;
 }
 
 bool ck_node_takes_files(const struct ck_node *n)

@@ -196,7 +196,7 @@ void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
  * too: the second half of a large read of a short file. */
 static size_t bytes_there(const struct ck_handle *h, uint64_t vpos, size_t size)
 {
-	uint64_t end = ck_opened_slice(h->reader.file.opened)->size;
+	uint64_t end = ck_open_slice_slice(h->reader.file.opened)->size;
 
 	return vpos < end ? (size_t)ck_min(size, end - vpos) : 0;
 }

@@ -92,7 +92,7 @@ void ck_hosts_let_wait(struct ck_hosts *h)
 	dist->hosts_let_wait(h);
 }
 
-struct ck_mover *ck_hosts_mover(struct ck_hosts *h)
+struct ck_backend *ck_hosts_mover(struct ck_hosts *h)
 {
 	return dist->hosts_mover(h);
 }

@@ -146,7 +146,7 @@ static int choose_shards(const struct ck_catalog *c, struct ck_cuts *cuts)
 static int cut_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 		    struct ck_cut *cut)
 {
-	struct ck_room *room = &cuts->rooms[cut->shard];
+	struct ck_payload_block *room = &cuts->rooms[cut->shard];
 	const int64_t *box = ck_tensor_box(t, cut->chunk - t->chunk);
 	int rc;
 
@@ -168,7 +168,7 @@ static int room_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 {
 	int rc = 0;
 
-	cuts->rooms[shard] = (struct ck_room){
+	cuts->rooms[shard] = (struct ck_payload_block){
 		.target = { .fd = -1, .size = begin },
 		.begin = begin,
 	};
@@ -186,7 +186,7 @@ enum { PADDING = 64 };
 static int room_fit(struct ck_cuts *cuts, const struct ck_tensor *t,
 		    uint32_t shard)
 {
-	const struct ck_room *room = &cuts->rooms[shard];
+	const struct ck_payload_block *room = &cuts->rooms[shard];
 	const struct ck_shard *in = &cuts->batch->shards[shard];
 	uint64_t len = room->target.size - room->begin;
 	const struct ck_range *r = NULL;
@@ -206,7 +206,7 @@ static void rooms_take(struct ck_cuts *cuts)
 {
 	for (uint32_t i = 0; i < cuts->nrooms; i++) {
 		struct ck_shard *shard = &cuts->batch->shards[i];
-		const struct ck_room *room = &cuts->rooms[i];
+		const struct ck_payload_block *room = &cuts->rooms[i];
 
 		if (room->begin == shard->size)
 			shard->size = room->target.size;
@@ -320,7 +320,7 @@ static void give_back(struct ck_shard *shard, uint64_t begin, uint64_t end,
 	ck_fd_cleanup(&shard->fd);
 }
 
-static int room_make(struct ck_room *room, struct ck_shard *shard,
+static int room_make(struct ck_payload_block *room, struct ck_shard *shard,
 		     const struct ck_writer *w, struct ck_diag *d)
 {
 	struct ck_target *t = &room->target;
@@ -344,7 +344,7 @@ static int room_make(struct ck_room *room, struct ck_shard *shard,
 }
 
 /* Gives the room back to the file system; the places stay planned. */
-static void room_unmake(struct ck_room *room, struct ck_shard *shard)
+static void room_unmake(struct ck_payload_block *room, struct ck_shard *shard)
 {
 	uint32_t others = shard->uses - room->uses;
 
@@ -383,7 +383,7 @@ void ck_cuts_drop(struct ck_cuts *cuts)
 		return;
 	pthread_mutex_lock(&cuts->batch->lock);
 	for (uint32_t i = cuts->nrooms; i > 0 && i--;) {
-		struct ck_room *room = &cuts->rooms[i];
+		struct ck_payload_block *room = &cuts->rooms[i];
 
 		ck_target_unmap(&room->target);
 		if (room->uses)
@@ -425,11 +425,11 @@ static int cuts_seal(struct ck_cuts *cuts)
 	return rc;
 }
 
-static struct ck_kept kept_of(const struct ck_cut *cut)
+static struct ck_staged_item kept_of(const struct ck_cut *cut)
 {
 	const struct ck_item_form *form = &cut->form;
 
-	return (struct ck_kept){
+	return (struct ck_staged_item){
 		.chunk = cut->chunk,
 		.shard = cut->shard,
 		.fpos = cut->fpos,
@@ -443,7 +443,7 @@ static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
 	size_t n = 0;
 
 	for (size_t i = 0; i < b->nkept; i++) {
-		const struct ck_kept *kept = &b->kept[i];
+		const struct ck_staged_item *kept = &b->kept[i];
 
 		if (kept->chunk < first || kept->chunk > last)
 			b->kept[n++] = *kept;
@@ -470,7 +470,7 @@ static void keep(struct ck_batch *b, const struct ck_cuts *cuts,
 int ck_cuts_keep(struct ck_cuts *cuts, uint32_t tensor)
 {
 	struct ck_batch *b = cuts->batch;
-	struct ck_kept *room;
+	struct ck_staged_item *room;
 	int rc = cuts_seal(cuts);
 
 	if (rc)

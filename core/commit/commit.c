@@ -39,12 +39,12 @@ struct commit {
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
-	struct ck_catalog *next; /* with the changes; NULL: not made yet */
-	uint64_t generation;	 /* in the names of new files */
-	struct ck_owner owner;	 /* of all new files */
-	bool carries;		 /* they have bytes of the old ones */
-	int fd;			 /* the new metadata, -1: none */
-	struct stat metadata;	 /* what it will be */
+	struct ck_catalog *next;   /* with the changes; NULL: not made yet */
+	uint64_t generation;	   /* in the names of new files */
+	struct ck_ownership owner; /* of all new files */
+	bool carries;		   /* they have bytes of the old ones */
+	int fd;			   /* the new metadata, -1: none */
+	struct stat metadata;	   /* what it will be */
 	char temp[64]; /* its name until the rename; "": it has none */
 	bool sealed;   /* after an error the new files cannot be used */
 	bool renamed;
@@ -60,7 +60,7 @@ static int compare_changes(const void *a, const void *b)
 }
 
 static struct ck_change_of_place change_to(const struct ck_batch *b,
-					   const struct ck_kept *kept)
+					   const struct ck_staged_item *kept)
 {
 	return (struct ck_change_of_place){
 		.chunk = kept->chunk,
@@ -164,7 +164,7 @@ static int take_batch(struct commit *k, struct ck_diag *d)
 
 static int own(struct commit *k, struct ck_diag *d)
 {
-	struct ck_limit limits[CK_SHARDS_MAX];
+	struct ck_mode_cap limits[CK_SHARDS_MAX];
 	int rc;
 
 	if (!k->carries)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Shared by the files of commit: writer.c has the lock of the checkpoint, collect.c removes
- * files of earlier commits, accept.c decides which files can be written. stage.c takes the
+ * files of earlier commits, writable.c decides which files can be written. stage.c takes the
  * writes to one file, staged.c reads them back; written_ranges.c and ranges.c record the
  * written bytes, header.c parses the npy header. cut.c maps elements to boxes, batch.c boxes
  * to new files; shard.c makes these, owner.c sets owner and mode. transaction.c and
- * together.c commit several stages, commit.c has the protocol.
+ * group_commit.c commit several stages, commit.c has the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -63,7 +63,7 @@ struct ck_shard {
 };
 
 /* An item that is whole, and will be in the commit. */
-struct ck_kept {
+struct ck_staged_item {
 	uint32_t chunk; /* of the catalog */
 	uint32_t shard;
 	uint64_t fpos, length;
@@ -79,7 +79,7 @@ struct ck_batch {
 	/* Under lock, until a commit takes the batch: then of one thread: */
 	struct ck_shard shards[CK_SHARDS_MAX];
 	uint32_t nshards;
-	struct ck_kept *kept;
+	struct ck_staged_item *kept;
 	size_t nkept, kept_cap;
 	struct ck_bits tensors; /* an item of it is kept */
 	uint32_t ntensors;	/* bits that are set */
@@ -98,7 +98,7 @@ struct ck_cut {
 };
 
 /* What a stage has of a file: [begin, target.size). */
-struct ck_room {
+struct ck_payload_block {
 	struct ck_target target; /* its descriptor is the shard's */
 	uint64_t begin;
 	uint32_t uses; /* items */
@@ -109,7 +109,7 @@ struct ck_cuts {
 	struct ck_batch *batch;
 	struct ck_cut *cuts; /* in the order of their chunks */
 	uint32_t n;
-	struct ck_room *rooms; /* one for each shard that there was */
+	struct ck_payload_block *rooms; /* one for each shard that there was */
 	uint32_t nrooms;
 };
 
@@ -160,7 +160,7 @@ CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 CK_MUST_USE int ck_cutter_fetch(struct ck_cutter *k, uint64_t pos, void *bytes,
 				uint64_t len);
 
-/* --- accept.c: what can be written ------------------------------------------ */
+/* --- writable.c: what can be written ------------------------------------------ */
 
 #define CK_ALL_BOXES UINT32_MAX /* in place of the number of a box */
 
@@ -246,7 +246,7 @@ void ck_stage_lose(struct ck_stage *s, const char *why);
  * committed, or is dropped. */
 void ck_stage_renew(struct ck_stage *s);
 
-/* --- together.c ------------------------------------------------------------- */
+/* --- group_commit.c ------------------------------------------------------------- */
 
 /* What there is now. */
 CK_MUST_USE int ck_outcome_make(struct ck_outcome *out,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * together: many tensors in one commit. Their stages, those of one transaction,
+ * group_commit: many tensors in one commit. Their stages, those of one transaction,
  * share the files of one batch, and each that is complete is kept in it. A commit
  * takes the batch away: its files are never written again. Stages that are not
  * complete then move what they have to the files of the next one, by copying it:

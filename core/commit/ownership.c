@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner: whose new files are. They have the owner, group, mode and ACL of the
+ * ownership: whose new files are. They have the owner, group, mode and ACL of the
  * .metadata that they come to belong to, as it is when they do: who has given
  * it to another, or closed it to others, finds that done to them. Where bytes of
  * other files are carried over, nobody can read the new one who could not read each
@@ -41,7 +41,7 @@ static bool is_same_acl(const struct ck_buf *a, const struct ck_buf *b)
 }
 
 /* Of the open file, as it is now. */
-static int look(struct ck_owner *o, struct ck_diag *d)
+static int look(struct ck_ownership *o, struct ck_diag *d)
 {
 	int rc = fstat(o->fd, &o->st) ? -errno : read_acl(o->fd, &o->acl);
 
@@ -50,7 +50,8 @@ static int look(struct ck_owner *o, struct ck_diag *d)
 		  : 0;
 }
 
-int ck_owner_find(struct ck_owner *o, struct ck_writer *w, struct ck_diag *d)
+int ck_owner_find(struct ck_ownership *o, struct ck_writer *w,
+		  struct ck_diag *d)
 {
 	struct stat known = ck_checkpoint_metadata(w->cp);
 	int rc;
@@ -70,7 +71,7 @@ int ck_owner_find(struct ck_owner *o, struct ck_writer *w, struct ck_diag *d)
 	return 0;
 }
 
-int ck_owner_renew(struct ck_owner *o, bool *changed, struct ck_diag *d)
+int ck_owner_renew(struct ck_ownership *o, bool *changed, struct ck_diag *d)
 {
 	struct stat was = o->st;
 	struct ck_buf acl = o->acl;
@@ -84,7 +85,7 @@ int ck_owner_renew(struct ck_owner *o, bool *changed, struct ck_diag *d)
 	return rc;
 }
 
-void ck_owner_fini(struct ck_owner *o)
+void ck_owner_fini(struct ck_ownership *o)
 {
 	ck_fd_cleanup(&o->fd);
 	ck_buf_fini(&o->acl);
@@ -112,7 +113,7 @@ static mode_t readers(const struct stat *old, const struct stat *meta)
 
 /* ACLs are compared, not understood: with another one than .metadata's, nobody
  * but the owner reads. */
-static void narrow(struct ck_limit *limit, const struct ck_owner *o,
+static void narrow(struct ck_mode_cap *limit, const struct ck_ownership *o,
 		   const struct stat *old, const struct ck_buf *acl)
 {
 	bool owned = old->st_uid == o->st.st_uid && old->st_gid == o->st.st_gid;
@@ -127,8 +128,8 @@ static void narrow(struct ck_limit *limit, const struct ck_owner *o,
 }
 
 /* Who could not get to the old one. Among them may be some whom an ACL names. */
-static void narrow_by_way(struct ck_limit *limit, const struct ck_owner *o,
-			  mode_t closed)
+static void narrow_by_way(struct ck_mode_cap *limit,
+			  const struct ck_ownership *o, mode_t closed)
 {
 	limit->mode &= ~closed;
 	if (!closed || o->acl.len == 0)
@@ -137,7 +138,7 @@ static void narrow_by_way(struct ck_limit *limit, const struct ck_owner *o,
 	limit->mode &= 0700;
 }
 
-static int limit_by(struct ck_limit *limit, const struct ck_owner *o,
+static int limit_by(struct ck_mode_cap *limit, const struct ck_ownership *o,
 		    struct ck_files *files, uint32_t number)
 {
 	const struct ck_ids ids = { o->st.st_uid, o->st.st_gid };
@@ -158,7 +159,7 @@ static int limit_by(struct ck_limit *limit, const struct ck_owner *o,
 	return rc;
 }
 
-int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
+int ck_limits_find(struct ck_mode_cap *limits, const struct ck_ownership *o,
 		   struct ck_writer *w, const struct ck_batch *b,
 		   struct ck_diag *d)
 {
@@ -166,7 +167,7 @@ int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards; i++)
-		limits[i] = (struct ck_limit){ .mode = 0777 };
+		limits[i] = (struct ck_mode_cap){ .mode = 0777 };
 	/* Until the switch the present catalog has the places that they had. */
 	for (size_t i = 0; i < b->nkept && !rc; i++)
 		rc = limit_by(&limits[b->kept[i].shard], o, w->cp->files,
@@ -190,7 +191,7 @@ static int give_acl(const struct ck_buf *acl, int fd)
 }
 
 /* In between nobody has more rights to it than before or afterwards. */
-static int give(const struct ck_owner *o, int fd, struct ck_diag *d)
+static int give(const struct ck_ownership *o, int fd, struct ck_diag *d)
 {
 	const struct stat *want = &o->st;
 	struct stat st;
@@ -209,8 +210,8 @@ static int give(const struct ck_owner *o, int fd, struct ck_diag *d)
 	return 0;
 }
 
-int ck_file_own(const struct ck_owner *o, const struct ck_limit *limit, int fd,
-		struct ck_diag *d)
+int ck_file_own(const struct ck_ownership *o, const struct ck_mode_cap *limit,
+		int fd, struct ck_diag *d)
 {
 	static const struct ck_buf none;
 	mode_t most = limit ? limit->mode : 0777;
@@ -227,7 +228,7 @@ int ck_file_own(const struct ck_owner *o, const struct ck_limit *limit, int fd,
 	return 0;
 }
 
-int ck_owner_try(struct ck_writer *w, int *fd, struct ck_owner *o,
+int ck_owner_try(struct ck_writer *w, int *fd, struct ck_ownership *o,
 		 struct ck_diag *d)
 {
 	int rc = ck_owner_find(o, w, d);
@@ -251,7 +252,7 @@ static bool is_known(struct ck_writer *w, const struct stat *st)
 
 int ck_owner_check(struct ck_writer *w, struct ck_diag *d)
 {
-	struct ck_owner owner = { .fd = -1 };
+	struct ck_ownership owner = { .fd = -1 };
 	ck_auto_fd int fd = -1;
 	struct stat st;
 	int rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cut: where the elements that a program writes belong. It is the request of a
+ * reshard: where the elements that a program writes belong. It is the request of a
  * read, asked backwards. Fortran order of a shape is C order of the reversed
  * shape, so everything is reversed then: shapes, boxes, strides. Bytes of the
  * other byte order are exchanged within each number, wherever a write ends.

@@ -27,7 +27,7 @@ int ck_file_make(const struct ck_writer *w, int *fd, struct ck_diag *d)
 
 /* --- all of a batch ---------------------------------------------------------- */
 
-int ck_batch_own(const struct ck_owner *o, const struct ck_limit *limits,
+int ck_batch_own(const struct ck_ownership *o, const struct ck_mode_cap *limits,
 		 const struct ck_batch *b, struct ck_diag *d)
 {
 	int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * accept: which slices can be written. A view says that its file accepts bytes;
+ * writable: which slices can be written. A view says that its file accepts bytes;
  * what it shows must then be the elements of one tensor, or of one of its boxes,
  * and before them the header, if there is to be one.
  */

@@ -176,7 +176,7 @@ static void add_known(struct check *k)
 /* Of files that several hosts have. */
 static void add_unused(struct check *k)
 {
-	const struct ck_elsewhere *e = k->cp->elsewhere;
+	const struct ck_remote_source *e = k->cp->elsewhere;
 	struct ck_unused_copy copy;
 
 	for (size_t i = 0; e && e->unused(e, i, &copy); i++)

@@ -198,7 +198,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		    struct ck_brought *brought, const struct ck_kind **kind,
 		    struct ck_diag *d)
 {
-	struct ck_elsewhere *e = cp->elsewhere;
+	struct ck_remote_source *e = cp->elsewhere;
 	int rc = -ENOENT;
 
 	for (size_t i = 0; i < kinds->n && rc == -ENOENT; i++) {

@@ -124,8 +124,9 @@ struct ck_kinds;
 
 /* A directory or file that may be a checkpoint. */
 struct ck_src {
-	int dirfd;			/* the directory */
-	struct ck_elsewhere *elsewhere; /* its parts on other hosts; or NULL */
+	int dirfd; /* the directory */
+	struct ck_remote_source
+		*elsewhere; /* its parts on other hosts; or NULL */
 	const char *file; /* a regular file of dirfd; NULL for the directory */
 	const char *kind; /* name of the only format to try; NULL for all */
 	bool brief;	  /* found by a search: only a few entries are listed */

@@ -319,8 +319,8 @@ static int look_at(struct ck_files *files, const struct ck_layout *layout,
  * one of its files changed since. */
 static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 {
-	uint32_t part = ck_slice_find(ck_opened_slice(w->from), w->vpos);
-	const struct ck_layout *layout = ck_opened_known(w->from, part);
+	uint32_t part = ck_slice_find(ck_open_slice_slice(w->from), w->vpos);
+	const struct ck_layout *layout = ck_open_slice_known(w->from, part);
 	struct ck_files *files = files_of(all, w);
 	uint64_t touched = 0;
 	int rc = layout ? look_at(files, layout, &touched) : 0;
@@ -403,7 +403,7 @@ void ck_exports_stop(struct ck_exports *all)
 /* --- all of a mount -------------------------------------------------------------------- */
 
 struct ck_exports *ck_exports_make(struct ck_files *files,
-				   struct ck_mover *remote,
+				   struct ck_backend *remote,
 				   struct ck_gatherer *gatherer, uint64_t cache)
 {
 	struct ck_exports *all = calloc(1, sizeof(*all));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads the part for GPUs: see gpu.h. */
-#include "ckptfs/gpu.h"
 #include "ckptfs/component.h"
+#include "ckptfs/gpu.h"
 
 static const struct ck_component gpu = { "ckptfs-gpu.so", CK_GPU_PLUGIN_NAME,
 					 "part for GPUs",

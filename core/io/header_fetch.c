@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* remote: see remote.h. */
-#include "remote.h"
-#include "host/gather.h"
+/* header_fetch: see header_fetch.h. */
+#include "header_fetch.h"
+#include "gather.h"
 
 #include <errno.h>
 
@@ -18,7 +18,7 @@ struct ck_remote_change {
 int ck_remote_add(struct ck_remote_moves *m, const struct ck_plan *plan,
 		  size_t i, const struct ck_extent *extent, uint8_t *to)
 {
-	const struct ck_copy *c = &plan->copies[i];
+	const struct ck_plan_op *c = &plan->copies[i];
 	size_t bytes = c->nloops * sizeof(struct ck_loop);
 	struct ck_move *list = ck_grow(m->list, &m->cap, m->n, 1,
 				       sizeof(*list));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote: what a read needs of remote files. It is noted while the read is planned,
+ * header_fetch: what a read needs of remote files. It is noted while the read is planned,
  * and done when the mover has brought it.
  */
 #ifndef CK_REMOTE_H

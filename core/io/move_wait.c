@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* wait: reads and requests by a route, for those who wait for them. */
+/* move_wait: reads and requests by a route, for those who wait for them. */
 #include "ckptfs/move.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void wake_reader(struct ck_read *r, int rc)
 	wake(r->arg, rc);
 }
 
-static void wake_sender(struct ck_errand *e, int rc)
+static void wake_sender(struct ck_header_fetch *e, int rc)
 {
 	wake(e->arg, rc);
 }
@@ -63,7 +63,7 @@ int ck_move_read(struct ck_route *route, struct ck_read *r)
 	return wait_end(&w, ck_route_read(route, r));
 }
 
-int ck_move_errand(struct ck_route *route, struct ck_errand *e)
+int ck_io_header_fetch(struct ck_route *route, struct ck_header_fetch *e)
 {
 	struct wait w;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * opened: an open slice. Its parts are located when they are touched, each by
+ * open_slice: an open slice. Its parts are located when they are touched, each by
  * itself, so that a file of 100,000 tensors opens none of them. A layout that was
  * given out stays until the slice is closed, since others may be reading from
  * it: one that takes its place is chained before it. One takes its place only if
@@ -16,7 +16,7 @@ struct touched {
 	struct touched *older; /* which had errors of the moment */
 };
 
-struct ck_opened {
+struct ck_open_slice {
 	/* Constant: */
 	struct ck_slice *slice;
 	struct ck_locator *locator;
@@ -24,10 +24,10 @@ struct ck_opened {
 	struct touched *parts[];
 };
 
-int ck_opened_make(struct ck_slice *slice, struct ck_locator *locator,
-		   struct ck_opened **out)
+int ck_open_slice_make(struct ck_slice *slice, struct ck_locator *locator,
+		       struct ck_open_slice **out)
 {
-	struct ck_opened *o = calloc(
+	struct ck_open_slice *o = calloc(
 		1, sizeof(*o) + slice->nparts * sizeof(struct touched *));
 
 	if (!o)
@@ -49,7 +49,7 @@ static void touched_free(struct ck_locator *locator, struct touched *t)
 	}
 }
 
-void ck_opened_free(struct ck_opened *o)
+void ck_open_slice_free(struct ck_open_slice *o)
 {
 	if (!o)
 		return;
@@ -59,25 +59,27 @@ void ck_opened_free(struct ck_opened *o)
 	free(o);
 }
 
-const struct ck_slice *ck_opened_slice(const struct ck_opened *o)
+const struct ck_slice *ck_open_slice_slice(const struct ck_open_slice *o)
 {
 	return o->slice;
 }
 
-static struct touched *present(const struct ck_opened *o, uint32_t i)
+static struct touched *present(const struct ck_open_slice *o, uint32_t i)
 {
 	return __atomic_load_n(&o->parts[i], __ATOMIC_ACQUIRE);
 }
 
-const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i)
+const struct ck_layout *ck_open_slice_known(const struct ck_open_slice *o,
+					    uint32_t i)
 {
 	const struct touched *t = present(o, i);
 
 	return t ? t->layout : NULL;
 }
 
-void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,
-		     uint64_t end, ck_range_use *each, void *arg)
+void ck_open_slice_guess(const struct ck_open_slice *o, uint32_t i,
+			 uint64_t begin, uint64_t end, ck_range_use *each,
+			 void *arg)
 {
 	struct ck_part part = ck_slice_part(o->slice, i);
 
@@ -86,7 +88,8 @@ void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,
 				  end, each, arg);
 }
 
-static int ask(struct ck_opened *o, uint32_t i, const struct ck_layout **out)
+static int ask(struct ck_open_slice *o, uint32_t i,
+	       const struct ck_layout **out)
 {
 	struct ck_part part = ck_slice_part(o->slice, i);
 
@@ -95,7 +98,7 @@ static int ask(struct ck_opened *o, uint32_t i, const struct ck_layout **out)
 
 /* Enters a layout where `old` is; false: another thread was first, or there is no
  * memory. */
-static bool enter(struct ck_opened *o, uint32_t i, struct touched *old,
+static bool enter(struct ck_open_slice *o, uint32_t i, struct touched *old,
 		  const struct ck_layout *layout)
 {
 	struct touched *mine = malloc(sizeof(*mine));
@@ -110,8 +113,8 @@ static bool enter(struct ck_opened *o, uint32_t i, struct touched *old,
 	return false;
 }
 
-int ck_opened_layout(struct ck_opened *o, uint32_t i,
-		     const struct ck_layout **out)
+int ck_open_slice_layout(struct ck_open_slice *o, uint32_t i,
+			 const struct ck_layout **out)
 {
 	const struct touched *first = present(o, i);
 	const struct ck_layout *layout;
@@ -129,9 +132,9 @@ int ck_opened_layout(struct ck_opened *o, uint32_t i,
 	return first ? 0 : -ENOMEM;
 }
 
-int ck_opened_again(struct ck_opened *o, uint32_t i,
-		    const struct ck_layout *failed, ck_opened_use *use,
-		    void *arg)
+int ck_open_slice_again(struct ck_open_slice *o, uint32_t i,
+			const struct ck_layout *failed, ck_open_slice_use *use,
+			void *arg)
 {
 	struct touched *old = present(o, i);
 	const struct ck_layout *layout;
@@ -148,13 +151,15 @@ int ck_opened_again(struct ck_opened *o, uint32_t i,
 	return rc;
 }
 
-bool ck_opened_is_old(const struct ck_opened *o, const struct ck_layout *layout)
+bool ck_open_slice_is_old(const struct ck_open_slice *o,
+			  const struct ck_layout *layout)
 {
 	return o->locator->is_old && o->locator->is_old(o->locator, layout);
 }
 
-int ck_opened_renew(struct ck_opened *o, uint32_t i,
-		    const struct ck_layout *old, ck_opened_use *use, void *arg)
+int ck_open_slice_renew(struct ck_open_slice *o, uint32_t i,
+			const struct ck_layout *old, ck_open_slice_use *use,
+			void *arg)
 {
 	struct touched *first = present(o, i);
 	struct ck_part part = ck_slice_part(o->slice, i);
@@ -174,7 +179,7 @@ int ck_opened_renew(struct ck_opened *o, uint32_t i,
 	return use(present(o, i)->layout, arg);
 }
 
-int ck_opened_locate(struct ck_opened *o)
+int ck_open_slice_locate(struct ck_open_slice *o)
 {
 	const struct ck_layout *layout;
 	bool waits = false;
@@ -183,7 +188,7 @@ int ck_opened_locate(struct ck_opened *o)
 	for (uint32_t i = 0; i < o->slice->nparts && rc == 0; i++) {
 		if (ck_slice_part(o->slice, i).kind != CK_PART_BOX)
 			continue;
-		rc = ck_opened_layout(o, i, &layout);
+		rc = ck_open_slice_layout(o, i, &layout);
 		waits |= rc == -EREMOTE;
 		if (rc == -EREMOTE)
 			rc = 0;

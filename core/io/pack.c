@@ -3,8 +3,8 @@
  * pack: moves whose runs lie one behind the other, as they do on their way between
  * hosts.
  */
-#include "host/gather.h"
-#include "host/range.h"
+#include "gather.h"
+#include "range.h"
 
 void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
 {
@@ -27,7 +27,7 @@ bool ck_move_measure(const struct ck_move *m, uint64_t *bytes, uint64_t *end)
 void ck_move_unpack(const struct ck_move *m, const uint8_t *packed)
 {
 	struct ck_loop loops[CK_MAX_DIMS];
-	struct ck_copy copy = { .run = m->run, .nloops = m->nloops };
+	struct ck_plan_op copy = { .run = m->run, .nloops = m->nloops };
 	const struct ck_plan plan = { .copies = &copy,
 				      .loops = loops,
 				      .ncopies = 1,

@@ -42,8 +42,8 @@ struct planner {
 /* Room for one more copy with as many loops as there can be. */
 static int reserve_copy(struct ck_plan *plan, uint32_t ndim)
 {
-	struct ck_copy *copies = ck_grow(plan->copies, &plan->copies_cap,
-					 plan->ncopies, 1, sizeof(*copies));
+	struct ck_plan_op *copies = ck_grow(plan->copies, &plan->copies_cap,
+					    plan->ncopies, 1, sizeof(*copies));
 	struct ck_loop *loops;
 
 	if (!copies)
@@ -90,7 +90,8 @@ static bool touches(const struct planner *p, uint32_t chunk)
 /* Puts a loop around a copy: into its run or its outermost loop if these
  * continue each other in source and destination. Loops are innermost first
  * here. */
-static void wrap(struct ck_plan *plan, struct ck_copy *c, struct ck_loop loop)
+static void wrap(struct ck_plan *plan, struct ck_plan_op *c,
+		 struct ck_loop loop)
 {
 	struct ck_loop *outer = plan->loops + plan->nloops;
 
@@ -142,11 +143,11 @@ static int add_copy(struct planner *p, uint32_t chunk)
 					  : NULL;
 	uint64_t dense = r->item; /* the stride where there are no gaps */
 	struct ck_plan *plan = p->plan;
-	struct ck_copy c = { .dst = p->lo[r->ndim],
-			     .src = p->lo[r->ndim],
-			     .run = p->hi[r->ndim] - p->lo[r->ndim],
-			     .chunk = chunk,
-			     .loop = plan->nloops };
+	struct ck_plan_op c = { .dst = p->lo[r->ndim],
+				.src = p->lo[r->ndim],
+				.run = p->hi[r->ndim] - p->lo[r->ndim],
+				.chunk = chunk,
+				.loop = plan->nloops };
 	uint64_t bytes = c.run;
 
 	if (reserve_copy(plan, r->ndim))
@@ -184,10 +185,10 @@ static uint32_t count_before(const struct planner *p)
 	return ck_boxes_before(r->boxes, r->ndim, r->order, r->nchunks, last);
 }
 
-static void reverse_copies(struct ck_copy *copies, size_t n)
+static void reverse_copies(struct ck_plan_op *copies, size_t n)
 {
 	for (size_t i = 0; i < n / 2; i++) {
-		struct ck_copy swap = copies[i];
+		struct ck_plan_op swap = copies[i];
 
 		copies[i] = copies[n - 1 - i];
 		copies[n - 1 - i] = swap;
@@ -198,7 +199,7 @@ static void reverse_copies(struct ck_copy *copies, size_t n)
  * second continues the first. */
 static void join(struct ck_plan *plan, size_t first)
 {
-	struct ck_copy *a, *b;
+	struct ck_plan_op *a, *b;
 
 	if (first == 0)
 		return;
@@ -298,7 +299,7 @@ static int plan_range(struct planner *p)
 static void sum_up(struct ck_plan *plan)
 {
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		const struct ck_copy *c = &plan->copies[i];
+		const struct ck_plan_op *c = &plan->copies[i];
 		uint64_t runs = 1;
 
 		for (uint32_t k = 0; k < c->nloops; k++)
@@ -321,7 +322,7 @@ int ck_plan_run(struct ck_plan *plan, uint64_t bytes)
 	plan_clear(plan);
 	if (reserve_copy(plan, 0))
 		return -ENOMEM;
-	plan->copies[plan->ncopies++] = (struct ck_copy){ .run = bytes };
+	plan->copies[plan->ncopies++] = (struct ck_plan_op){ .run = bytes };
 	sum_up(plan);
 	return 0;
 }

@@ -10,16 +10,16 @@
  * page of the source by itself and copies it in two misaligned pieces.
  */
 #include "ckptfs/move.h"
-#include "host/copies.h"
-#include "host/gather.h"
-#include "host/range.h"
-#include "reading.h"
+#include "gather.h"
+#include "range.h"
+#include "read_op.h"
+#include "run_plan.h"
 
 #include <errno.h>
 
-/* As ck_copies_run(), with changes on the way. The plan is of whole elements; `len`
+/* As ck_run_plan(), with changes on the way. The plan is of whole elements; `len`
  * bytes of it from `skip` on are wanted. */
-static int gather_changed(struct ck_reading *rd, const struct ck_layout *layout,
+static int gather_changed(struct ck_read_op *rd, const struct ck_layout *layout,
 			  const struct ck_dtype *dtype, uint64_t skip,
 			  uint64_t len, uint8_t *to)
 {
@@ -31,7 +31,7 @@ static int gather_changed(struct ck_reading *rd, const struct ck_layout *layout,
 
 	if (!whole)
 		return -ENOMEM;
-	rc = ck_copies_run(rd, layout, whole);
+	rc = ck_run_plan(rd, layout, whole);
 	if (rc == 0 && rd->remote && rd->remote->n > noted) {
 		rc = ck_remote_change(rd->remote, &s->plan, layout, whole, skip,
 				      len, to);
@@ -50,20 +50,20 @@ static int gather_changed(struct ck_reading *rd, const struct ck_layout *layout,
 	return 0;
 }
 
-/* As ck_copies_run(), by way of the gatherer. */
-static int read_packed(struct ck_reading *rd, const struct ck_layout *layout,
+/* As ck_run_plan(), by way of the gatherer. */
+static int read_packed(struct ck_read_op *rd, const struct ck_layout *layout,
 		       uint64_t skip, uint64_t len, uint8_t *to)
 {
 	int rc = ck_packing_add(rd->packing, &rd->space->plan, layout, skip,
 				len, to);
 
-	return rc ? rc : ck_copies_run(rd, layout, rd->packing->slot->fill);
+	return rc ? rc : ck_run_plan(rd, layout, rd->packing->slot->fill);
 }
 
 /* --- parts --------------------------------------------------------------- */
 
 /* Bytes [begin, end) of a box of a tensor. */
-static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
+static int read_box(struct ck_read_op *rd, const struct ck_layout *layout,
 		    const uint64_t *box, uint64_t begin, uint64_t end,
 		    uint8_t *to)
 {
@@ -85,7 +85,7 @@ static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
 	}
 	rc = ck_plan_make(&r, plan);
 	if (!rc)
-		rc = ck_copies_find(rd, layout);
+		rc = ck_run_plan_find(rd, layout);
 	if (rc)
 		return rc;
 	if (plan->covered < r.end - r.begin)
@@ -94,15 +94,15 @@ static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
 		return read_packed(rd, layout, begin - r.begin, end - begin,
 				   to);
 	if (!layout->change)
-		return ck_copies_run(rd, layout, to);
+		return ck_run_plan(rd, layout, to);
 	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
 			      to);
 }
 
 /* What a read wants of one part. */
 struct wanted {
-	struct ck_reading *rd;
-	const struct ck_opened *from;
+	struct ck_read_op *rd;
+	const struct ck_open_slice *from;
 	const uint64_t *box;
 	uint64_t begin, end;
 	uint8_t *to;
@@ -122,7 +122,7 @@ static int read_by(const struct ck_layout *layout, void *arg)
 	rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
 	/* Its files were looked at just now. */
 	w->rd->old = w->rd->renewals < CK_RENEWALS &&
-		     ck_opened_is_old(w->from, layout);
+		     ck_open_slice_is_old(w->from, layout);
 	if (w->rd->old)
 		rc = -ESTALE;
 	/* What was noted in vain may lead to memory that is gone. */
@@ -135,15 +135,15 @@ static int read_by(const struct ck_layout *layout, void *arg)
 
 /* A box that could not be asked for at the open, or at a read before, is asked
  * for again by a read that needs it. */
-static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
-		       uint64_t begin, uint64_t end, uint8_t *to)
+static int read_tensor(struct ck_read_op *rd, struct ck_open_slice *o,
+		       uint32_t i, uint64_t begin, uint64_t end, uint8_t *to)
 {
 	struct wanted w = {
-		rd,    o,   ck_slice_part(ck_opened_slice(o), i).at.box,
+		rd,    o,   ck_slice_part(ck_open_slice_slice(o), i).at.box,
 		begin, end, to
 	};
 	const struct ck_layout *layout;
-	int rc = ck_opened_layout(o, i, &layout);
+	int rc = ck_open_slice_layout(o, i, &layout);
 
 	if (rc)
 		return rc;
@@ -151,16 +151,16 @@ static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
 	while (rd->old) {
 		rd->old = false;
 		rd->renewals++;
-		rc = ck_opened_renew(o, i, layout, read_by, &w);
-		layout = ck_opened_known(o, i);
+		rc = ck_open_slice_renew(o, i, layout, read_by, &w);
+		layout = ck_open_slice_known(o, i);
 	}
 	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->passing)
 		return rc;
-	return ck_opened_again(o, i, layout, read_by, &w);
+	return ck_open_slice_again(o, i, layout, read_by, &w);
 }
 
 /* One run of a data file, as if it was a box. */
-static int read_range(struct ck_reading *rd, uint32_t file, uint64_t fpos,
+static int read_range(struct ck_read_op *rd, uint32_t file, uint64_t fpos,
 		      uint64_t len, uint8_t *to)
 {
 	struct ck_extent extent = { .file = file, .pos = fpos };
@@ -168,8 +168,8 @@ static int read_range(struct ck_reading *rd, uint32_t file, uint64_t fpos,
 	int rc = ck_plan_run(&rd->space->plan, len);
 
 	if (rc == 0)
-		rc = ck_copies_find(rd, &layout);
-	return rc ? rc : ck_copies_run(rd, &layout, to);
+		rc = ck_run_plan_find(rd, &layout);
+	return rc ? rc : ck_run_plan(rd, &layout, to);
 }
 
 /* What the slice makes for this read. */
@@ -191,10 +191,10 @@ static int read_made(const struct ck_slice *slice, uint32_t i,
 }
 
 /* Bytes [begin, end) of part i. */
-static int read_part(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
+static int read_part(struct ck_read_op *rd, struct ck_open_slice *o, uint32_t i,
 		     uint64_t begin, uint64_t end, uint8_t *to)
 {
-	const struct ck_slice *slice = ck_opened_slice(o);
+	const struct ck_slice *slice = ck_open_slice_slice(o);
 	struct ck_part part = ck_slice_part(slice, i);
 
 	switch ((enum ck_part_kind)part.kind) {
@@ -212,9 +212,9 @@ static int read_part(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
 }
 
 /* Part by part; what it needs of files stays in use until the end. */
-static int read_parts(struct ck_reading *rd, const struct ck_read *r)
+static int read_parts(struct ck_read_op *rd, const struct ck_read *r)
 {
-	const struct ck_slice *slice = ck_opened_slice(r->from);
+	const struct ck_slice *slice = ck_open_slice_slice(r->from);
 	uint64_t end = r->vpos + r->len;
 	uint32_t i = ck_slice_find(slice, r->vpos);
 	uint64_t at = ck_slice_begin(slice, i), next;
@@ -241,7 +241,7 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 
 /* Files were looked at before they were read. Who writes over one gives it another time
  * first: what was read since may be of both, or end where the new one does. */
-static int look_again(struct ck_reading *rd, int rc)
+static int look_again(struct ck_read_op *rd, int rc)
 {
 	if (rc && rc != -EIO)
 		return rc;
@@ -260,7 +260,7 @@ static int look_again(struct ck_reading *rd, int rc)
 
 /* Whether files that are in use are read on other hosts from now on. Which of them has
  * failed is not known. */
-static bool leave_used(const struct ck_reading *rd, int rc)
+static bool leave_used(const struct ck_read_op *rd, int rc)
 {
 	bool left = false;
 
@@ -273,7 +273,7 @@ static bool leave_used(const struct ck_reading *rd, int rc)
 
 /* Whether the ctime of a file that is in use changed since it was opened for this read: the
  * bytes may be of two files. */
-static bool is_touched(struct ck_reading *rd)
+static bool is_touched(struct ck_read_op *rd)
 {
 	bool touched = false;
 
@@ -287,11 +287,11 @@ static bool is_touched(struct ck_reading *rd)
 	return touched && rd->renewals++ < CK_RENEWALS;
 }
 
-int ck_reading_run(struct ck_files *files, const struct ck_read *r,
+int ck_read_op_run(struct ck_files *files, const struct ck_read *r,
 		   struct ck_remote_moves *remote, struct ck_packing *packing)
 {
-	uint64_t size = ck_opened_slice(r->from)->size;
-	struct ck_reading rd = { .files = files,
+	uint64_t size = ck_open_slice_slice(r->from)->size;
+	struct ck_read_op rd = { .files = files,
 				 .space = ck_workspace_get(),
 				 .remote = remote,
 				 .packing = packing };
@@ -308,7 +308,7 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		rc = look_again(&rd, read_parts(&rd, r));
 		again = leave_used(&rd, rc) || is_touched(&rd);
 		rd.failed = false;
-		ck_copies_end(&rd);
+		ck_run_plan_end(&rd);
 		if (again && remote)
 			ck_remote_fini(remote);
 		if (again && packing)
@@ -320,5 +320,5 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 
 int ck_host_read(struct ck_files *files, const struct ck_read *r)
 {
-	return ck_reading_run(files, r, NULL, NULL);
+	return ck_read_op_run(files, r, NULL, NULL);
 }

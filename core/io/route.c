@@ -9,12 +9,12 @@
  * have come back from there.
  */
 #include "ckptfs/move.h"
-#include "reading.h"
+#include "read_op.h"
 
 #include <errno.h>
 
 void ck_route_init(struct ck_route *route, struct ck_files *files,
-		   struct ck_mover *remote)
+		   struct ck_backend *remote)
 {
 	*route = (struct ck_route){ .files = files, .remote = remote };
 	pthread_mutex_init(&route->lock, NULL);
@@ -91,7 +91,7 @@ static int check_in(struct ck_route *route, struct ck_waiter *w,
 
 void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
 {
-	struct ck_mover *m = route->remote;
+	struct ck_backend *m = route->remote;
 
 	pthread_mutex_lock(&route->lock);
 	w->unwanted = true;
@@ -126,7 +126,7 @@ static int moves_of(const struct ck_fetch *f, struct ck_moves *out)
 	return 0;
 }
 
-static void moves_drop(struct ck_errand *e)
+static void moves_drop(struct ck_header_fetch *e)
 {
 	free(e->moves.list);
 	e->moves = (struct ck_moves){ 0 };
@@ -138,7 +138,7 @@ static int piece_rc(int rc)
 	return rc == -ENODATA ? -EIO : rc;
 }
 
-static int errand_end(struct ck_errand *e)
+static int errand_end(struct ck_header_fetch *e)
 {
 	struct ck_fetch *f = &e->fetch;
 	bool wanted = arrive(e->route, e->sender, &e->moves);
@@ -155,13 +155,13 @@ static int errand_end(struct ck_errand *e)
 
 static void errand_done(struct ck_moves *moves)
 {
-	struct ck_errand *e = moves->arg;
+	struct ck_header_fetch *e = moves->arg;
 
 	e->done(e, errand_end(e));
 }
 
 /* As ck_route_errand(), for somebody else who waits. */
-static int errand_send(struct ck_route *route, struct ck_errand *e,
+static int errand_send(struct ck_route *route, struct ck_header_fetch *e,
 		       struct ck_waiter *sender)
 {
 	int rc;
@@ -188,12 +188,12 @@ static int errand_send(struct ck_route *route, struct ck_errand *e,
 	return rc ? rc : errand_end(e);
 }
 
-int ck_route_errand(struct ck_route *route, struct ck_errand *e)
+int ck_route_errand(struct ck_route *route, struct ck_header_fetch *e)
 {
 	return errand_send(route, e, &e->waiter);
 }
 
-void ck_errand_fini(struct ck_errand *e)
+void ck_header_fetch_fini(struct ck_header_fetch *e)
 {
 	ck_fetch_fini(&e->fetch);
 }
@@ -209,8 +209,8 @@ struct journey {
 	uint64_t done; /* bytes of the pieces before */
 	uint64_t
 		most; /* bytes of a piece that is gathered elsewhere; 0: none is */
-	struct ck_packing packing; /* without a slot: it is gathered here */
-	struct ck_errand errand;   /* for headers */
+	struct ck_packing packing;     /* without a slot: it is gathered here */
+	struct ck_header_fetch errand; /* for headers */
 	struct ck_remote_moves remote;
 	struct ck_moves moves; /* the same, as the mover has them */
 	bool by_round;	       /* they come straight to the device */
@@ -233,7 +233,7 @@ static void journey_free(struct journey *j)
 				ck_msec_now() - j->begun);
 	slot_put(j);
 	ck_remote_fini(&j->remote);
-	ck_errand_fini(&j->errand);
+	ck_header_fetch_fini(&j->errand);
 	free(j);
 }
 
@@ -346,7 +346,7 @@ static int plan_piece(struct journey *j)
 	if (packing)
 		ck_packing_clear(packing);
 	ck_fetch_begin(&j->errand.fetch);
-	rc = ck_reading_run(files_of(j), &j->piece, &j->remote, packing);
+	rc = ck_read_op_run(files_of(j), &j->piece, &j->remote, packing);
 	ck_fetch_end(&j->errand.fetch);
 	/* The errno of a file: nothing is on its way. */
 	return rc == -EINPROGRESS ? -EIO : rc;
@@ -466,7 +466,7 @@ static void bytes_came(struct ck_moves *moves)
 	piece_brought(j, ck_remote_finish(&j->remote));
 }
 
-static void headers_came(struct ck_errand *e, int rc)
+static void headers_came(struct ck_header_fetch *e, int rc)
 {
 	travel(e->arg, rc, true);
 }
@@ -474,7 +474,7 @@ static void headers_came(struct ck_errand *e, int rc)
 /* What was to come by a round has come, or comes the other way. */
 static void round_over(struct journey *j, int rc)
 {
-	struct ck_mover *remote = j->route->remote;
+	struct ck_backend *remote = j->route->remote;
 	struct ck_stats *stats = ck_files_stats(j->route->files);
 
 	j->by_round = false;
@@ -545,7 +545,7 @@ static bool gathers(const struct ck_route *route)
 
 int ck_route_read(struct ck_route *route, struct ck_read *r)
 {
-	uint64_t size = ck_opened_slice(r->from)->size;
+	uint64_t size = ck_open_slice_slice(r->from)->size;
 	struct journey *j;
 	int rc;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* packed: see packed.h. */
-#include "packed.h"
-#include "host/range.h"
+/* staging: see staging.h. */
+#include "staging.h"
+#include "range.h"
 
 #include <errno.h>
 
@@ -35,7 +35,7 @@ void ck_packing_clear(struct ck_packing *p)
 	ck_packing_want_none(p);
 }
 
-bool ck_packing_want(struct ck_packing *p, struct ck_mover *remote,
+bool ck_packing_want(struct ck_packing *p, struct ck_backend *remote,
 		     const struct ck_moves *moves)
 {
 	struct ck_gather_slot *s = p->slot;
@@ -96,7 +96,7 @@ static bool has_room(const struct ck_gather_slot *s, const struct ck_plan *plan,
 	    plan->covered > s->room - base)
 		return false;
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		const struct ck_copy *c = &plan->copies[i];
+		const struct ck_plan_op *c = &plan->copies[i];
 
 		filled = place_like(filled, base + c->dst) +
 			 ck_copy_bytes(plan, c);
@@ -121,7 +121,7 @@ static void order_loops(struct ck_loop *loops, uint32_t n)
 }
 
 /* Runs that lie one behind the other in the file, too, are one. */
-static void join_runs(const struct ck_loop *loops, struct ck_copy *c)
+static void join_runs(const struct ck_loop *loops, struct ck_plan_op *c)
 {
 	while (c->nloops && loops[c->nloops - 1].src == c->run)
 		c->run *= loops[--c->nloops].count;
@@ -129,13 +129,13 @@ static void join_runs(const struct ck_loop *loops, struct ck_copy *c)
 
 /* Of a copy whose first run is packed at `at`; base: of the plan's result. */
 static void split(struct ck_gather_slot *s, struct ck_plan *plan,
-		  struct ck_copy *c, uint8_t dtype, uint8_t change,
+		  struct ck_plan_op *c, uint8_t dtype, uint8_t change,
 		  uint64_t base, uint64_t at)
 {
 	struct ck_loop *loops = plan->loops + c->loop;
-	struct ck_gather_copy *second = &s->copies[s->ncopies++];
+	struct ck_gather_desc *second = &s->copies[s->ncopies++];
 
-	*second = (struct ck_gather_copy){ .src = at,
+	*second = (struct ck_gather_desc){ .src = at,
 					   .dst = base + c->dst,
 					   .run = c->run,
 					   .loop = s->nloops,
@@ -170,7 +170,7 @@ int ck_packing_add(struct ck_packing *p, struct ck_plan *plan,
 	p->arrivals = arrivals;
 	arrivals[p->n++] = (struct ck_arrival){ base + skip, len, to };
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		struct ck_copy *c = &plan->copies[i];
+		struct ck_plan_op *c = &plan->copies[i];
 		uint64_t bytes = ck_copy_bytes(plan, c);
 		uint64_t at = place_like(s->filled, base + c->dst);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * packed: a plan in two halves, for a gatherer. The first brings the runs of each copy, one
+ * staging: a plan in two halves, for a gatherer. The first brings the runs of each copy, one
  * behind the other and in the order in which they lie in their file, into a slot; it is the
  * same plan with other places. The second, from there to where they belong, is what the
  * slot is told.
@@ -45,7 +45,8 @@ struct ck_packing_mark ck_packing_mark(const struct ck_packing *p);
 void ck_packing_back(struct ck_packing *p, const struct ck_packing_mark *mark);
 /* Those bytes of `fill` are to come from others straight to the device, if that can be.
  * What has failed is filled in. */
-CK_MUST_USE bool ck_packing_want(struct ck_packing *p, struct ck_mover *remote,
+CK_MUST_USE bool ck_packing_want(struct ck_packing *p,
+				 struct ck_backend *remote,
 				 const struct ck_moves *moves);
 void ck_packing_want_none(struct ck_packing *p);
 /* Nothing is packed. */

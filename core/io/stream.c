@@ -103,7 +103,7 @@ static uint64_t end_of(const struct ck_stream *s)
 
 /* False: there is no memory for it now. */
 static bool add(struct ck_streams *all, struct ck_stream *s,
-		struct ck_opened *from, uint64_t begin, uint64_t end)
+		struct ck_open_slice *from, uint64_t begin, uint64_t end)
 {
 	struct ck_segment *segment = ck_segments_add(&all->segments, s->slice,
 						     begin, end, ck_msec_now());
@@ -127,10 +127,10 @@ static bool add(struct ck_streams *all, struct ck_stream *s,
 
 /* As far ahead as was read, in pieces that grow with it. */
 static void ask(struct ck_streams *all, struct ck_stream *s,
-		struct ck_opened *from)
+		struct ck_open_slice *from)
 {
 	const struct ck_segments *segments = &all->segments;
-	uint64_t size = ck_opened_slice(from)->size;
+	uint64_t size = ck_open_slice_slice(from)->size;
 	uint64_t most = s->most ? s->most : all->ahead;
 	uint64_t ahead = ck_min(s->next - s->begin, most);
 	uint64_t till = ck_min(s->next + ahead, size);

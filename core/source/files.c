@@ -2,7 +2,7 @@
 /*
  * files: the set of data files of a checkpoint, by number and by path. The
  * facts of a local file never change once they are recorded. look.c records and
- * compares them, and use.c opens files. One thread at a time adds files; any
+ * compares them, and open_cache.c opens files. One thread at a time adds files; any
  * thread uses files that were added before.
  */
 #include "files_internal.h"

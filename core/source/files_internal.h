@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Interface between the parts of the file set: files.c (the set), look.c
- * (recording and comparing), use.c (open files), touch.c (ctime), remote.c
- * (files on other hosts), way.c (search permission).
+ * (recording and comparing), open_cache.c (open files), touch.c (ctime), remote.c
+ * (files on other hosts), path_access.c (search permission).
  */
 #ifndef CK_FILES_INTERNAL_H
 #define CK_FILES_INTERNAL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * use: a cache of open data files. An open file is a slot: a descriptor, a
+ * open_cache: a cache of open data files. An open file is a slot: a descriptor, a
  * mapping and a count of users. Slots without users form a list, from the least
  * to the most recently used; when there are too many slots, the least recently
  * used one is closed. A slot in use is never closed, so the limit may be

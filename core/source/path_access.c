@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * way: search permission along the path of a data file. A user who may read a
+ * path_access: search permission along the path of a data file. A user who may read a
  * file still cannot open it without search permission on each directory between
  * the checkpoint's and the file. No state; any thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote: data files on other hosts. The report of the host replaces a local
+ * remote_files: data files on other hosts. The report of the host replaces a local
  * stat. The bytes are fetched by the remote backend, see fetch.h. A file may
  * become remote, when a local read fails and it has replicas. Any thread,
  * except where source.h requires one.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: records the state of a data file, and compares it at every use, by name
+ * revalidate: records the state of a data file, and compares it at every use, by name
  * and by descriptor. A file that was replaced, truncated or rewritten gives
  * ESTALE, and never a byte of another generation. Any thread; the state is that
  * of the file set.

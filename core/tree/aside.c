@@ -49,7 +49,7 @@ static const char *aside_name(struct ck_aside *a, uint32_t i)
 }
 
 static void aside_stat(struct ck_aside *a, const struct ck_catalog *c,
-		       uint32_t i, struct ck_about *out)
+		       uint32_t i, struct ck_file_content *out)
 {
 	const struct ck_other *other = other_at(a, i);
 	const struct ck_file_access *now = &other->access;

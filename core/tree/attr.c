@@ -32,24 +32,24 @@ void ck_tree_dir_attr(const struct ck_tree_options *o,
 
 /* Mode and time, the mode less what is not shown. */
 static struct ck_attr attr_of(const struct ck_catalog *c,
-			      const struct ck_about *about)
+			      const struct ck_file_content *about)
 {
 	struct ck_attr attr = c->meta;
 
 	switch (about->topic) {
-	case CK_ABOUT_TENSOR:
+	case CK_FILE_KIND_TENSOR:
 		attr.mode = ck_catalog_tensor(c, about->number)->facts->mode;
 		attr.mtime = ck_catalog_tensor(c, about->number)->facts->mtime;
 		break;
-	case CK_ABOUT_BOX: /* those of its own file */
+	case CK_FILE_KIND_BOX: /* those of its own file */
 		attr = ck_catalog_attr(c, ck_about_items(c, about));
 		break;
-	case CK_ABOUT_OBJECT:
+	case CK_FILE_KIND_OBJECT:
 		attr.mode = ck_catalog_object(c, about->number)->mode;
 		attr.mtime = ck_catalog_object(c, about->number)->mtime;
 		break;
-	case CK_ABOUT_MANY:
-	case CK_ABOUT_ASIDE:
+	case CK_FILE_KIND_MANY:
+	case CK_FILE_KIND_ASIDE:
 		attr.mode = about->mode;
 		attr.mtime = about->mtime;
 		break;
@@ -59,7 +59,8 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 }
 
 void ck_tree_file_attr(const struct ck_tree_options *o,
-		       const struct ck_catalog *c, const struct ck_about *about,
+		       const struct ck_catalog *c,
+		       const struct ck_file_content *about,
 		       struct ck_node_stat *out)
 {
 	struct ck_attr attr = attr_of(c, about);

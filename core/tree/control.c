@@ -78,14 +78,14 @@ static int text_get(const struct ck_dir *dir, uint32_t entry,
 }
 
 static int control_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-			uint32_t entry, struct ck_about *out)
+			uint32_t entry, struct ck_file_content *out)
 {
 	(void)c;
 	if (entry >= ck_snapshots_count(texts_of(dir->state)))
 		return -ENOENT;
-	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
-				  .made = true,
-				  .live = ck_reports[entry].live };
+	*out = (struct ck_file_content){ .topic = CK_FILE_KIND_CHECKPOINT,
+					 .made = true,
+					 .live = ck_reports[entry].live };
 	return 0;
 }
 

@@ -157,11 +157,11 @@ void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout)
 }
 
 const uint64_t *ck_about_window(const struct ck_catalog *c,
-				const struct ck_about *about)
+				const struct ck_file_content *about)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
 
-	if (about->topic != CK_ABOUT_BOX)
+	if (about->topic != CK_FILE_KIND_BOX)
 		return NULL;
 	return (const uint64_t *)ck_tensor_box(t, about->chunk - t->chunk);
 }
@@ -179,12 +179,12 @@ static void print_line(const struct ck_fault *f, const char *indent,
 }
 
 void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
-			  const struct ck_about *about,
+			  const struct ck_file_content *about,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
-	bool is_box = about->topic == CK_ABOUT_BOX;
+	bool is_box = about->topic == CK_FILE_KIND_BOX;
 	uint32_t i = is_box ? about->chunk - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
 	uint64_t lines = 0;
@@ -222,8 +222,8 @@ static void print_tensor(struct ck_damage *known, const struct ck_catalog *c,
 			 uint32_t tensor, struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
-					.number = tensor };
+	const struct ck_file_content about = { .topic = CK_FILE_KIND_TENSOR,
+					       .number = tensor };
 	const struct ck_layout *layout = NULL;
 
 	/* A fault that may pass is known, and its layout not kept. */

@@ -116,11 +116,11 @@ static int slice_open(struct ck_tree_file *f, struct ck_slice *slice)
 
 	f->locator = (struct ck_locator){ locate, layout_put, guess, is_old,
 					  renew };
-	rc = ck_opened_make(slice, &f->locator, &f->opened);
+	rc = ck_open_slice_make(slice, &f->locator, &f->opened);
 	if (rc)
 		ck_slice_free(slice);
 	else if (slice->at_open)
-		rc = ck_opened_locate(f->opened);
+		rc = ck_open_slice_locate(f->opened);
 	else
 		f->faulty = has_known_fault(f, slice);
 	return rc;
@@ -144,13 +144,13 @@ int ck_tree_file_open(struct ck_tree_file *f)
 
 void ck_tree_file_changed(const struct ck_tree_file *f)
 {
-	const struct ck_slice *slice = ck_opened_slice(f->opened);
+	const struct ck_slice *slice = ck_open_slice_slice(f->opened);
 
 	for (uint32_t i = 0; i < slice->nparts; i++) {
 		const struct ck_layout *layout = NULL;
 
 		if (ck_slice_part(slice, i).kind == CK_PART_BOX)
-			layout = ck_opened_known(f->opened, i);
+			layout = ck_open_slice_known(f->opened, i);
 		if (layout)
 			ck_damage_look(f->node.dir.root->damage, layout);
 	}
@@ -158,7 +158,7 @@ void ck_tree_file_changed(const struct ck_tree_file *f)
 
 void ck_tree_file_close(struct ck_tree_file *f)
 {
-	ck_opened_free(f->opened);
+	ck_open_slice_free(f->opened);
 	ck_catalog_put(f->catalog);
 	f->opened = NULL;
 	f->catalog = NULL;

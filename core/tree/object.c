@@ -114,17 +114,17 @@ static int sizes_ask(struct ck_checkpoint *cp, struct ck_fetch *f)
 
 int ck_objects_keep(struct ck_checkpoint *cp, struct ck_route *route)
 {
-	struct ck_errand e = { 0 };
+	struct ck_header_fetch e = { 0 };
 	int rc;
 
 	if (!ck_files_any_remote(cp->files))
 		return 0;
 	do
 		rc = sizes_ask(cp, &e.fetch);
-	while (rc == -EREMOTE && (rc = ck_move_errand(route, &e)) == 0);
+	while (rc == -EREMOTE && (rc = ck_io_header_fetch(route, &e)) == 0);
 	if (rc == 0)
 		ck_files_keep(cp->files, &e.fetch);
-	ck_errand_fini(&e);
+	ck_header_fetch_fini(&e);
 	return rc;
 }
 

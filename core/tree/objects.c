@@ -66,13 +66,13 @@ static void objects_name(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int objects_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-			uint32_t entry, struct ck_about *out)
+			uint32_t entry, struct ck_file_content *out)
 {
 	(void)dir;
 	if (!is_shown(c, entry / CK_OBJECT_FILES))
 		return -ENOENT;
-	*out = (struct ck_about){
-		.topic = CK_ABOUT_OBJECT,
+	*out = (struct ck_file_content){
+		.topic = CK_FILE_KIND_OBJECT,
 		.made = true,
 		.number = entry / CK_OBJECT_FILES,
 	};

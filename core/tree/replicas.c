@@ -45,20 +45,21 @@ void ck_replicas_free(struct ck_differing *known)
 
 /* NULL: of others nothing is known. */
 static struct ck_bits *bits_of(const struct ck_differing *known,
-			       const struct ck_about *about, uint32_t *bit)
+			       const struct ck_file_content *about,
+			       uint32_t *bit)
 {
 	const struct ck_bits *bits = NULL;
 
 	switch (about->topic) {
-	case CK_ABOUT_TENSOR:
+	case CK_FILE_KIND_TENSOR:
 		bits = &known->tensors;
 		*bit = about->number;
 		break;
-	case CK_ABOUT_BOX:
+	case CK_FILE_KIND_BOX:
 		bits = &known->chunks;
 		*bit = about->chunk;
 		break;
-	case CK_ABOUT_OBJECT:
+	case CK_FILE_KIND_OBJECT:
 		bits = &known->objects;
 		*bit = about->number;
 		break;
@@ -69,7 +70,7 @@ static struct ck_bits *bits_of(const struct ck_differing *known,
 }
 
 bool ck_replicas_are_known(const struct ck_differing *known,
-			   const struct ck_about *about)
+			   const struct ck_file_content *about)
 {
 	uint32_t bit;
 	const struct ck_bits *bits = bits_of(known, about, &bit);
@@ -117,7 +118,7 @@ int ck_side_open(struct ck_side *s, uint32_t tensor, const int64_t *box,
 	rc = ck_slice_make(&b, &slice);
 	if (rc)
 		return rc;
-	rc = ck_opened_make(slice, &s->locator, &s->opened);
+	rc = ck_open_slice_make(slice, &s->locator, &s->opened);
 	if (rc)
 		ck_slice_free(slice);
 	return rc;
@@ -125,7 +126,7 @@ int ck_side_open(struct ck_side *s, uint32_t tensor, const int64_t *box,
 
 void ck_side_close(struct ck_side *s)
 {
-	ck_opened_free(s->opened);
+	ck_open_slice_free(s->opened);
 	s->opened = NULL;
 }
 
@@ -420,14 +421,15 @@ static void print(struct ck_comparing *k, struct ck_buf *out)
 	ck_buf_text(out, "]");
 }
 
-static int compare(struct ck_comparing *k, const struct ck_about *about)
+static int compare(struct ck_comparing *k, const struct ck_file_content *about)
 {
 	k->shown.cp = k->other.cp = k->cp;
 	k->shown.c = k->other.c = k->c;
 	switch (about->topic) {
-	case CK_ABOUT_TENSOR: return tensor_compare(k, about->number);
-	case CK_ABOUT_BOX: return chunk_compare(k, about->number, about->chunk);
-	case CK_ABOUT_OBJECT: return object_compare(k, about->number);
+	case CK_FILE_KIND_TENSOR: return tensor_compare(k, about->number);
+	case CK_FILE_KIND_BOX:
+		return chunk_compare(k, about->number, about->chunk);
+	case CK_FILE_KIND_OBJECT: return object_compare(k, about->number);
 	default: return 0;
 	}
 }
@@ -440,8 +442,8 @@ static void comparing_fini(struct ck_comparing *k)
 }
 
 int ck_replicas_print(struct ck_differing *known, const struct ck_catalog *c,
-		      const struct ck_about *about, const struct ck_stop *stop,
-		      struct ck_buf *out)
+		      const struct ck_file_content *about,
+		      const struct ck_stop *stop, struct ck_buf *out)
 {
 	struct ck_comparing k = { .cp = known->cp, .c = c, .stop = stop };
 	uint32_t bit;
@@ -485,8 +487,9 @@ int ck_replicas_check(struct ck_checkpoint *cp, struct ck_route *route,
 
 	for (uint32_t i = 0; i < k.c->tensors.n && k.c->own_tensors && rc == 0;
 	     i++) {
-		const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
-						.number = i };
+		const struct ck_file_content about = {
+			.topic = CK_FILE_KIND_TENSOR, .number = i
+		};
 
 		if (!ck_tensor_is_whole(k.c, i))
 			continue;

@@ -13,7 +13,7 @@ struct ck_side {
 	struct ck_locator locator; /* first: the locator is the side */
 	struct ck_checkpoint *cp;
 	const struct ck_catalog *c;
-	struct ck_opened *opened;
+	struct ck_open_slice *opened;
 	uint8_t *bytes; /* CK_SIDE_BYTES */
 };
 

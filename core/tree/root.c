@@ -68,7 +68,7 @@ static void root_name(const struct ck_catalog *c, const struct ck_dir *dir,
 
 /* There are no files in it. */
 static int root_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	(void)c, (void)dir, (void)entry, (void)out;
 	return -ENOENT;

@@ -404,15 +404,15 @@ static int run_link(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int run_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint32_t entry, struct ck_about *out)
+		    uint32_t entry, struct ck_file_content *out)
 {
 	struct ck_buf target = { 0 };
 	int rc = run_link(c, dir, entry, &target);
 
-	*out = (struct ck_about){ .type = CK_TYPE_LINK,
-				  .topic = CK_ABOUT_CHECKPOINT,
-				  .live = true,
-				  .size = target.len };
+	*out = (struct ck_file_content){ .type = CK_TYPE_LINK,
+					 .topic = CK_FILE_KIND_CHECKPOINT,
+					 .live = true,
+					 .size = target.len };
 	ck_buf_fini(&target);
 	return rc;
 }

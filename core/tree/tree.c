@@ -66,9 +66,9 @@ int ck_tree_enter(struct ck_tree *t, uint32_t in, struct ck_node *n)
 /* --- finding ------------------------------------------------------------------------ */
 
 static int about_of(const struct ck_tree_place *p, uint32_t entry,
-		    struct ck_about *out)
+		    struct ck_file_content *out)
 {
-	*out = (struct ck_about){ .type = CK_TYPE_FILE };
+	*out = (struct ck_file_content){ .type = CK_TYPE_FILE };
 	return p->row.dir.view->stat(p->c, &p->row.dir, entry, out);
 }
 
@@ -273,7 +273,7 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
 /* An object in a view that makes nothing: the tree makes its JSON. */
 static bool is_json(const struct ck_node *n)
 {
-	return n->about.topic == CK_ABOUT_OBJECT && !n->dir.view->size;
+	return n->about.topic == CK_FILE_KIND_OBJECT && !n->dir.view->size;
 }
 
 static int made_size(const struct ck_catalog *c, const struct ck_node *n,
@@ -310,7 +310,7 @@ int ck_tree_stat(const struct ck_node *n, struct ck_node_stat *out)
 
 /* The version that a file has in a catalog. */
 static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
-			   struct ck_about *about)
+			   struct ck_file_content *about)
 {
 	*about = n->about;
 	if (n->dir.view && n->dir.view->stat(c, &n->dir, n->entry, about) == 0)
@@ -321,12 +321,12 @@ static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
 /* Who may read the bytes that a catalog has of a file, as the present one knows it. */
 static mode_t bytes_mode(const struct ck_catalog *of,
 			 const struct ck_catalog *now, const struct ck_node *n,
-			 const struct ck_about *about)
+			 const struct ck_file_content *about)
 {
 	struct ck_many many;
 	mode_t mode = 0444;
 
-	if (about->topic != CK_ABOUT_MANY ||
+	if (about->topic != CK_FILE_KIND_MANY ||
 	    n->dir.view->many(of, &n->dir, n->entry, &many))
 		return ck_catalog_attr(now, ck_about_items(of, about)).mode;
 	for (uint32_t i = 0; i < many.n; i++)
@@ -345,7 +345,7 @@ void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
 {
 	const struct ck_tree_options *options = n->dir.root->options;
 	ck_auto_catalog *now = ck_dir_catalog(&n->dir);
-	struct ck_about old, present;
+	struct ck_file_content old, present;
 	mode_t bytes;
 
 	uint64_t was, is;
@@ -368,7 +368,7 @@ int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 		const struct ck_catalog **out)
 {
 	struct ck_tree_place p;
-	struct ck_about about;
+	struct ck_file_content about;
 	int rc;
 
 	if (n->about.type == CK_TYPE_DIR)

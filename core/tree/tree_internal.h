@@ -120,7 +120,8 @@ size_t ck_report_count(const struct ck_root *r);
 void ck_tree_dir_attr(const struct ck_tree_options *o,
 		      const struct ck_catalog *c, struct ck_node_stat *out);
 void ck_tree_file_attr(const struct ck_tree_options *o,
-		       const struct ck_catalog *c, const struct ck_about *about,
+		       const struct ck_catalog *c,
+		       const struct ck_file_content *about,
 		       struct ck_node_stat *out);
 
 #endif

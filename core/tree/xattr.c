@@ -15,7 +15,7 @@ struct file {
 	const struct ck_catalog *c; /* held */
 	const struct ck_node *n;
 	const struct ck_stop *stop; /* or NULL */
-	struct ck_many many;	    /* of CK_ABOUT_MANY */
+	struct ck_many many;	    /* of CK_FILE_KIND_MANY */
 };
 
 struct attribute {
@@ -33,7 +33,7 @@ static const struct ck_tensor *tensor_of(const struct file *f)
 
 static struct ck_names names_of(const struct file *f)
 {
-	if (f->n->about.topic == CK_ABOUT_OBJECT)
+	if (f->n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_object_names(f->c, f->n->about.number);
 	return ck_tensor_names(f->c, f->n->about.number);
 }
@@ -77,8 +77,8 @@ static const int64_t *shape_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
 
-	return f->n->about.topic == CK_ABOUT_BOX ? box_of(f) + t->ndim
-						 : t->shape;
+	return f->n->about.topic == CK_FILE_KIND_BOX ? box_of(f) + t->ndim
+						     : t->shape;
 }
 
 static int get_shape(const struct file *f, struct ck_buf *out)
@@ -92,7 +92,8 @@ bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
 {
 	const struct file f = { .c = of, .n = n };
 
-	if (n->about.topic != CK_ABOUT_TENSOR && n->about.topic != CK_ABOUT_BOX)
+	if (n->about.topic != CK_FILE_KIND_TENSOR &&
+	    n->about.topic != CK_FILE_KIND_BOX)
 		return false;
 	*out = (struct ck_elements){ .dtype = tensor_of(&f)->facts->dtype_name,
 				     .shape = shape_of(&f),
@@ -102,7 +103,7 @@ bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
 
 static bool has_offset(const struct file *f)
 {
-	return f->n->about.topic == CK_ABOUT_BOX;
+	return f->n->about.topic == CK_FILE_KIND_BOX;
 }
 
 static int get_offset(const struct file *f, struct ck_buf *out)
@@ -115,15 +116,17 @@ static int get_offset(const struct file *f, struct ck_buf *out)
 
 static int get_chunks(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_printf(
-		out, "%u",
-		f->n->about.topic == CK_ABOUT_BOX ? 1 : tensor_of(f)->nchunks);
+	ck_buf_printf(out, "%u",
+		      f->n->about.topic == CK_FILE_KIND_BOX
+			      ? 1
+			      : tensor_of(f)->nchunks);
 	return 0;
 }
 
 static bool has_guess(const struct file *f)
 {
-	return f->n->about.topic == CK_ABOUT_TENSOR && tensor_of(f)->guessed;
+	return f->n->about.topic == CK_FILE_KIND_TENSOR &&
+	       tensor_of(f)->guessed;
 }
 
 static int get_guess(const struct file *f, struct ck_buf *out)
@@ -136,7 +139,7 @@ static int get_guess(const struct file *f, struct ck_buf *out)
 
 static bool has_alias(const struct file *f)
 {
-	return f->n->about.topic == CK_ABOUT_TENSOR &&
+	return f->n->about.topic == CK_FILE_KIND_TENSOR &&
 	       ck_tensor_alias_of(tensor_of(f)) != CK_NO_TENSOR;
 }
 
@@ -152,7 +155,7 @@ static int get_alias(const struct file *f, struct ck_buf *out)
 
 static int get_kind(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_text(out, f->n->about.topic == CK_ABOUT_OBJECT
+	ck_buf_text(out, f->n->about.topic == CK_FILE_KIND_OBJECT
 				 ? "object"
 				 : ck_tensor_kind_name(tensor_of(f)->kind));
 	return 0;
@@ -188,7 +191,7 @@ static int name_cmp(const void *a, const void *b)
 static int hosts_of(const struct file *f, struct ck_items items,
 		    const char **names, size_t *n)
 {
-	const struct ck_elsewhere *e = f->root->cp->elsewhere;
+	const struct ck_remote_source *e = f->root->cp->elsewhere;
 	uint32_t last = CK_NO_FILE;
 
 	for (uint32_t i = 0; i < items.n; i++) {
@@ -238,9 +241,9 @@ static bool has_error(const struct file *f)
 {
 	const struct ck_item *item;
 
-	if (f->n->about.topic == CK_ABOUT_OBJECT)
+	if (f->n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_object_known_faulty(f->root->cp, f->n->about.number);
-	if (f->n->about.topic != CK_ABOUT_BOX)
+	if (f->n->about.topic != CK_FILE_KIND_BOX)
 		return ck_damage_is_known(f->root->damage, f->n->about.number);
 	item = ck_catalog_item(f->c, f->n->about.chunk);
 	return tensor_of(f)->err || item->err ||
@@ -254,7 +257,7 @@ static int print_error(const struct file *f, struct ck_buf *out)
 	bool faulty;
 	int rc;
 
-	if (f->n->about.topic == CK_ABOUT_OBJECT)
+	if (f->n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_object_print_fault(cp, f->n->about.number, false,
 					     out);
 	if (!tensor_of(f)->err) {
@@ -292,8 +295,8 @@ static int get_differences(const struct file *f, struct ck_buf *out)
 
 static bool is_of_tensor(const struct file *f)
 {
-	return f->n->about.topic == CK_ABOUT_TENSOR ||
-	       f->n->about.topic == CK_ABOUT_BOX;
+	return f->n->about.topic == CK_FILE_KIND_TENSOR ||
+	       f->n->about.topic == CK_FILE_KIND_BOX;
 }
 
 static const struct attribute attributes[] = {
@@ -360,8 +363,8 @@ static bool many_has_error(const struct file *f)
 static int print_first(const struct file *f, uint32_t tensor,
 		       struct ck_buf *out)
 {
-	const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
-					.number = tensor };
+	const struct ck_file_content about = { .topic = CK_FILE_KIND_TENSOR,
+					       .number = tensor };
 	const struct ck_layout *layout = NULL;
 	struct ck_buf lines = { 0 };
 	bool faulty;
@@ -432,9 +435,9 @@ static const struct attribute *attributes_of(const struct ck_node *n,
 					     size_t *count)
 {
 	switch (n->about.topic) {
-	case CK_ABOUT_CHECKPOINT:
-	case CK_ABOUT_ASIDE: *count = 0; return NULL;
-	case CK_ABOUT_MANY:
+	case CK_FILE_KIND_CHECKPOINT:
+	case CK_FILE_KIND_ASIDE: *count = 0; return NULL;
+	case CK_FILE_KIND_MANY:
 		*count = CK_ARRAY_SIZE(many_attributes);
 		return many_attributes;
 	default: *count = CK_ARRAY_SIZE(attributes); return attributes;
@@ -464,7 +467,7 @@ static int file_begin(struct file *f, const struct ck_node *n,
 {
 	*f = (struct file){ .root = n->dir.root, .n = n, .stop = stop };
 	f->c = ck_dir_catalog(&n->dir);
-	return n->about.topic == CK_ABOUT_MANY
+	return n->about.topic == CK_FILE_KIND_MANY
 		       ? n->dir.view->many(f->c, &n->dir, n->entry, &f->many)
 		       : 0;
 }

@@ -317,7 +317,7 @@ static void hf_name(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int hf_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		   uint32_t entry, struct ck_about *out)
+		   uint32_t entry, struct ck_file_content *out)
 {
 	struct hf *s = hf_of(dir->state);
 	struct entry e;
@@ -328,7 +328,7 @@ static int hf_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (e.file != NO_FILE) {
 		ck_hf_plan_about(e.plan, c, e.file, out);
 	} else {
-		*out = (struct ck_about){ .topic = CK_ABOUT_ASIDE };
+		*out = (struct ck_file_content){ .topic = CK_FILE_KIND_ASIDE };
 		s->aside->stat(s->aside, c, e.aside, out);
 	}
 	ck_hf_plan_put(e.plan);

@@ -98,6 +98,6 @@ CK_MUST_USE int ck_hf_plan_make(const struct ck_catalog *c,
 void ck_hf_plan_put(struct ck_hf_plan *p); /* NULL is allowed */
 /* Mode, time and version that a file has in a catalog. */
 void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
-		      uint32_t file, struct ck_about *out);
+		      uint32_t file, struct ck_file_content *out);
 
 #endif

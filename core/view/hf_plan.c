@@ -405,7 +405,7 @@ static void facts_look(struct ck_hf_plan *p, const struct ck_catalog *c)
 }
 
 void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
-		      uint32_t file, struct ck_about *out)
+		      uint32_t file, struct ck_file_content *out)
 {
 	struct ck_hf_file *f = &p->files[file];
 
@@ -415,8 +415,8 @@ void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
 		p->seen = ck_catalog_hold(c);
 		facts_look(p, c);
 	}
-	*out = (struct ck_about){
-		.topic = f->text ? CK_ABOUT_ASIDE : CK_ABOUT_MANY,
+	*out = (struct ck_file_content){
+		.topic = f->text ? CK_FILE_KIND_ASIDE : CK_FILE_KIND_MANY,
 		.mode = f->mode,
 		.mtime = f->mtime,
 		.version = f->version,

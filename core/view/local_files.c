@@ -164,21 +164,21 @@ static void local_name(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint32_t entry, struct ck_about *out)
+		      uint32_t entry, struct ck_file_content *out)
 {
 	uint32_t tensor, object;
 
 	if (!is_of_owner(c, dir, entry))
 		return -ENOENT;
 	if (ck_local_is_object(dir->state, entry, &object)) {
-		*out = (struct ck_about){ .topic = CK_ABOUT_OBJECT,
-					  .made = true,
-					  .number = object };
+		*out = (struct ck_file_content){ .topic = CK_FILE_KIND_OBJECT,
+						 .made = true,
+						 .number = object };
 		return 0;
 	}
 	tensor = ck_catalog_tensor_of(c, entry);
-	*out = (struct ck_about){
-		.topic = CK_ABOUT_BOX,
+	*out = (struct ck_file_content){
+		.topic = CK_FILE_KIND_BOX,
 		.accepts = CK_ACCEPTS_NPY,
 		.number = tensor,
 		.chunk = entry,

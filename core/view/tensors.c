@@ -69,12 +69,12 @@ void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint32_t entry, struct ck_about *out)
+		    uint32_t entry, struct ck_file_content *out)
 {
 	if (!ck_tensor_is_whole(c, entry))
 		return -ENOENT;
-	*out = (struct ck_about){
-		.topic = CK_ABOUT_TENSOR,
+	*out = (struct ck_file_content){
+		.topic = CK_FILE_KIND_TENSOR,
 		.accepts = view_of(dir)->accepts,
 		.number = entry,
 		.size = view_of(dir)->size(c, entry),

@@ -112,20 +112,20 @@ int ck_view_slice_checked(const struct ck_tensor *t, int rc,
 }
 
 struct ck_items ck_about_items(const struct ck_catalog *c,
-			       const struct ck_about *about)
+			       const struct ck_file_content *about)
 {
 	switch (about->topic) {
-	case CK_ABOUT_BOX:
+	case CK_FILE_KIND_BOX:
 		return (struct ck_items){ .of = c,
 					  .chunk = about->chunk,
 					  .n = 1 };
-	case CK_ABOUT_OBJECT:
+	case CK_FILE_KIND_OBJECT:
 		return ck_items_of_object(c,
 					  ck_catalog_object(c, about->number));
-	case CK_ABOUT_TENSOR:
+	case CK_FILE_KIND_TENSOR:
 		return ck_items_of_tensor(c,
 					  ck_catalog_tensor(c, about->number));
-	case CK_ABOUT_MANY: return ck_items_of_files(c);
+	case CK_FILE_KIND_MANY: return ck_items_of_files(c);
 	default: return (struct ck_items){ .n = 0 };
 	}
 }

@@ -23,7 +23,7 @@ int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
 void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_buf *out);
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint32_t entry, struct ck_about *out);
+		    uint32_t entry, struct ck_file_content *out);
 int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
 uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);

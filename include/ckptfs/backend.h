@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mover: runs moves, which say all there is to know: bytes of data files, and where
+ * backend: runs moves, which say all there is to know: bytes of data files, and where
  * in memory they belong. There is one mover for each way by which bytes can come. A
  * part of move.
  */
-#ifndef CKPTFS_MOVER_H
-#define CKPTFS_MOVER_H
+#ifndef CKPTFS_BACKEND_H
+#define CKPTFS_BACKEND_H
 
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"
@@ -68,30 +68,30 @@ struct ck_described {
 };
 
 /* Any thread may call it. Threads of its own leave signals to others. */
-struct ck_mover {
+struct ck_backend {
 	const char *name; /* for a person */
 	/* Waits for nobody elsewhere. 0: all have their rc. -EINPROGRESS: done() will be called, or was: always,
 	 * within a time that the mover sets, also if nobody answers. */
-	int (*start)(struct ck_mover *m, struct ck_moves *moves);
+	int (*start)(struct ck_backend *m, struct ck_moves *moves);
 	/* Nobody wants them any more: those that are not done yet end soon, with
 	 * -EINTR if they have not come otherwise. Neither calls done() itself nor
 	 * waits for it. May be called before start() has taken them, which then
 	 * sees `unwanted`, and until done() has begun. NULL: it does all at
 	 * once. */
-	void (*interrupt)(struct ck_mover *m, struct ck_moves *moves);
+	void (*interrupt)(struct ck_backend *m, struct ck_moves *moves);
 	/* The moves in other words: false if that cannot be for one of them, or if hosts
 	 * have no such way now. NULL: they never have. */
-	bool (*describe)(struct ck_mover *m, const struct ck_moves *moves,
+	bool (*describe)(struct ck_backend *m, const struct ck_moves *moves,
 			 struct ck_described *out);
 	/* What was described has come: it counts as what this brings. */
-	void (*came)(struct ck_mover *m, const struct ck_moves *moves);
+	void (*came)(struct ck_backend *m, const struct ck_moves *moves);
 };
 
 /* --- host mover: files of this host ----------------------------------------------- */
 
 /* Does all at once. */
 struct ck_host_mover {
-	struct ck_mover mover;
+	struct ck_backend mover;
 	struct ck_files *files;
 };
 

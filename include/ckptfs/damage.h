@@ -34,12 +34,12 @@ void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout);
 /* What of its tensor a file has: offsets, then sizes, in elements; NULL: all. The
  * tensor has no err. */
 const uint64_t *ck_about_window(const struct ck_catalog *c,
-				const struct ck_about *about);
+				const struct ck_file_content *about);
 
 /* Appends a line, indented, for each fault of the file of a tensor or box, the
  * first of them if there are many; layout may be NULL. */
 void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
-			  const struct ck_about *about,
+			  const struct ck_file_content *about,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out);
 /* The report `damage`. */

@@ -34,7 +34,7 @@ struct ck_export {
 
 /* What is wanted: bytes [vpos, vpos + len) of an open slice, which are all of one box. */
 struct ck_export_wish {
-	struct ck_opened *from;
+	struct ck_open_slice *from;
 	struct ck_files *files; /* as of ck_read */
 	uint64_t vpos, len;	/* len is not 0 */
 	/* Slices that have the same bytes have the same number, and no others. */
@@ -51,7 +51,7 @@ struct ck_export_wish {
 /* gatherer: has allocate(). cache: bytes of memory that nobody has at a time and that are
  * kept for those who come. All is the caller's. NULL: out of memory. */
 struct ck_exports *ck_exports_make(struct ck_files *files,
-				   struct ck_mover *remote,
+				   struct ck_backend *remote,
 				   struct ck_gatherer *gatherer,
 				   uint64_t cache);
 /* Nobody has one. NULL is allowed. */

@@ -7,11 +7,11 @@
 #ifndef CKPTFS_FORMAT_H
 #define CKPTFS_FORMAT_H
 
-#include "ckptfs/elsewhere.h"
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/reach.h"
+#include "ckptfs/remote_source.h"
 #include "ckptfs/rename.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
@@ -37,7 +37,7 @@ struct ck_format_options {
 	bool write; /* with what ck_writer_open() needs */
 	/* Parts of the directory that are on other hosts, not with write; the
 	 * caller's, and outlives the checkpoint. NULL: there are none. */
-	struct ck_elsewhere *elsewhere;
+	struct ck_remote_source *elsewhere;
 	/* Set by ck_run_open(): data files kept open at most, 0: as many as is good; how
 	 * many run directories it lies in. */
 	uint32_t files_most;
@@ -65,7 +65,7 @@ struct ck_checkpoint {
 	struct ck_reach reach; /* of those two */
 	char *file; /* NULL; or the checkpoint is this one, of the directory */
 	char *path; /* of that, or of the directory; absolute */
-	struct ck_elsewhere *elsewhere;
+	struct ck_remote_source *elsewhere;
 	char *metadata_name; /* see ck_metadata_name() */
 	bool nowhere;	     /* no such directory here: dirfd is an empty one */
 	bool write;	     /* it was opened for that */

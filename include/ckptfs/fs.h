@@ -90,7 +90,7 @@ struct ck_mount_options {
 	struct ck_hosts_options hosts; /* of -o, and long ones */
 	struct ck_view_options view;
 	/* borrowed; backend of remote files; or NULL */
-	struct ck_mover *remote;
+	struct ck_backend *remote;
 	struct ck_gpu_choice gpu;
 	/* Borrowed; the engine that gathers on GPUs; NULL without a GPU. */
 	struct ck_gatherer *gatherer;

@@ -8,16 +8,16 @@
 #ifndef CKPTFS_GATHERER_H
 #define CKPTFS_GATHERER_H
 
-#include "ckptfs/mover.h"
+#include "ckptfs/backend.h"
 
 enum {
 	CK_GATHER_ALIGN = 16,  /* bytes: of fill and result */
 	CK_GATHER_CHANGES = 7, /* all of enum ck_change */
 };
 
-/* A loop nest over runs, as of ck_copy, from what is packed to where it belongs. Has no
+/* A loop nest over runs, as of ck_plan_op, from what is packed to where it belongs. Has no
  * padding: it lies in memory that two processes share. */
-struct ck_gather_copy {
+struct ck_gather_desc {
 	uint64_t src;	       /* bytes from `fill` */
 	uint64_t dst;	       /* bytes from `result` */
 	uint64_t run;	       /* bytes */
@@ -48,7 +48,7 @@ struct ck_gather_want {
 struct ck_gather_slot {
 	/* Constant: */
 	uint8_t *fill, *result; /* `room` bytes each */
-	struct ck_gather_copy *copies;
+	struct ck_gather_desc *copies;
 	struct ck_loop *loops;
 	uint32_t room, copies_most, loops_most;
 	uint8_t *wants; /* `wants_most` bytes */
@@ -62,7 +62,7 @@ struct ck_gather_slot {
 	struct ck_gather_memory *memory;
 	uint64_t at;
 	/* Bytes of `fill` that are not in it, but come from other hosts straight to the
-	 * device: so many bytes of `wants`, see ck_mover.describe; 0, as it is at first:
+	 * device: so many bytes of `wants`, see ck_backend.describe; 0, as it is at first:
 	 * there are none. bare: all of them are so. */
 	uint32_t wanted, set;
 	bool bare;

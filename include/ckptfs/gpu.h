@@ -66,7 +66,7 @@ struct ck_gpu_work {
 	uint8_t *result;
 	uint32_t filled, results, ncopies; /* filled and results are not 0 */
 	/* Lead from what is filled to the result, with loops of at most CK_MAX_DIMS. */
-	const struct ck_gather_copy *copies;
+	const struct ck_gather_desc *copies;
 	const struct ck_loop *loops;
 	/* Where the result goes, from byte to_at on, a multiple of 16: all its bytes, which
 	 * all come by copies. NULL: to `result`. */

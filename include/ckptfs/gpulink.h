@@ -7,9 +7,9 @@
 #ifndef CKPTFS_GPULINK_H
 #define CKPTFS_GPULINK_H
 
-#include "ckptfs/door.h"
 #include "ckptfs/gatherer.h"
 #include "ckptfs/privileges.h"
+#include "ckptfs/rendezvous.h"
 
 struct ck_gpulink; /* opaque */
 
@@ -52,7 +52,7 @@ struct ck_gpulink_rate {
 
 /* A job that the mover is to take part in, instead of one before: a link to its rank here.
  * Takes the descriptors. set: its number, which is not 0. Any thread. */
-void ck_gpulink_join(struct ck_gpulink *l, const struct ck_door_way *way,
+void ck_gpulink_join(struct ck_gpulink *l, const struct ck_rendezvous_way *way,
 		     uint32_t set);
 /* Waits until it takes part in that one, at most msec. -ETIMEDOUT; -ESTALE: another one is
  * there; else why it does not, which is in d. */

@@ -9,7 +9,7 @@
 #include "ckptfs/gpu.h"
 
 struct ck_gpuserve_options {
-	/* One end of a pair of ck_note_sockets(), and memory that the mount has too, whose
+	/* One end of a pair of ck_control_msg_sockets(), and memory that the mount has too, whose
 	 * size nobody can change. Stay the caller's. */
 	int sock, memory;	 /* -1: there is no mount */
 	const uint32_t *devices; /* numbers of the driver's; n 0: all of them */

@@ -8,8 +8,8 @@
 #define CKPTFS_HOSTS_H
 
 #include "ckptfs/calls.h"
-#include "ckptfs/elsewhere.h"
 #include "ckptfs/hosts_options.h"
+#include "ckptfs/remote_source.h"
 #include "ckptfs/source.h"
 
 struct ck_hosts; /* opaque */
@@ -46,12 +46,12 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *options);
 void ck_hosts_free(struct ck_hosts *h);
 /* For the one checkpoint that is opened with it. A host that does not answer is
  * missing from then on: what only it may have is an error. */
-struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h);
+struct ck_remote_source *ck_hosts_elsewhere(struct ck_hosts *h);
 /* All threads that use the checkpoint may wait for other hosts: what they read of
  * headers is brought at once. Before it is opened. */
 void ck_hosts_let_wait(struct ck_hosts *h);
 /* Of its remote files. Any thread. */
-struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
+struct ck_backend *ck_hosts_mover(struct ck_hosts *h);
 
 /* One of its processes, by place in the list. */
 struct ck_hosts_peer {
@@ -62,7 +62,7 @@ struct ck_hosts_peer {
 
 void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 		   struct ck_hosts_peer *out);
-/* Who can send bytes by rounds, from now on: see ck_requester_rounds(). Any thread. */
+/* Who can send bytes by rounds, from now on: see ck_remote_client_rounds(). Any thread. */
 CK_MUST_USE int ck_hosts_rounds(struct ck_hosts *h,
 				const struct ck_ways_by_rounds *by);
 

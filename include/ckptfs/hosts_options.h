@@ -15,7 +15,7 @@ enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
 
 enum { CK_RESTART_OFF = -1 };
 
-struct ck_door_way;
+struct ck_rendezvous_way;
 
 /* Who has the process of a mount that makes rounds with those of other ranks. */
 struct ck_rounds_taker {
@@ -25,7 +25,7 @@ struct ck_rounds_taker {
 	 * peers, or CK_LINK_NO_RANK; borrowed. In the thread that starts the first job,
 	 * before its link is used, then in the one that listens, when the link of the next
 	 * is used. */
-	void (*take)(void *arg, struct ck_door_way *way, uint32_t epoch,
+	void (*take)(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
 		     const uint32_t *numbers, uint32_t npeers);
 	void *arg;
 };

@@ -3,7 +3,7 @@
  * launch: from a list of hosts to the words and the environment with which mpirun(1)
  * starts a mover on each, and before that, who of them can take part: mpirun ends all
  * if one host cannot be reached, and processes of two versions do not understand each
- * other. What is made here is for ck_job_start(). One thread at a time.
+ * other. What is made here is for ck_subprocess_start(). One thread at a time.
  */
 #ifndef CKPTFS_LAUNCH_H
 #define CKPTFS_LAUNCH_H

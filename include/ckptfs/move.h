@@ -7,10 +7,10 @@
 #ifndef CKPTFS_MOVE_H
 #define CKPTFS_MOVE_H
 
+#include "ckptfs/backend.h"
 #include "ckptfs/fetch.h"
 #include "ckptfs/gatherer.h"
 #include "ckptfs/layout.h"
-#include "ckptfs/mover.h"
 #include "ckptfs/slice.h"
 #include "ckptfs/source.h"
 
@@ -35,7 +35,7 @@ struct ck_request {
 };
 
 /* A loop nest over runs of contiguous bytes: outermost loop first. */
-struct ck_copy {
+struct ck_plan_op {
 	uint64_t dst;	/* first run's place in the destination, whose byte 0
 			 * is `begin` */
 	uint64_t src;	/* first run's place, relative to the chunk's first
@@ -49,7 +49,7 @@ struct ck_copy {
 /* Zero-initialise; make may be called again on a used one and keeps its
  * memory. */
 struct ck_plan {
-	struct ck_copy *copies;
+	struct ck_plan_op *copies;
 	struct ck_loop *loops;
 	size_t ncopies, nloops, copies_cap, loops_cap;
 	uint64_t runs;	   /* over all copies */
@@ -67,43 +67,45 @@ void ck_plan_fini(struct ck_plan *plan);
 
 /* A slice, and where the parts are that were touched so far: what all reads of one
  * open file share. Any thread. */
-struct ck_opened;
+struct ck_open_slice;
 
 /* Takes the slice if it returns 0; the locator, which is the caller's, must
  * outlive it. -ENOMEM. Looks at nothing, however many parts there are. */
-CK_MUST_USE int ck_opened_make(struct ck_slice *slice,
-			       struct ck_locator *locator,
-			       struct ck_opened **out);
-void ck_opened_free(struct ck_opened *o); /* NULL is allowed */
-const struct ck_slice *ck_opened_slice(const struct ck_opened *o);
+CK_MUST_USE int ck_open_slice_make(struct ck_slice *slice,
+				   struct ck_locator *locator,
+				   struct ck_open_slice **out);
+void ck_open_slice_free(struct ck_open_slice *o); /* NULL is allowed */
+const struct ck_slice *ck_open_slice_slice(const struct ck_open_slice *o);
 /* Locates all its boxes now. Errors as of ck_locator.get; after -EREMOTE what all of
  * them need is noted. */
-CK_MUST_USE int ck_opened_locate(struct ck_opened *o);
+CK_MUST_USE int ck_open_slice_locate(struct ck_open_slice *o);
 /* Where the boxes are of part i, which is a CK_PART_BOX: located at the first
  * touch. Valid as long as `o`. Errors as of ck_locator.get; -ENOMEM. */
-CK_MUST_USE int ck_opened_layout(struct ck_opened *o, uint32_t i,
-				 const struct ck_layout **out);
+CK_MUST_USE int ck_open_slice_layout(struct ck_open_slice *o, uint32_t i,
+				     const struct ck_layout **out);
 /* What is done with a layout, which is valid until it returns. */
-typedef int ck_opened_use(const struct ck_layout *layout, void *arg);
+typedef int ck_open_slice_use(const struct ck_layout *layout, void *arg);
 /* What was got before had errors of the moment: has `use` try with one that is
  * asked for now, and keeps that for the part if it serves. Errors as of
  * ck_locator.get, and of use. */
-CK_MUST_USE int ck_opened_again(struct ck_opened *o, uint32_t i,
-				const struct ck_layout *failed,
-				ck_opened_use *use, void *arg);
+CK_MUST_USE int ck_open_slice_again(struct ck_open_slice *o, uint32_t i,
+				    const struct ck_layout *failed,
+				    ck_open_slice_use *use, void *arg);
 /* Whether the ctime of a file changed since this layout of a part was found. */
-CK_MUST_USE bool ck_opened_is_old(const struct ck_opened *o,
-				  const struct ck_layout *layout);
+CK_MUST_USE bool ck_open_slice_is_old(const struct ck_open_slice *o,
+				      const struct ck_layout *layout);
 /* After that: has the part located again, from the headers of its items, and `use` try with
  * the new layout, which is kept for the part. Errors as of ck_locator.get, and of use. */
-CK_MUST_USE int ck_opened_renew(struct ck_opened *o, uint32_t i,
-				const struct ck_layout *old, ck_opened_use *use,
-				void *arg);
+CK_MUST_USE int ck_open_slice_renew(struct ck_open_slice *o, uint32_t i,
+				    const struct ck_layout *old,
+				    ck_open_slice_use *use, void *arg);
 /* The layout of part i, if it was located already, else NULL. */
-const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
+const struct ck_layout *ck_open_slice_known(const struct ck_open_slice *o,
+					    uint32_t i);
 /* Of one that was not: as of ck_locator.guess. */
-void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,
-		     uint64_t end, ck_range_use *each, void *arg);
+void ck_open_slice_guess(const struct ck_open_slice *o, uint32_t i,
+			 uint64_t begin, uint64_t end, ck_range_use *each,
+			 void *arg);
 
 /* --- reads ---------------------------------------------------------------------- */
 
@@ -122,7 +124,7 @@ struct ck_waiter {
  * slice), -EINTR (it was interrupted), -ENOMEM. On an error `to`, which is the
  * caller's, has anything. */
 struct ck_read {
-	struct ck_opened *from;
+	struct ck_open_slice *from;
 	struct ck_files *files; /* that have its bytes; NULL: the route's */
 	uint64_t vpos, len;
 	void *to;
@@ -153,7 +155,7 @@ CK_MUST_USE int ck_host_read(struct ck_files *files, const struct ck_read *r);
 struct ck_route {
 	/* Constant: */
 	struct ck_files *files;
-	struct ck_mover *remote; /* of remote files; NULL: there are none */
+	struct ck_backend *remote; /* of remote files; NULL: there are none */
 	/* Where bytes are put together, set before the first use; NULL: here. What it has
 	 * no room for now is put together here, and so is what fails there. */
 	struct ck_gatherer *gatherer;
@@ -163,7 +165,7 @@ struct ck_route {
 };
 
 void ck_route_init(struct ck_route *route, struct ck_files *files,
-		   struct ck_mover *remote);
+		   struct ck_backend *remote);
 void ck_route_fini(struct ck_route *route);
 
 /* Whether reads go to a gatherer wherever their files are. */
@@ -179,12 +181,12 @@ CK_MUST_USE int ck_route_read(struct ck_route *route, struct ck_read *r);
 CK_MUST_USE int ck_move_read(struct ck_route *route, struct ck_read *r);
 
 /* A request that was given up with -EREMOTE: brings what its fetch wants. */
-struct ck_errand {
+struct ck_header_fetch {
 	struct ck_fetch fetch;
 	bool brief; /* as of ck_moves */
 	/* As of ck_read. rc: 0, -EINTR, -ENOMEM, or -EIO: nothing was wanted. Why
 	 * single pieces did not come is in them. */
-	void (*done)(struct ck_errand *e, int rc);
+	void (*done)(struct ck_header_fetch *e, int rc);
 	void *arg;
 	struct ck_waiter waiter;
 	/* Private: */
@@ -196,10 +198,12 @@ struct ck_errand {
 
 /* 0: all came at once. -EINPROGRESS: done() will be called, or was. Else an error. The
  * errand can be sent again when it is done. */
-CK_MUST_USE int ck_route_errand(struct ck_route *route, struct ck_errand *e);
+CK_MUST_USE int ck_route_errand(struct ck_route *route,
+				struct ck_header_fetch *e);
 /* The same, and waits. e->done and e->arg are not used. */
-CK_MUST_USE int ck_move_errand(struct ck_route *route, struct ck_errand *e);
-void ck_errand_fini(struct ck_errand *e);
+CK_MUST_USE int ck_io_header_fetch(struct ck_route *route,
+				   struct ck_header_fetch *e);
+void ck_header_fetch_fini(struct ck_header_fetch *e);
 
 /* Who waits will be called soon, with -EINTR if it has not come otherwise. Does not
  * call done(); may be called from before the start until done() has returned. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plugin: the MPI transport, which is a file of its own, ckptfs-mpi.so: the program is
+ * mpi_load: the MPI transport, which is a file of its own, ckptfs-mpi.so: the program is
  * not linked with MPI, and whoever has none does not miss it. Made with one version of
  * the program, it is for that one.
  */
-#ifndef CKPTFS_PLUGIN_H
-#define CKPTFS_PLUGIN_H
+#ifndef CKPTFS_MPI_LOAD_H
+#define CKPTFS_MPI_LOAD_H
 
-#include "ckptfs/xport.h"
+#include "ckptfs/transport.h"
 
 /*
  * The transport between the processes that one mpirun started: its rank and size are
@@ -44,21 +44,21 @@
  * -ENOENT: there is no such file; -ELIBACC: it, or the MPI it needs, cannot be loaded;
  * -ELIBBAD: it is another version's; -EALREADY; -EIO: MPI does not begin; -ENOMEM.
  */
-CK_MUST_USE int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d);
+CK_MUST_USE int ck_transport_mpi(struct ck_transport **out, struct ck_diag *d);
 
 /* --- for the plugin ------------------------------------------------------------------ */
 
 enum {
-	CK_XPORT_PLUGIN_VERSION = 2
-}; /* of this struct, and of struct ck_xport */
+	CK_TRANSPORT_PLUGIN_VERSION = 2
+}; /* of this struct, and of struct ck_transport */
 
 /* What it exports, by this name, and nothing else. */
-#define CK_XPORT_PLUGIN_NAME "ckptfs_xport"
+#define CK_TRANSPORT_PLUGIN_NAME "ckptfs_xport"
 
-struct ck_xport_plugin {
+struct ck_transport_plugin {
 	uint32_t version;
 	char program[28]; /* CK_VERSION of the program that it is for */
-	int (*open)(struct ck_xport **out, struct ck_diag *d);
+	int (*open)(struct ck_transport **out, struct ck_diag *d);
 };
 
 #endif

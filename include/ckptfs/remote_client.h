@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * requester: the mover of remote files. It asks the peers that have them, each for all
+ * remote_client: the mover of remote files. It asks the peers that have them, each for all
  * that it has of the moves, all at once. Where that fails, and there is another copy, it
  * asks for that one, within the time that is left. Who is asked, and how, may be replaced:
  * what was not answered by then is asked for again.
  */
-#ifndef CKPTFS_REQUESTER_H
-#define CKPTFS_REQUESTER_H
+#ifndef CKPTFS_REMOTE_CLIENT_H
+#define CKPTFS_REMOTE_CLIENT_H
 
 #include "ckptfs/calls.h"
 
 #include <pthread.h>
 
 /* Where a file is. */
-struct ck_whereabouts {
+struct ck_location {
 	uint32_t peer; /* UINT32_MAX: nobody has it now */
 	/* Of the file there; UINT32_MAX: what is there is another one. */
 	uint32_t number;
@@ -22,13 +22,13 @@ struct ck_whereabouts {
 /* Another place of a file, for when those before have failed. */
 struct ck_other_place {
 	uint32_t file; /* number here */
-	struct ck_whereabouts at;
+	struct ck_location at;
 };
 
 /* Who is asked, and how. All is the caller's. */
 struct ck_ways {
 	struct ck_calls *calls;
-	const struct ck_whereabouts *files; /* by number, n */
+	const struct ck_location *files; /* by number, n */
 	uint32_t n;
 	/* Files that are in more than one place, by number; those of a file follow each
 	 * other in the order in which they are tried. */
@@ -45,9 +45,9 @@ struct ck_ways_by_rounds {
 	uint32_t n;
 };
 
-struct ck_requester {
+struct ck_remote_client {
 	/* Constant: */
-	struct ck_mover mover; /* first; any thread may call it */
+	struct ck_backend mover; /* first; any thread may call it */
 	struct ck_stats
 		*stats; /* NULL, unless it is set before the first use */
 
@@ -59,26 +59,28 @@ struct ck_requester {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_requester_op *first; /* moves on their way */
+	struct ck_remote_client_op *first; /* moves on their way */
 };
 
 /* A move of a file of number ways.n or above is -ENODATA. The ways outlive it, or are
  * replaced. */
-void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways);
+void ck_remote_client_init(struct ck_remote_client *r,
+			   const struct ck_ways *ways);
 /* From now on those are used. Moves that others have under way are asked for again as
  * soon as the calls of those before have ended; tables of before are not used any more
  * when it returns. Any thread. */
-void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways);
+void ck_remote_client_renew(struct ck_remote_client *r,
+			    const struct ck_ways *ways);
 /* From now on these peers can. Copied. -ENOMEM. Any thread. */
-CK_MUST_USE int ck_requester_rounds(struct ck_requester *r,
-				    const struct ck_ways_by_rounds *by);
+CK_MUST_USE int ck_remote_client_rounds(struct ck_remote_client *r,
+					const struct ck_ways_by_rounds *by);
 /* Whether a peer is up. Any thread. */
-bool ck_requester_is_up(struct ck_requester *r, uint32_t peer);
+bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer);
 /* Where a file is, the i-th place that is tried. False: there are not so many. Any
  * thread. */
-bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
-			struct ck_whereabouts *out);
+bool ck_remote_client_place(struct ck_remote_client *r, uint32_t file,
+			    uint32_t i, struct ck_location *out);
 /* Nothing is on its way. */
-void ck_requester_fini(struct ck_requester *r);
+void ck_remote_client_fini(struct ck_remote_client *r);
 
 #endif

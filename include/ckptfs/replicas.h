@@ -28,12 +28,12 @@ struct ck_stop {
  * hosts; -EINTR: it was to stop; errors of what the file shows; shortages. What cannot be read of others is no difference. */
 CK_MUST_USE int ck_replicas_print(struct ck_differing *known,
 				  const struct ck_catalog *c,
-				  const struct ck_about *about,
+				  const struct ck_file_content *about,
 				  const struct ck_stop *stop,
 				  struct ck_buf *out);
 /* That was found before, and there are some. No I/O. */
 bool ck_replicas_are_known(const struct ck_differing *known,
-			   const struct ck_about *about);
+			   const struct ck_file_content *about);
 /* Adds a finding for each tensor of which ranks have other bytes than are shown. By the
  * route files on other hosts are read, too: it waits for them. Errors as above; -ENOMEM. */
 CK_MUST_USE int ck_replicas_check(struct ck_checkpoint *cp,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tries: which hosts that are down the next job includes, and when it is started. A job
+ * retry_policy: which hosts that are down the next job includes, and when it is started. A job
  * fails as a whole if one of its hosts cannot take part. A host that made a job fail, or
  * may have, is a suspect: it is left out of jobs of other hosts, and tried after pauses that
  * grow, one suspect at a time. No I/O and no clock: times are milliseconds of a monotonic
  * clock. One thread.
  */
-#ifndef CKPTFS_TRIES_H
-#define CKPTFS_TRIES_H
+#ifndef CKPTFS_RETRY_POLICY_H
+#define CKPTFS_RETRY_POLICY_H
 
 #include "ckptfs/base.h"
 
-enum { CK_TRIES_PAUSE_MOST = 5 * 60 * 1000 }; /* milliseconds */
+enum { CK_RETRY_POLICY_PAUSE_MOST = 5 * 60 * 1000 }; /* milliseconds */
 
 /* The part of a host in the next job. The first host takes part in each job. */
 enum ck_try {
@@ -28,16 +28,16 @@ enum ck_tried {
 	CK_TRIED_BAD, /* it was, and no program can be started there */
 };
 
-struct ck_tries_host {
+struct ck_retry_policy_host {
 	bool up;
-	bool logged; /* see ck_tries_log() */
+	bool logged; /* see ck_retry_policy_log() */
 	unsigned
 		failed; /* jobs in a row that failed with it; not 0: a suspect */
 	uint64_t due;	/* it is left out until then */
 };
 
-struct ck_tries {
-	struct ck_tries_host *hosts; /* n; the first is this one */
+struct ck_retry_policy {
+	struct ck_retry_policy_host *hosts; /* n; the first is this one */
 	size_t n;
 	uint64_t every; /* milliseconds between two jobs */
 	size_t suspect; /* the one that the next job may include; 0: none */
@@ -45,30 +45,33 @@ struct ck_tries {
 };
 
 /* up: of n hosts. Returns 0, or -ENOMEM. */
-CK_MUST_USE int ck_tries_make(struct ck_tries *t, const bool *up, size_t n,
-			      uint64_t every, uint64_t now);
-void ck_tries_fini(struct ck_tries *t);
+CK_MUST_USE int ck_retry_policy_make(struct ck_retry_policy *t, const bool *up,
+				     size_t n, uint64_t every, uint64_t now);
+void ck_retry_policy_fini(struct ck_retry_policy *t);
 
 /* Records which hosts are up now. A host that has gone down is tried at once. Returns true
  * if a job is to be started now, unless one is being started. */
-bool ck_tries_look(struct ck_tries *t, const bool *up, uint64_t now);
+bool ck_retry_policy_look(struct ck_retry_policy *t, const bool *up,
+			  uint64_t now);
 /* how: the part of each host, n of enum ck_try. */
-void ck_tries_choose(struct ck_tries *t, uint64_t now, uint8_t *how);
+void ck_retry_policy_choose(struct ck_retry_policy *t, uint64_t now,
+			    uint8_t *how);
 
 /* The result of a job, one of these: */
 
 /* No host that is down has answered. */
-void ck_tries_silent(struct ck_tries *t, uint64_t now);
+void ck_retry_policy_silent(struct ck_retry_policy *t, uint64_t now);
 /* The job has failed. tried: n of enum ck_tried; NULL: it did not begin. If no program can
  * be started on some hosts, these are suspects, else all that joined. Hosts that are up
  * are never suspects; nor is any host if no program can be started on one that is up. */
-void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now);
+void ck_retry_policy_failed(struct ck_retry_policy *t, const uint8_t *tried,
+			    uint64_t now);
 /* The job has taken over. in: the hosts in it; up: those that are up now. */
-void ck_tries_over(struct ck_tries *t, const bool *in, const bool *up,
-		   uint64_t now);
+void ck_retry_policy_over(struct ck_retry_policy *t, const bool *in,
+			  const bool *up, uint64_t now);
 
 /* Returns the number of a suspect that the log is to name, once for each time that it is
  * down; n: there is none. */
-size_t ck_tries_log(struct ck_tries *t);
+size_t ck_retry_policy_log(struct ck_retry_policy *t);
 
 #endif

@@ -7,8 +7,8 @@
 #ifndef CKPTFS_SERVE_H
 #define CKPTFS_SERVE_H
 
-#include "ckptfs/owner.h"
-#include "ckptfs/xport.h"
+#include "ckptfs/file_server.h"
+#include "ckptfs/transport.h"
 
 /* Besides the end of the last mount, and its own `stop`, which it tells the others. */
 enum ck_serve_until {
@@ -18,8 +18,9 @@ enum ck_serve_until {
 };
 
 struct ck_serve_options {
-	struct ck_data_owner *owner; /* NULL: this host offers nothing */
-	struct ck_xport *xport; /* NULL: there is one rank; closed at the end */
+	struct ck_file_server *owner; /* NULL: this host offers nothing */
+	struct ck_transport
+		*xport; /* NULL: there is one rank; closed at the end */
 	/* The other end of a ck_link, or -1, and its memory, see ck_link_options. Stay
 	 * the caller's. */
 	int link, memory;

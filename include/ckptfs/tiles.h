@@ -6,9 +6,9 @@
 #ifndef CKPTFS_TILES_H
 #define CKPTFS_TILES_H
 
+#include "ckptfs/backend.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/model.h"
-#include "ckptfs/mover.h"
 #include "ckptfs/tile.h"
 
 /* The tiles of one launch of each kernel. Zero-initialise. */
@@ -21,7 +21,7 @@ struct ck_tiles {
 	size_t nnests, nests_cap;
 };
 
-/* A loop nest over runs, as of ck_copy, between two places in memory of one device. */
+/* A loop nest over runs, as of ck_plan_op, between two places in memory of one device. */
 struct ck_tile_copy {
 	uint64_t src, dst;	     /* addresses of the first run */
 	uint64_t run;		     /* bytes */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport: carries messages between the processes of one job, its ranks. There are several
+ * transport: carries messages between the processes of one job, its ranks. There are several
  * transports, and nothing here is of one of them. All functions but wake() are for one
  * thread, in which all callbacks are called. Callbacks may call send(), expect(), drop()
  * and wake(), and nothing else. A rank may send to itself.
  */
-#ifndef CKPTFS_XPORT_H
-#define CKPTFS_XPORT_H
+#ifndef CKPTFS_TRANSPORT_H
+#define CKPTFS_TRANSPORT_H
 
 #include "ckptfs/wire.h"
 
@@ -25,37 +25,37 @@ struct ck_parcel {
 	struct ck_parcel *next; /* private */
 };
 
-struct ck_xport {
+struct ck_transport {
 	/* Constant: */
 	uint32_t rank, size;
 	/* Before all else, and once: each rank says `len` bytes, and has in `all` what
 	 * all have said, by rank. Waits until all have called it. NULL: it cannot. 0,
 	 * -EIO. */
-	int (*gather)(struct ck_xport *x, const void *said, size_t len,
+	int (*gather)(struct ck_transport *x, const void *said, size_t len,
 		      void *all);
 	/* Takes a parcel, and never waits. Parcels to one rank arrive in the order of
 	 * their send(); one to a rank that does not read keeps no other's waiting. */
-	void (*send)(struct ck_xport *x, struct ck_parcel *p);
+	void (*send)(struct ck_transport *x, struct ck_parcel *p);
 	/* The payload of the answer with this id of that rank goes to `to`, which has
 	 * room for len bytes: said before the request is sent, and good for one
 	 * answer. Said again of the same answer, the last holds. Payloads that nobody
 	 * expects, or that are longer, are dropped. `to` is the transport's until the
 	 * answer has come or the rank is lost, at once if it is lost already.
 	 * -ENOMEM. */
-	int (*expect)(struct ck_xport *x, uint32_t from, uint64_t id,
+	int (*expect)(struct ck_transport *x, uint32_t from, uint64_t id,
 		      uint8_t *to, uint64_t len);
 	/* Carries on until something was called, or one of `also` is ready (its revents
 	 * say which), or wake() was called, or the time is over, -1: never. 0, or an
 	 * error that ends the transport. */
-	int (*wait)(struct ck_xport *x, struct pollfd *also, nfds_t n,
+	int (*wait)(struct ck_transport *x, struct pollfd *also, nfds_t n,
 		    int msec);
 	/* Nothing more is wanted of another rank, which has said what may not be said:
 	 * it is lost soon. */
-	void (*drop)(struct ck_xport *x, uint32_t rank);
+	void (*drop)(struct ck_transport *x, uint32_t rank);
 	/* Any thread: wait() returns soon. */
-	void (*wake)(struct ck_xport *x);
+	void (*wake)(struct ck_transport *x);
 	/* Frees all. Others see what was sent(), and then that this rank is lost. */
-	void (*close)(struct ck_xport *x);
+	void (*close)(struct ck_transport *x);
 
 	/* Set by whoever has it, before wait(): */
 	void *arg;

@@ -60,7 +60,7 @@ struct ck_node {
 	struct ck_dir dir;   /* of a directory: itself; else that it is in */
 	uint32_t entry;	     /* in the directory that it is in */
 	uint32_t names_msec; /* ck_dir's, of that, if a name was found there */
-	struct ck_about about; /* of a directory: its type */
+	struct ck_file_content about; /* of a directory: its type */
 	bool held; /* a step of a run directory: what ck_tree_name() found is in use
 		    * once more already, which is what ck_tree_use() would do */
 };
@@ -192,7 +192,7 @@ struct ck_tree_file {
 	 * read. May be NULL. */
 	int (*located)(struct ck_tree_file *f);
 	/* Constant once it is open: */
-	struct ck_opened
+	struct ck_open_slice
 		*opened; /* what is read; NULL: each read answers err */
 	int err;	 /* positive errno, or 0 */
 	bool faulty; /* of its boxes some were known to have a fault when it was opened */

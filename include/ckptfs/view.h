@@ -51,26 +51,26 @@ struct ck_child {
 };
 
 /* Whose owner, mode, time and attributes a file has. */
-enum ck_topic {
-	CK_ABOUT_CHECKPOINT,
-	CK_ABOUT_TENSOR,
-	CK_ABOUT_BOX,
-	CK_ABOUT_OBJECT,
-	CK_ABOUT_MANY,	/* tensors: see ck_view.many() */
-	CK_ABOUT_ASIDE, /* what belongs to a view, and is of no tensor */
+enum ck_file_kind {
+	CK_FILE_KIND_CHECKPOINT,
+	CK_FILE_KIND_TENSOR,
+	CK_FILE_KIND_BOX,
+	CK_FILE_KIND_OBJECT,
+	CK_FILE_KIND_MANY,  /* tensors: see ck_view.many() */
+	CK_FILE_KIND_ASIDE, /* what belongs to a view, and is of no tensor */
 };
 
 /* A file or link, at one moment. */
-struct ck_about {
+struct ck_file_content {
 	uint8_t type;	 /* enum ck_node_type */
-	uint8_t topic;	 /* enum ck_topic */
+	uint8_t topic;	 /* enum ck_file_kind */
 	uint8_t accepts; /* enum ck_accepts */
 	bool made;	 /* it is made when it is asked for: size() counts it */
 	bool live;	 /* it is another one each time its name is looked up */
 	uint32_t
 		number; /* of the tensor, of a box's tensor, or of the object */
-	uint32_t chunk; /* of CK_ABOUT_BOX */
-	/* Of CK_ABOUT_MANY and CK_ABOUT_ASIDE: r bits, and the newest time, of what it
+	uint32_t chunk; /* of CK_FILE_KIND_BOX */
+	/* Of CK_FILE_KIND_MANY and CK_FILE_KIND_ASIDE: r bits, and the newest time, of what it
 	 * consists of. */
 	mode_t mode;
 	struct timespec mtime;
@@ -83,7 +83,7 @@ struct ck_about {
 /* What of the catalog a file consists of, as ck_catalog_attr() wants it: of many
  * tensors all data files; no items where it is of no entry. */
 struct ck_items ck_about_items(const struct ck_catalog *c,
-			       const struct ck_about *about);
+			       const struct ck_file_content *about);
 
 /* An entry that a view of many tensors does not have, and why. */
 struct ck_left_out {
@@ -112,7 +112,7 @@ struct ck_aside {
 	const char *(*name)(struct ck_aside *a, uint32_t i);
 	/* Size, mode and time, as a file of this checkpoint is shown. */
 	void (*stat)(struct ck_aside *a, const struct ck_catalog *c, uint32_t i,
-		     struct ck_about *out);
+		     struct ck_file_content *out);
 	/* -ESTALE: it is another one by now; errors of open(2), -ENOMEM. */
 	int (*slice)(struct ck_aside *a, uint32_t i, struct ck_slice **out);
 };
@@ -183,7 +183,7 @@ struct ck_view {
 	/* Of an entry that is a file or link; makes nothing. -ENOENT: it is
 	 * gone. */
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint32_t entry, struct ck_about *out);
+		    uint32_t entry, struct ck_file_content *out);
 	/* The bytes of one that is made; 0 if it cannot be. Errors of the
 	 * moment. NULL: none is made, but objects, each as its JSON, by the
 	 * tree. */
@@ -193,7 +193,7 @@ struct ck_view {
 	 * of a file that cannot be opened. */
 	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
-	/* Of a CK_ABOUT_MANY; put it back. -ENOENT, -ENOMEM. NULL: it has none. */
+	/* Of a CK_FILE_KIND_MANY; put it back. -ENOENT, -ENOMEM. NULL: it has none. */
 	int (*many)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_many *out);
 	/* Whether there is nothing in its directory in the root, which is not shown

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * wire: what two hosts say to each other about data files, as bytes, and the side of
- * the one who asks. An owner (owner.h) has the files of one directory; a requester
+ * the one who asks. An owner (file_server.h) has the files of one directory; a requester
  * asks it for their names, for what they are, and for runs of their bytes. Everything
  * else stays with the requester. No input or output here: whoever calls this moves the
  * messages.
@@ -40,7 +40,7 @@
 #ifndef CKPTFS_WIRE_H
 #define CKPTFS_WIRE_H
 
-#include "ckptfs/mover.h"
+#include "ckptfs/backend.h"
 #include "ckptfs/source.h"
 
 enum {

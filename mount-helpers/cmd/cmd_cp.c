@@ -21,16 +21,16 @@ static const uint64_t HF_FILE = UINT64_C(5) << 30;
 struct cp {
 	bool deep; /* -r */
 	struct ck_offline u;
-	struct ck_copy_how how;
+	struct ck_cp_how how;
 	struct ck_progress progress;
 	bool resume;
-	char mark[CK_MARK_NAME]; /* its name */
-	struct ck_paths names;	 /* what is to be copied */
-	bool several;		 /* they need a directory */
-	bool whole;		 /* the root is among them */
-	bool into;		 /* DEST is one */
-	char *dest;		 /* as it is named in messages; owned */
-	char *parent, *last;	 /* where the copy is, if DEST is none; owned */
+	char mark[CK_CP_MARK_NAME]; /* its name */
+	struct ck_paths names;	    /* what is to be copied */
+	bool several;		    /* they need a directory */
+	bool whole;		    /* the root is among them */
+	bool into;		    /* DEST is one */
+	char *dest;		    /* as it is named in messages; owned */
+	char *parent, *last; /* where the copy is, if DEST is none; owned */
 	int top; /* the directory that is DEST, or that it is in; -1: not open */
 	uint64_t total; /* bytes to be copied */
 	int status;	/* exit status of faults that stderr has */
@@ -218,10 +218,10 @@ static int look_at_mark(struct cp *k, const char *dest)
 {
 	if (!k->deep || k->names.n == 0)
 		return CK_EXIT_FINE;
-	switch (ck_mark_look(dest, k->mark)) {
-	case CK_MARK_NONE: return check_unmarked(k, dest);
-	case CK_MARK_IN: return CK_EXIT_FINE;
-	case CK_MARK_IS:
+	switch (ck_cp_mark_look(dest, k->mark)) {
+	case CK_CP_MARK_NONE: return check_unmarked(k, dest);
+	case CK_CP_MARK_IN: return CK_EXIT_FINE;
+	case CK_CP_MARK_IS:
 	default: break;
 	}
 	if (!k->resume)
@@ -239,7 +239,7 @@ static int look_at_dest(struct cp *k, const char *dest)
 	int err = stat(dest, &st) ? errno : 0, rc = CK_EXIT_FINE;
 
 	k->into = err == 0 && S_ISDIR(st.st_mode);
-	ck_mark_name(&k->names, k->several, k->mark);
+	ck_cp_mark_name(&k->names, k->several, k->mark);
 	if (k->into)
 		rc = look_at_mark(k, dest);
 	if (rc)
@@ -304,7 +304,7 @@ static int count_node(struct cp *k, const struct ck_node *n)
 	struct ck_node dir = *n;
 	struct ck_node_stat st;
 
-	if (ck_copy_signalled())
+	if (ck_cp_signalled())
 		return 1;
 	if (n->about.type != CK_TYPE_DIR) {
 		k->total += ck_tree_stat(n, &st) ? 0 : st.size;
@@ -329,40 +329,40 @@ static void show_progress(struct cp *k)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static void copy_each(struct cp *k, struct ck_copying *c, struct ck_into *top)
+static void copy_each(struct cp *k, struct ck_cp *c, struct ck_cp_dir *top)
 {
 	bool fine = true;
 
 	for (size_t i = 0; fine && i < k->names.n; i++) {
 		struct ck_named *n = &k->names.all[i];
 
-		fine = ck_copy(c, n, top, k->into ? name_of(n) : k->last);
+		fine = ck_cp_run(c, n, top, k->into ? name_of(n) : k->last);
 	}
 }
 
 static int copy_all(struct cp *k)
 {
-	struct ck_copying *c = ck_copy_begin(&k->how);
-	struct ck_into *top;
+	struct ck_cp *c = ck_cp_begin(&k->how);
+	struct ck_cp_dir *top;
 	int rc = CK_EXIT_FINE, status;
 
 	if (!c)
 		return ck_trouble("neither memory nor threads are to be had");
-	top = ck_copy_into(k->top, k->dest);
+	top = ck_cp_into(k->top, k->dest);
 	k->top = -1;
 	if (top) {
 		copy_each(k, c, top);
-		ck_copy_into_end(c, top);
+		ck_cp_into_end(c, top);
 	} else
 		rc = ck_trouble("out of memory");
-	status = ck_copy_end(c);
+	status = ck_cp_end(c);
 	return rc ? rc : status;
 }
 
 /* Without a mark the copy is as good, but cannot be resumed. */
 static int open_mark(struct cp *k, const char *dest)
 {
-	const struct ck_mark_place at = {
+	const struct ck_cp_mark_place at = {
 		.dir = k->top,
 		.last = k->into ? NULL : k->last,
 		.base = strlen(k->dest) + (k->into ? 0 : 1 + strlen(k->last)),
@@ -373,7 +373,7 @@ static int open_mark(struct cp *k, const char *dest)
 
 	if (!k->deep || (!k->into && !is_dir(&k->names.all[0])))
 		return CK_EXIT_FINE;
-	rc = ck_mark_open(&at, &k->how.mark);
+	rc = ck_cp_mark_open(&at, &k->how.mark);
 	if (rc == -EBUSY && (k->resume || !k->into))
 		return ck_trouble("%s: another process makes this copy",
 				  ck_show(ck_str_from(dest)));
@@ -389,9 +389,9 @@ static void say_resume(const struct cp *k, const char *dest, int rc)
 {
 	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
 
-	if (!k->how.mark || (rc != CK_EXIT_TROUBLE && !ck_copy_signalled()))
+	if (!k->how.mark || (rc != CK_EXIT_TROUBLE && !ck_cp_signalled()))
 		return;
-	if (!ck_copy_signalled() || poll(&ready, 1, 0) == 1)
+	if (!ck_cp_signalled() || poll(&ready, 1, 0) == 1)
 		(void)say_incomplete(dest);
 }
 
@@ -403,14 +403,14 @@ static int copy(struct cp *k, const char *dest)
 		rc = open_mark(k, dest);
 	if (rc)
 		return rc;
-	ck_copy_signals();
+	ck_cp_signals();
 	show_progress(k);
 	rc = copy_all(k);
 	ck_progress_end(&k->progress);
 	say_resume(k, dest, rc);
 	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
-	    !ck_copy_signalled())
-		ck_mark_say(k->how.mark);
+	    !ck_cp_signalled())
+		ck_cp_mark_say(k->how.mark);
 	return rc;
 }
 
@@ -443,7 +443,7 @@ static void say_losses(struct cp *k)
 
 		if (!root || root == last ||
 		    (!is_dir(&k->names.all[i]) &&
-		     n->about.topic != CK_ABOUT_MANY))
+		     n->about.topic != CK_FILE_KIND_MANY))
 			continue;
 		last = root;
 		k->status |= ck_source_losses(ck_root_checkpoint(root));
@@ -556,7 +556,7 @@ static void cp_fini(struct cp *k)
 {
 	ck_progress_fini(&k->progress);
 	ck_paths_fini(&k->names);
-	ck_mark_close(k->how.mark);
+	ck_cp_mark_close(k->how.mark);
 	ck_offline_close(&k->u);
 	ck_fd_cleanup(&k->top);
 	free(k->dest);
@@ -578,12 +578,12 @@ int ck_cmd_cp(int argc, char **argv)
 
 	k.how.from = &k.u;
 	k.how.progress = &k.progress;
-	ck_progress_init(&k.progress, ck_copy_signalled);
+	ck_progress_init(&k.progress, ck_cp_signalled);
 	rc = parse(&k, argc, argv);
 	if (rc == 0)
 		rc = run(&k, argv + optind, argc - optind);
 	cp_fini(&k);
-	if (ck_copy_signalled())
-		end_by(ck_copy_signalled());
+	if (ck_cp_signalled())
+		end_by(ck_cp_signalled());
 	return rc;
 }

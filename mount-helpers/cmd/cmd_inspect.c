@@ -94,7 +94,7 @@ static void print_grid(struct inspection *in, const struct ck_tensor *t)
 /* Of a file that several hosts may have. */
 static void print_hosts(struct inspection *in, uint32_t file)
 {
-	const struct ck_elsewhere *e = in->cp->elsewhere;
+	const struct ck_remote_source *e = in->cp->elsewhere;
 	const char *name;
 
 	for (uint32_t i = 0; e && (name = e->host(e, file, i)) != NULL; i++)
@@ -373,7 +373,7 @@ static void print_hosts_json(void *arg, const struct ck_item *item,
 			     struct ck_buf *out)
 {
 	const struct inspection *in = arg;
-	const struct ck_elsewhere *e = in->cp->elsewhere;
+	const struct ck_remote_source *e = in->cp->elsewhere;
 	const char *name;
 
 	ck_buf_text(out, ",\"hosts\":[");

@@ -333,8 +333,8 @@ static void mount_fini(struct mount *m)
 
 static const struct mount nothing = {
 	.told = -1,
-	.handed = { .way = CK_DOOR_NO_WAY,
-		    .rounds = CK_DOOR_NO_WAY,
+	.handed = { .way = CK_RENDEZVOUS_NO_WAY,
+		    .rounds = CK_RENDEZVOUS_NO_WAY,
 		    .rope = -1 },
 };
 

@@ -67,12 +67,12 @@ void ck_cluster_log_lines(struct ck_buf *said)
 /* Once the job is up. False: it has ended. */
 static bool hear_keeper(struct ck_cluster *c)
 {
-	struct ck_note n;
+	struct ck_control_msg n;
 
-	if (ck_note_take(c->keeper, &n, c->room))
+	if (ck_control_msg_take(c->keeper, &n, c->room))
 		return false;
-	ck_note_close(&n);
-	if (n.kind != CK_NOTE_SAID)
+	ck_control_msg_close(&n);
+	if (n.kind != CK_CONTROL_MSG_SAID)
 		return false;
 	ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
 	ck_cluster_log_lines(&c->said);
@@ -148,7 +148,7 @@ static uint32_t *numbers_of(const struct ck_cluster *c)
 	return numbers;
 }
 
-int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
+int ck_cluster_link_make(struct ck_cluster *c, struct ck_rendezvous_way *way,
 			 const uint32_t *numbers, struct ck_link **out,
 			 struct ck_diag *d)
 {
@@ -181,11 +181,12 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 	return 0;
 }
 
-void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
+void ck_cluster_rounds_give(const struct ck_cluster *c,
+			    struct ck_rendezvous_way *way,
 			    const uint32_t *numbers)
 {
 	const struct ck_rounds_taker *taker = c->options->rounds;
-	struct ck_door_way given = *way;
+	struct ck_rendezvous_way given = *way;
 
 	if (!taker || way->sock < 0)
 		return;
@@ -193,7 +194,7 @@ void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
 	taker->take(taker->arg, &given, c->links, numbers, c->nranks);
 }
 
-struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n)
+struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n)
 {
 	return (struct ck_cluster_ways){
 		.link = { n->files[0], n->files[1], n->size },
@@ -202,8 +203,8 @@ struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n)
 }
 
 /* The first link, and the rounds beside it. */
-static int link_start(struct ck_cluster *c, struct ck_door_way *way,
-		      struct ck_door_way *rounds, uint32_t *numbers,
+static int link_start(struct ck_cluster *c, struct ck_rendezvous_way *way,
+		      struct ck_rendezvous_way *rounds, uint32_t *numbers,
 		      struct ck_diag *d)
 {
 	int rc = ck_cluster_link_make(c, way, numbers, &c->link, d);
@@ -215,7 +216,7 @@ static int link_start(struct ck_cluster *c, struct ck_door_way *way,
 }
 
 /* The keeper says it last. */
-static int take_failed(const struct ck_note *n, struct ck_diag *d)
+static int take_failed(const struct ck_control_msg *n, struct ck_diag *d)
 {
 	return ck_fail(d, n->err ? (int)n->err : EIO, "%.*s", (int)n->bytes.len,
 		       n->bytes.p);
@@ -237,30 +238,30 @@ static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		     struct ck_diag *d)
 {
-	struct ck_note n;
+	struct ck_control_msg n;
 	int rc = await_note(c, d);
 
 	if (rc)
 		return rc;
-	rc = ck_note_take(c->keeper, &n, c->room);
+	rc = ck_control_msg_take(c->keeper, &n, c->room);
 	if (rc)
 		return ck_fail(d, EIO, "what starts processes has ended");
 	switch (n.kind) {
-	case CK_NOTE_SAID:
+	case CK_CONTROL_MSG_SAID:
 		ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
 		ck_cluster_log_lines(&c->said);
 		return -EAGAIN;
-	case CK_NOTE_UP:
+	case CK_CONTROL_MSG_UP:
 		if (n.bytes.len != c->options->list.n)
 			return ck_fail(d, EPROTO, "hosts: %s",
 				       strerror(EPROTO));
 		memcpy(c->there, n.bytes.p, n.bytes.len);
 		*ways = ck_cluster_ways_of(&n);
 		return 0;
-	case CK_NOTE_TRIED: return -EAGAIN;
-	case CK_NOTE_FAILED:
-	case CK_NOTE_START:
-	case CK_NOTE_ROUNDS:
+	case CK_CONTROL_MSG_TRIED: return -EAGAIN;
+	case CK_CONTROL_MSG_FAILED:
+	case CK_CONTROL_MSG_START:
+	case CK_CONTROL_MSG_ROUNDS:
 	default: return take_failed(&n, d);
 	}
 }
@@ -271,7 +272,7 @@ static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 {
 	int rc;
 
-	c->room = malloc(CK_NOTE_MOST);
+	c->room = malloc(CK_CONTROL_MSG_MOST);
 	c->there = calloc(c->options->list.n, sizeof(*c->there));
 	if (!c->there || !c->room)
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -511,15 +512,15 @@ static void wait_for(struct ck_cluster *c, int *keeper, uint64_t end)
 {
 	struct pollfd fd = { .fd = *keeper, .events = POLLIN };
 	uint64_t now;
-	struct ck_note n;
+	struct ck_control_msg n;
 
 	while (fd.fd >= 0 && (now = ck_msec_now()) < end) {
 		if (poll(&fd, 1, (int)(end - now)) <= 0)
 			continue;
-		if (ck_note_take(*keeper, &n, c->room))
+		if (ck_control_msg_take(*keeper, &n, c->room))
 			fd.fd = -1;
 		else
-			ck_note_close(&n);
+			ck_control_msg_close(&n);
 	}
 	ck_fd_cleanup(keeper);
 }
@@ -551,7 +552,7 @@ void ck_cluster_end(struct ck_cluster *c)
 	ck_buf_fini(&c->networks);
 	ck_buf_fini(&c->said);
 	ck_buf_fini(&c->next.said);
-	ck_tries_fini(&c->next.tries);
+	ck_retry_policy_fini(&c->next.tries);
 	free(c->next.tried);
 	free(c->next.there);
 	free(c->room);

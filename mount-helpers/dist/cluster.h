@@ -6,10 +6,10 @@
 #ifndef CKPTFS_CLUSTER_H
 #define CKPTFS_CLUSTER_H
 
-#include "ckptfs/door.h"
 #include "ckptfs/format.h"
 #include "ckptfs/hosts.h"
 #include "ckptfs/hosts_options.h"
+#include "ckptfs/rendezvous.h"
 
 enum {
 	CK_CLUSTER_MEMORY = 64 << 20, /* of answers, shared with the mover */
@@ -19,18 +19,18 @@ enum {
 /* The ways to the first rank of a job: of the mount's link, and of the process that makes
  * rounds, if there is one. Descriptors that are not -1 are owned. */
 struct ck_cluster_ways {
-	struct ck_door_way link, rounds;
+	struct ck_rendezvous_way link, rounds;
 };
 
 #define CK_CLUSTER_NO_WAYS                                                     \
 	{                                                                      \
-		CK_DOOR_NO_WAY, CK_DOOR_NO_WAY                                 \
+		CK_RENDEZVOUS_NO_WAY, CK_RENDEZVOUS_NO_WAY                     \
 	}
 
 static inline void ck_cluster_ways_fini(struct ck_cluster_ways *ways)
 {
-	ck_door_way_fini(&ways->link);
-	ck_door_way_fini(&ways->rounds);
+	ck_rendezvous_way_fini(&ways->link);
+	ck_rendezvous_way_fini(&ways->rounds);
 }
 
 struct ck_cluster; /* opaque */
@@ -60,7 +60,7 @@ CK_MUST_USE int ck_cluster_join(struct ck_hosts_options *options,
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 
 /* Of remote files; NULL: there is no cluster. */
-static inline struct ck_mover *ck_cluster_mover(struct ck_cluster *c)
+static inline struct ck_backend *ck_cluster_mover(struct ck_cluster *c)
 {
 	return c ? ck_hosts_mover(ck_cluster_hosts(c)) : NULL;
 }

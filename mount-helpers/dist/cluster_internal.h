@@ -6,9 +6,9 @@
 #ifndef CK_CLUSTER_INTERNAL_H
 #define CK_CLUSTER_INTERNAL_H
 
-#include "ckptfs/door.h"
 #include "ckptfs/link.h"
-#include "ckptfs/tries.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/retry_policy.h"
 #include "cluster.h"
 #include "spawn_helper.h"
 
@@ -16,12 +16,12 @@
 
 /* A job that may take over. */
 struct ck_next_job {
-	int keeper;	       /* -1: there is none */
-	struct ck_buf said;    /* by it */
-	struct ck_tries tries; /* of no hosts: there are no other jobs */
-	uint8_t *tried;	       /* by host, of enum ck_tried, by the keeper */
-	bool was_tried;	       /* that was said */
-	bool *there;	       /* by host: who takes part */
+	int keeper;		      /* -1: there is none */
+	struct ck_buf said;	      /* by it */
+	struct ck_retry_policy tries; /* of no hosts: there are no other jobs */
+	uint8_t *tried; /* by host, of enum ck_tried, by the keeper */
+	bool was_tried; /* that was said */
+	bool *there;	/* by host: who takes part */
 };
 
 struct ck_cluster {
@@ -65,14 +65,15 @@ uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
 /* The way is the link's then. numbers: of the ranks; NULL: out of memory. Errors with a
  * message. */
 CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
-				     struct ck_door_way *way,
+				     struct ck_rendezvous_way *way,
 				     const uint32_t *numbers,
 				     struct ck_link **out, struct ck_diag *d);
 /* Gives the way of the same job's rounds to whoever takes it, if there is one. */
-void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
+void ck_cluster_rounds_give(const struct ck_cluster *c,
+			    struct ck_rendezvous_way *way,
 			    const uint32_t *numbers);
 /* What a note says that a job is up with. */
-struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n);
+struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n);
 
 /* --- another job; by the thread that listens, but for the first ------------------------- */
 

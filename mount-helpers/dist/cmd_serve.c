@@ -6,10 +6,10 @@
  * the user has, and then they start the mounts. A single process needs no transport.
  */
 #include "arguments.h"
-#include "ckptfs/door.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/plugin.h"
+#include "ckptfs/mpi_load.h"
 #include "ckptfs/privileges.h"
+#include "ckptfs/rendezvous.h"
 #include "ckptfs/serve.h"
 #include "cli.h"
 #include "dist.h"
@@ -45,7 +45,7 @@ struct serving {
 	bool mpi;  /* the ranks are those of an mpirun; else there is one */
 	bool user; /* a launcher of the user has started them */
 	struct ck_serve_rank launched;
-	struct ck_door_way way;
+	struct ck_rendezvous_way way;
 	const char *nccl; /* GPUs for rounds; NULL: there are none */
 	struct ck_rank_rounds rounds;
 	struct ck_serve_options options;
@@ -64,7 +64,7 @@ static int join_mpi(struct serving *s)
 	struct ck_diag d = { 0 };
 
 	ck_mpi_tmpdir_enter();
-	if (ck_xport_mpi(&s->options.xport, &d))
+	if (ck_transport_mpi(&s->options.xport, &d))
 		return ck_trouble("serve: %s", d.text);
 	return CK_EXIT_FINE;
 }
@@ -75,7 +75,7 @@ static int enter(struct serving *s)
 
 	if (!s->door || (s->options.xport && s->options.xport->rank))
 		return CK_EXIT_FINE;
-	rc = ck_door_enter(s->door, &s->way);
+	rc = ck_rendezvous_enter(s->door, &s->way);
 	if (rc == -EINVAL)
 		return ck_trouble("serve: option --door: not the name of one");
 	if (rc)
@@ -84,7 +84,7 @@ static int enter(struct serving *s)
 	s->options.memory = s->way.memory;
 	s->options.size = s->way.size;
 	/* The mount has the process of rounds then, and hands this on to it. */
-	rc = s->nccl ? ck_door_enter(s->door, &s->rounds.way) : 0;
+	rc = s->nccl ? ck_rendezvous_enter(s->door, &s->rounds.way) : 0;
 	return rc ? fail("the mount", rc) : CK_EXIT_FINE;
 }
 
@@ -103,9 +103,9 @@ static void rounds_start(struct serving *s)
 static void use_rounds(struct serving *s)
 {
 	const struct ck_rank_mount *mount = &s->launched.mount;
-	const struct ck_door_way *way = mount->rounds.sock >= 0
-						? &mount->rounds
-						: &s->rounds.way;
+	const struct ck_rendezvous_way *way = mount->rounds.sock >= 0
+						      ? &mount->rounds
+						      : &s->rounds.way;
 	uint32_t timeout = s->launched.options.hosts.timeout;
 
 	s->options.rounds = (struct ck_serve_rounds){
@@ -127,7 +127,7 @@ static int own(struct serving *s, const char *source)
 		return CK_EXIT_FINE;
 	if (fd < 0)
 		return fail(source, -errno);
-	s->options.owner = ck_data_owner_make(
+	s->options.owner = ck_file_server_make(
 		fd, s->launched.options.format.shardlinks, OPEN_MOST);
 	return s->options.owner ? CK_EXIT_FINE : fail(source, -ENOMEM);
 }
@@ -250,9 +250,9 @@ static void serving_fini(struct serving *s)
 {
 	if (s->options.xport)
 		s->options.xport->close(s->options.xport);
-	ck_data_owner_free(s->options.owner);
+	ck_file_server_free(s->options.owner);
 	ck_fd_cleanup(&s->options.stop);
-	ck_door_way_fini(&s->way);
+	ck_rendezvous_way_fini(&s->way);
 	ck_rank_rounds_end(&s->rounds);
 	ck_serve_rank_fini(&s->launched);
 }
@@ -358,10 +358,10 @@ static int tell_self(const char *net)
 int ck_cmd_serve(int argc, char **argv)
 {
 	struct serving s = {
-		.way = CK_DOOR_NO_WAY,
+		.way = CK_RENDEZVOUS_NO_WAY,
 		.rounds = CK_RANK_NO_ROUNDS,
-		.launched = { .mount = { .way = CK_DOOR_NO_WAY,
-					 .rounds = CK_DOOR_NO_WAY,
+		.launched = { .mount = { .way = CK_RENDEZVOUS_NO_WAY,
+					 .rounds = CK_RENDEZVOUS_NO_WAY,
 					 .rope = -1,
 					 .job = { .ended = -1, .said = -1 } } },
 		.options = { .link = -1,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* gpus: see gpus.h; the side of the mount. */
 #include "ckptfs/component.h"
+#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/note.h"
 #include "gpus_internal.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static const uint64_t pinned = UINT64_C(256)
 /* --- what forks movers ----------------------------------------------------------------- */
 
 int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
-			 struct ck_job *job)
+			 struct ck_subprocess *job)
 {
 	static char serve[] = "serve", gpus[] = CK_GPUS_WORD;
 	ck_auto_free char *program = ck_launch_program();
@@ -35,18 +35,19 @@ int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 		(void)snprintf(numbers[i], NUMBER, "%u", c->devices[i]);
 		words[3 + i] = numbers[i];
 	}
-	return ck_note_job(words, sock, job);
+	return ck_control_msg_job(words, sock, job);
 }
 
 /* In the link's thread. */
 static int mover_start(void *arg, int sock, int memory)
 {
 	const struct ck_gpus *g = arg;
-	const struct ck_note note = { .kind = CK_NOTE_START,
-				      .err = g->options->hosts.rounds != NULL,
-				      .files = { sock, memory, -1 } };
+	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
+					     .err = g->options->hosts.rounds !=
+						    NULL,
+					     .files = { sock, memory, -1 } };
 
-	return ck_note_send(g->sock, &note, false);
+	return ck_control_msg_send(g->sock, &note, false);
 }
 
 /* --- the mount ------------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ static void forker_end(struct ck_gpus *g)
 {
 	ck_fd_cleanup(&g->sock);
 	if (g->job.ended >= 0)
-		ck_job_end(&g->job, END_MSEC);
+		ck_subprocess_end(&g->job, END_MSEC);
 }
 
 /* A missing GPU is an error only with gather=gpu; otherwise the log and .ckptfs/stats have the
@@ -185,7 +186,7 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 		return ck_fail(d, ENOMEM, "out of memory");
 	g->options = options;
 	g->sock = -1;
-	g->job = (struct ck_job){ .ended = -1, .said = -1 };
+	g->job = (struct ck_subprocess){ .ended = -1, .said = -1 };
 	g->counts = true;
 	name_host(g->host, sizeof(g->host));
 	ck_gpus_rounds_make(g);

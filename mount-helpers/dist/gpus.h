@@ -9,7 +9,7 @@
 #define CKPTFS_GPUS_H
 
 #include "ckptfs/fs.h"
-#include "ckptfs/job.h"
+#include "ckptfs/subprocess.h"
 
 struct ck_gpus; /* opaque */
 struct ck_hosts;
@@ -36,11 +36,11 @@ void ck_gpus_end(struct ck_gpus *g);
 /* Of the counters, when the checkpoint is closed. */
 void ck_gpus_free(struct ck_gpus *g);
 
-/* Starts what forks movers of these devices, which it does for each CK_NOTE_START or
- * CK_NOTE_ROUNDS that comes by *sock, and ends with the process that has that. Errors of
- * ck_note_job(). */
+/* Starts what forks movers of these devices, which it does for each CK_CONTROL_MSG_START or
+ * CK_CONTROL_MSG_ROUNDS that comes by *sock, and ends with the process that has that. Errors of
+ * ck_control_msg_job(). */
 CK_MUST_USE int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
-				     struct ck_job *job);
+				     struct ck_subprocess *job);
 
 /* The process itself, that `ckptfs serve` is with these words. Its exit status. */
 #define CK_GPUS_WORD "--gpus"

@@ -6,11 +6,11 @@
 #ifndef CK_GPUS_INTERNAL_H
 #define CK_GPUS_INTERNAL_H
 
-#include "ckptfs/door.h"
 #include "ckptfs/gpu.h"
 #include "ckptfs/gpulink.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/job.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 #include "gpus.h"
 
 #include <pthread.h>
@@ -34,9 +34,9 @@ struct ck_gpus_rounds {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	struct ck_door_way way; /* to the rank, while there is no link */
-	uint32_t set;		/* the job's number; 0: there is none */
-	uint32_t settled;	/* the one of which it is known who is used */
+	struct ck_rendezvous_way way; /* to the rank, while there is no link */
+	uint32_t set;		      /* the job's number; 0: there is none */
+	uint32_t settled; /* the one of which it is known who is used */
 	uint32_t npeers;
 	struct ck_gpus_peer *peers;
 	bool ending;
@@ -44,8 +44,8 @@ struct ck_gpus_rounds {
 
 struct ck_gpus {
 	struct ck_mount_options *options;
-	struct ck_job job; /* what forks movers */
-	int sock;	   /* to that */
+	struct ck_subprocess job; /* what forks movers */
+	int sock;		  /* to that */
 	struct ck_gpulink *link;
 	struct ck_stats *stats;
 	char host[256];

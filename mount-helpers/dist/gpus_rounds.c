@@ -6,7 +6,7 @@
  */
 #include "ckptfs/launch.h"
 #include "ckptfs/link.h"
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "gpus_internal.h"
 
 #include <errno.h>
@@ -28,10 +28,10 @@ static void hand_over(struct ck_gpus *g)
 	if (r->way.sock < 0 || !g->link)
 		return;
 	ck_gpulink_join(g->link, &r->way, r->set);
-	r->way = (struct ck_door_way)CK_DOOR_NO_WAY;
+	r->way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
 }
 
-static void take(void *arg, struct ck_door_way *way, uint32_t epoch,
+static void take(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
 		 const uint32_t *numbers, uint32_t npeers)
 {
 	struct ck_gpus *g = arg;
@@ -39,7 +39,7 @@ static void take(void *arg, struct ck_door_way *way, uint32_t epoch,
 	struct ck_gpus_peer *peers = calloc(npeers, sizeof(*peers));
 
 	pthread_mutex_lock(&r->lock);
-	ck_door_way_fini(&r->way);
+	ck_rendezvous_way_fini(&r->way);
 	r->way = *way;
 	free(r->peers);
 	r->peers = peers;
@@ -194,7 +194,7 @@ void ck_gpus_rounds_make(struct ck_gpus *g)
 
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
-	r->way = (struct ck_door_way)CK_DOOR_NO_WAY;
+	r->way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
 	if (!ck_gpu_choice_has_rounds(&o->gpu) ||
 	    !ck_hosts_options_given(&o->hosts))
 		return;
@@ -346,7 +346,7 @@ void ck_gpus_rounds_free(struct ck_gpus *g)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
 
-	ck_door_way_fini(&r->way);
+	ck_rendezvous_way_fini(&r->way);
 	free(r->peers);
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* gpus_run: see gpus.h; the process that forks movers, and a mover. */
+#include "ckptfs/control_msg.h"
 #include "ckptfs/gpuserve.h"
-#include "ckptfs/job.h"
-#include "ckptfs/note.h"
 #include "ckptfs/privileges.h"
+#include "ckptfs/subprocess.h"
 #include "cli.h"
 #include "gpus.h"
 
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SOCK = CK_JOB_FILES };
+enum { SOCK = CK_SUBPROCESS_FILES };
 
 /* --- a mover --------------------------------------------------------------------------- */
 
@@ -79,10 +79,12 @@ static bool take_devices(char **words, uint32_t *devices, uint32_t *n)
 }
 
 /* What a mover is for. False: that is said by no note. */
-static bool take_note(const struct ck_note *n, struct ck_gpuserve_options *o)
+static bool take_note(const struct ck_control_msg *n,
+		      struct ck_gpuserve_options *o)
 {
-	const int *of_mount = n->kind == CK_NOTE_START ? n->files : NULL;
-	const int *of_rounds = n->kind == CK_NOTE_ROUNDS ? n->files : NULL;
+	const int *of_mount = n->kind == CK_CONTROL_MSG_START ? n->files : NULL;
+	const int *of_rounds = n->kind == CK_CONTROL_MSG_ROUNDS ? n->files
+								: NULL;
 
 	o->sock = of_mount ? of_mount[0] : -1;
 	o->memory = of_mount ? of_mount[1] : -1;
@@ -97,19 +99,19 @@ int ck_gpus_run(char **words)
 {
 	uint32_t devices[CK_GPUS_GIVEN_MOST];
 	struct ck_gpuserve_options options = { .devices = devices };
-	ck_auto_free char *room = malloc(CK_NOTE_MOST);
-	struct ck_note note;
+	ck_auto_free char *room = malloc(CK_CONTROL_MSG_MOST);
+	struct ck_control_msg note;
 	pid_t mover = -1;
 
 	if (!room || !take_devices(words, devices, &options.n) ||
-	    ck_job_settle())
+	    ck_subprocess_settle())
 		return CK_EXIT_TROUBLE;
-	while (ck_note_take(SOCK, &note, room) == 0) {
+	while (ck_control_msg_take(SOCK, &note, room) == 0) {
 		mover_end(mover);
 		mover = -1;
 		if (take_note(&note, &options))
 			mover = mover_fork(&options);
-		ck_note_close(&note);
+		ck_control_msg_close(&note);
 	}
 	mover_end(mover);
 	return CK_EXIT_FINE;

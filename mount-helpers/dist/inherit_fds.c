@@ -38,13 +38,13 @@ enum {
 /* --- the rank ----------------------------------------------------------------------- */
 
 /* The list, to be read from its beginning. */
-static int list_make(const struct ck_roster *roster, uint32_t rank)
+static int list_make(const struct ck_rank_table *roster, uint32_t rank)
 {
 	ck_auto_fd int fd = memfd_create("ckptfs-ranks", MFD_CLOEXEC);
 	struct ck_buf text = { 0 };
 	int rc = fd < 0 ? -errno : 0, out = fd;
 
-	ck_roster_list(roster, rank, &text);
+	ck_rank_table_list(roster, rank, &text);
 	if (rc == 0)
 		rc = text.err;
 	if (rc == 0)
@@ -57,7 +57,7 @@ static int list_make(const struct ck_roster *roster, uint32_t rank)
 }
 
 static int spawn(char *const words[], char *source, char *place,
-		 const int files[static FILES_MOST], struct ck_job *job)
+		 const int files[static FILES_MOST], struct ck_subprocess *job)
 {
 	static char mount[] = "mount", front[] = "-f", end[] = "--",
 		    alone[] = "--" CK_INHERITED_OPTION,
@@ -82,13 +82,13 @@ static int spawn(char *const words[], char *source, char *place,
 	argv[n + 4] = end;
 	argv[n + 5] = source;
 	argv[n + 6] = place;
-	return ck_job_start_beside(argv, files, files_of(rounds), job);
+	return ck_subprocess_start_beside(argv, files, files_of(rounds), job);
 }
 
-static int hand_over(const struct ck_roster *roster, uint32_t rank,
+static int hand_over(const struct ck_rank_table *roster, uint32_t rank,
 		     char *const words[], char *place,
-		     const struct ck_door_way *way,
-		     const struct ck_door_way *rounds,
+		     const struct ck_rendezvous_way *way,
+		     const struct ck_rendezvous_way *rounds,
 		     struct ck_rank_mount *out)
 {
 	ck_auto_free char *source = strdup(roster->ranks[rank].path);
@@ -112,20 +112,22 @@ static int hand_over(const struct ck_roster *roster, uint32_t rank,
 	return rc;
 }
 
-int ck_rank_mount_start(const struct ck_roster *roster, uint32_t rank,
+int ck_rank_mount_start(const struct ck_rank_table *roster, uint32_t rank,
 			char *const words[], char *place, bool rounds,
 			struct ck_rank_mount *out, struct ck_diag *d)
 {
-	struct ck_door_way other = CK_DOOR_NO_WAY, of_rounds = CK_DOOR_NO_WAY;
-	int rc = ck_door_pair(CK_CLUSTER_MEMORY, &out->way, &other);
+	struct ck_rendezvous_way other = CK_RENDEZVOUS_NO_WAY,
+				 of_rounds = CK_RENDEZVOUS_NO_WAY;
+	int rc = ck_rendezvous_pair(CK_CLUSTER_MEMORY, &out->way, &other);
 
 	if (rc == 0 && rounds)
-		rc = ck_door_pair(CK_CLUSTER_ROUNDS, &out->rounds, &of_rounds);
+		rc = ck_rendezvous_pair(CK_CLUSTER_ROUNDS, &out->rounds,
+					&of_rounds);
 	if (rc == 0)
 		rc = hand_over(roster, rank, words, place, &other, &of_rounds,
 			       out);
-	ck_door_way_fini(&other);
-	ck_door_way_fini(&of_rounds);
+	ck_rendezvous_way_fini(&other);
+	ck_rendezvous_way_fini(&of_rounds);
 	return rc ? ck_fail(d, -rc, "the mount: %s", strerror(-rc)) : 0;
 }
 
@@ -139,11 +141,11 @@ void ck_rank_mount_stop(struct ck_rank_mount *m)
 int ck_rank_mount_end(struct ck_rank_mount *m)
 {
 	ck_rank_mount_stop(m);
-	ck_door_way_fini(&m->way);
-	ck_door_way_fini(&m->rounds);
+	ck_rendezvous_way_fini(&m->way);
+	ck_rendezvous_way_fini(&m->rounds);
 	if (m->job.ended < 0)
 		return 0;
-	ck_job_end(&m->job, END_MSEC);
+	ck_subprocess_end(&m->job, END_MSEC);
 	if (m->job.status == 0)
 		return 0;
 	return WIFEXITED(m->job.status) ? -EIO : -ECHILD;
@@ -155,9 +157,9 @@ int ck_rank_mount_end(struct ck_rank_mount *m)
 static int keep_files(const struct ck_inherited *h)
 {
 	for (size_t i = 0; i < files_of(h->has_rounds); i++)
-		if (fcntl(CK_JOB_FILES + (int)i, F_SETFD, FD_CLOEXEC))
+		if (fcntl(CK_SUBPROCESS_FILES + (int)i, F_SETFD, FD_CLOEXEC))
 			return -errno;
-	if (fcntl(CK_JOB_FILES + ROPE, F_SETFL, O_NONBLOCK))
+	if (fcntl(CK_SUBPROCESS_FILES + ROPE, F_SETFL, O_NONBLOCK))
 		return -errno;
 	return 0;
 }
@@ -176,7 +178,7 @@ static int size_of(int fd, uint64_t most, uint64_t *out)
 
 static int read_list(struct ck_inherited *h)
 {
-	ck_auto_fd int fd = CK_JOB_FILES + LIST;
+	ck_auto_fd int fd = CK_SUBPROCESS_FILES + LIST;
 	uint64_t len;
 	int rc = size_of(fd, LIST_MOST, &len);
 
@@ -187,8 +189,8 @@ static int read_list(struct ck_inherited *h)
 		return -ENOMEM;
 	rc = ck_pread_full(fd, h->text, len, 0);
 	return rc ? rc
-		  : ck_roster_take((struct ck_str){ h->text, len }, &h->ranks,
-				   &h->n);
+		  : ck_rank_table_take((struct ck_str){ h->text, len },
+				       &h->ranks, &h->n);
 }
 
 static int take(struct ck_inherited *h)
@@ -197,13 +199,13 @@ static int take(struct ck_inherited *h)
 
 	if (rc)
 		return rc;
-	h->way.sock = CK_JOB_FILES + SOCK;
-	h->way.memory = CK_JOB_FILES + MEMORY;
-	h->rope = CK_JOB_FILES + ROPE;
+	h->way.sock = CK_SUBPROCESS_FILES + SOCK;
+	h->way.memory = CK_SUBPROCESS_FILES + MEMORY;
+	h->rope = CK_SUBPROCESS_FILES + ROPE;
 	if (h->has_rounds)
-		h->rounds = (struct ck_door_way){
-			CK_JOB_FILES + ROUNDS_SOCK,
-			CK_JOB_FILES + ROUNDS_MEMORY,
+		h->rounds = (struct ck_rendezvous_way){
+			CK_SUBPROCESS_FILES + ROUNDS_SOCK,
+			CK_SUBPROCESS_FILES + ROUNDS_MEMORY,
 			CK_CLUSTER_ROUNDS,
 		};
 	rc = size_of(h->way.memory, CK_CLUSTER_MEMORY, &h->way.size);
@@ -238,8 +240,8 @@ int ck_inherited_take(struct ck_inherited *h, struct ck_hosts_options *options,
 
 void ck_inherited_fini(struct ck_inherited *h)
 {
-	ck_door_way_fini(&h->way);
-	ck_door_way_fini(&h->rounds);
+	ck_rendezvous_way_fini(&h->way);
+	ck_rendezvous_way_fini(&h->rounds);
 	ck_fd_cleanup(&h->rope);
 	free(h->ranks);
 	free(h->text);

@@ -9,10 +9,10 @@
 #ifndef CKPTFS_INHERIT_FDS_H
 #define CKPTFS_INHERIT_FDS_H
 
-#include "ckptfs/door.h"
 #include "ckptfs/hosts_options.h"
-#include "ckptfs/job.h"
-#include "ckptfs/roster.h"
+#include "ckptfs/rank_table.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 
 /* The word with which the process is told that it was handed something, and its value if
  * there are rounds. */
@@ -22,15 +22,16 @@
 /* --- the rank ---------------------------------------------------------------------- */
 
 struct ck_rank_mount {
-	struct ck_door_way way;	   /* the rank's end */
-	struct ck_door_way rounds; /* the same; of sock -1: there are none */
-	int rope;		   /* ours; -1: there is no mount */
-	struct ck_job job;
+	struct ck_rendezvous_way way; /* the rank's end */
+	struct ck_rendezvous_way
+		rounds; /* the same; of sock -1: there are none */
+	int rope;	/* ours; -1: there is no mount */
+	struct ck_subprocess job;
 };
 
 /* words: the options of the mount, NULL behind the last. place: of the mount. rounds: there
  * are some. Errors with a message. */
-CK_MUST_USE int ck_rank_mount_start(const struct ck_roster *roster,
+CK_MUST_USE int ck_rank_mount_start(const struct ck_rank_table *roster,
 				    uint32_t rank, char *const words[],
 				    char *place, bool rounds,
 				    struct ck_rank_mount *out,
@@ -45,9 +46,9 @@ int ck_rank_mount_end(struct ck_rank_mount *m);
 
 /* What it has, owned. */
 struct ck_inherited {
-	struct ck_door_way way;
-	bool has_rounds;	   /* set before it is taken */
-	struct ck_door_way rounds; /* of sock -1: there are none */
+	struct ck_rendezvous_way way;
+	bool has_rounds;		 /* set before it is taken */
+	struct ck_rendezvous_way rounds; /* of sock -1: there are none */
 	int rope;
 	struct ck_host_rank *ranks; /* n; what they name is in the text */
 	uint32_t n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* job_supervisor: see keeper.h. */
 #include "job_supervisor.h"
-#include "ckptfs/door.h"
-#include "ckptfs/job.h"
-#include "ckptfs/tries.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/retry_policy.h"
+#include "ckptfs/subprocess.h"
 #include "cli.h"
 #include "cluster.h"
 #include "mpi_tmpdir.h"
@@ -33,9 +33,9 @@ struct keeper {
 	bool *bad;	    /* by host: no program can be started there */
 	int sock; /* to whom it is for; closed by him: all is to end */
 	int over; /* readable when it is closed, or the job has ended */
-	struct ck_door door;
+	struct ck_rendezvous door;
 	struct ck_mpi_tmpdir shelter;
-	struct ck_job job;
+	struct ck_subprocess job;
 };
 
 /* --- what is said ------------------------------------------------------------------- */
@@ -44,13 +44,14 @@ struct keeper {
 static void say(const struct keeper *k, struct ck_buf *said)
 {
 	for (size_t at = 0; at < said->len; at += SAY_MOST) {
-		const struct ck_note note = { .kind = CK_NOTE_SAID,
-					      .bytes = { said->data + at,
-							 ck_min(said->len - at,
-								SAY_MOST) },
-					      .files = CK_NOTE_NO_FILES };
+		const struct ck_control_msg note = {
+			.kind = CK_CONTROL_MSG_SAID,
+			.bytes = { said->data + at,
+				   ck_min(said->len - at, SAY_MOST) },
+			.files = CK_CONTROL_MSG_NO_FILES
+		};
 
-		(void)!ck_note_send(k->sock, &note, false);
+		(void)!ck_control_msg_send(k->sock, &note, false);
 	}
 	said->len = 0;
 }
@@ -59,32 +60,32 @@ static void pass_on(const struct keeper *k)
 {
 	struct ck_buf said = { 0 };
 
-	ck_job_hear(&k->job, &said);
+	ck_subprocess_read(&k->job, &said);
 	say(k, &said);
 	ck_buf_fini(&said);
 }
 
 static void say_failed(const struct keeper *k, const struct ck_diag *d)
 {
-	const struct ck_note note = { .kind = CK_NOTE_FAILED,
-				      .err = (uint32_t)d->err,
-				      .bytes = ck_str_from(d->text),
-				      .files = CK_NOTE_NO_FILES };
+	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_FAILED,
+					     .err = (uint32_t)d->err,
+					     .bytes = ck_str_from(d->text),
+					     .files = CK_CONTROL_MSG_NO_FILES };
 
-	(void)!ck_note_send(k->sock, &note, true);
+	(void)!ck_control_msg_send(k->sock, &note, true);
 }
 
 static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
 {
-	const struct ck_door_way *rounds = &ways->rounds;
-	const struct ck_note note = {
-		.kind = CK_NOTE_UP,
+	const struct ck_rendezvous_way *rounds = &ways->rounds;
+	const struct ck_control_msg note = {
+		.kind = CK_CONTROL_MSG_UP,
 		.size = ways->link.size,
 		.bytes = { (const char *)k->there, k->launch.hosts->n },
 		.files = { ways->link.sock, ways->link.memory, rounds->sock,
 			   rounds->memory }
 	};
-	int rc = ck_note_send(k->sock, &note, true);
+	int rc = ck_control_msg_send(k->sock, &note, true);
 
 	ck_cluster_ways_fini(ways);
 	return rc;
@@ -94,8 +95,8 @@ static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
 static void say_tried(const struct keeper *k)
 {
 	struct ck_buf tried = { 0 };
-	struct ck_note note = { .kind = CK_NOTE_TRIED,
-				.files = CK_NOTE_NO_FILES };
+	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_TRIED,
+				       .files = CK_CONTROL_MSG_NO_FILES };
 
 	for (size_t i = 0; i < k->launch.hosts->n; i++)
 		ck_buf_u8(&tried, k->bad[i]	? CK_TRIED_BAD
@@ -103,7 +104,7 @@ static void say_tried(const struct keeper *k)
 						: CK_TRIED_NOT);
 	note.bytes = (struct ck_str){ tried.data, tried.len };
 	if (!tried.err)
-		(void)!ck_note_send(k->sock, &note, true);
+		(void)!ck_control_msg_send(k->sock, &note, true);
 	ck_buf_fini(&tried);
 }
 
@@ -182,7 +183,7 @@ static int job_start(struct keeper *k, char **mpirun, char **environment)
 	argv[1] = serve;
 	argv[2] = how;
 	memcpy(argv + 3, mpirun, n * sizeof(*argv));
-	return ck_job_start(argv, environment, &k->job);
+	return ck_subprocess_start(argv, environment, &k->job);
 }
 
 static int run_mpirun(struct keeper *k, struct ck_diag *d)
@@ -219,7 +220,7 @@ static int watch_end(struct keeper *k)
 /* Its processes, and what it had to wait for them. */
 static void job_over(struct keeper *k)
 {
-	ck_job_end(&k->job, END_MSEC);
+	ck_subprocess_end(&k->job, END_MSEC);
 	ck_fd_cleanup(&k->over);
 }
 
@@ -228,22 +229,23 @@ static int let_in(const struct keeper *k, int msec,
 		  struct ck_cluster_ways *ways)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
-	int rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
-			      &ways->link);
+	int rc = ck_rendezvous_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
+				    &ways->link);
 
 	if (rc || !k->launch.nccl)
 		return rc;
 	now = ck_msec_now();
-	return ck_door_wait(&k->door, CK_CLUSTER_ROUNDS, k->over,
-			    now < end ? (int)(end - now) : 0, &ways->rounds);
+	return ck_rendezvous_wait(&k->door, CK_CLUSTER_ROUNDS, k->over,
+				  now < end ? (int)(end - now) : 0,
+				  &ways->rounds);
 }
 
-/* One of those that are there. Errors of ck_door_wait(), then the job is there, or with a
+/* One of those that are there. Errors of ck_rendezvous_wait(), then the job is there, or with a
  * message. */
 static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 		   struct ck_diag *d)
 {
-	int rc = ck_door_open(&k->door);
+	int rc = ck_rendezvous_open(&k->door);
 
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
@@ -255,7 +257,7 @@ static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 		rc = let_in(k, msec, ways);
 	if (rc)
 		ck_cluster_ways_fini(ways);
-	ck_door_close(&k->door);
+	ck_rendezvous_close(&k->door);
 	return rc;
 }
 
@@ -320,7 +322,7 @@ static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 {
 	struct ck_buf said = { 0 }, lines = { 0 };
 
-	ck_job_hear(&k->job, &said);
+	ck_subprocess_read(&k->job, &said);
 	find_bad(k, &lines);
 	if (k->launch.ask_msec || lines.len == 0)
 		say(k, &said);
@@ -385,7 +387,7 @@ static void keep(const struct keeper *k)
 }
 
 void ck_job_supervisor_run(const struct ck_launch_options *launch,
-			   const struct ck_note *asked)
+			   const struct ck_control_msg *asked)
 {
 	struct keeper k = { .launch = *launch,
 			    .how = (const uint8_t *)asked->bytes.p,
@@ -406,7 +408,7 @@ void ck_job_supervisor_run(const struct ck_launch_options *launch,
 	if (rc == 0)
 		keep(&k);
 	if (k.job.ended >= 0)
-		ck_job_end(&k.job, END_MSEC);
+		ck_subprocess_end(&k.job, END_MSEC);
 	ck_mpi_tmpdir_end(&k.shelter);
 	if (rc)
 		say_failed(&k, &d);

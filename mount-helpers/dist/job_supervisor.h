@@ -3,11 +3,11 @@
 #ifndef CKPTFS_JOB_SUPERVISOR_H
 #define CKPTFS_JOB_SUPERVISOR_H
 
+#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/note.h"
 
 /* What is asked for, with the socket to whom it is for. Does not return. */
 _Noreturn void ck_job_supervisor_run(const struct ck_launch_options *launch,
-				     const struct ck_note *asked);
+				     const struct ck_control_msg *asked);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* rank_rounds: see rank_rounds.h. */
 #include "rank_rounds.h"
+#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/note.h"
 #include "cluster.h"
 #include "gpus.h"
 
@@ -19,25 +19,26 @@ static bool is_first_here(void)
 }
 
 static int hand_over(const struct ck_rank_rounds *r,
-		     const struct ck_door_way *way)
+		     const struct ck_rendezvous_way *way)
 {
-	const struct ck_note note = { .kind = CK_NOTE_ROUNDS,
-				      .size = way->size,
-				      .files = { way->sock, way->memory, -1 } };
+	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_ROUNDS,
+					     .size = way->size,
+					     .files = { way->sock, way->memory,
+							-1 } };
 
-	return ck_note_send(r->sock, &note, true);
+	return ck_control_msg_send(r->sock, &note, true);
 }
 
 static int start(struct ck_rank_rounds *r, const struct ck_gpu_choice *gpus)
 {
-	struct ck_door_way other = CK_DOOR_NO_WAY;
+	struct ck_rendezvous_way other = CK_RENDEZVOUS_NO_WAY;
 	int rc = ck_gpus_forker_start(gpus, &r->sock, &r->job);
 
 	if (rc == 0)
-		rc = ck_door_pair(CK_CLUSTER_ROUNDS, &r->way, &other);
+		rc = ck_rendezvous_pair(CK_CLUSTER_ROUNDS, &r->way, &other);
 	if (rc == 0)
 		rc = hand_over(r, &other);
-	ck_door_way_fini(&other);
+	ck_rendezvous_way_fini(&other);
 	return rc;
 }
 
@@ -60,8 +61,8 @@ int ck_rank_rounds_start(struct ck_rank_rounds *r, const char *devices,
 
 void ck_rank_rounds_end(struct ck_rank_rounds *r)
 {
-	ck_door_way_fini(&r->way);
+	ck_rendezvous_way_fini(&r->way);
 	ck_fd_cleanup(&r->sock);
 	if (r->job.ended >= 0)
-		ck_job_end(&r->job, END_MSEC);
+		ck_subprocess_end(&r->job, END_MSEC);
 }

@@ -7,18 +7,18 @@
 #ifndef CKPTFS_RANK_ROUNDS_H
 #define CKPTFS_RANK_ROUNDS_H
 
-#include "ckptfs/door.h"
-#include "ckptfs/job.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 
 struct ck_rank_rounds {
-	struct ck_door_way way; /* the rank's end; of -1: there is none */
-	int sock;		/* to what forks the process */
-	struct ck_job job;	/* that */
+	struct ck_rendezvous_way way; /* the rank's end; of -1: there is none */
+	int sock;		      /* to what forks the process */
+	struct ck_subprocess job;     /* that */
 };
 
 #define CK_RANK_NO_ROUNDS                                                      \
 	{                                                                      \
-		CK_DOOR_NO_WAY, -1, { .ended = -1, .said = -1 },               \
+		CK_RENDEZVOUS_NO_WAY, -1, { .ended = -1, .said = -1 },         \
 	}
 
 /* devices, net: see ck_launch_options. There is none, and that is no error, where another

@@ -18,14 +18,15 @@ enum {
 /* A host that answers and cannot take part would keep all others from coming back. */
 static void log_suspects(struct ck_cluster *c)
 {
-	struct ck_tries *t = &c->next.tries;
+	struct ck_retry_policy *t = &c->next.tries;
 
-	for (size_t i = ck_tries_log(t); i < t->n; i = ck_tries_log(t))
+	for (size_t i = ck_retry_policy_log(t); i < t->n;
+	     i = ck_retry_policy_log(t))
 		ck_log("host %s: it answers, but takes no part: the others come "
 		       "back without it; longer and longer pauses before the "
 		       "next try, up to %d min",
 		       c->options->list.hosts[i].name,
-		       CK_TRIES_PAUSE_MOST / 60000);
+		       CK_RETRY_POLICY_PAUSE_MOST / 60000);
 }
 
 /* Whoever waits for it does not any more, unless another one is tried at once. */
@@ -40,9 +41,9 @@ static void next_end(struct ck_cluster *c)
 
 static void next_failed(struct ck_cluster *c)
 {
-	ck_tries_failed(&c->next.tries,
-			c->next.was_tried ? c->next.tried : NULL,
-			ck_msec_now());
+	ck_retry_policy_failed(&c->next.tries,
+			       c->next.was_tried ? c->next.tried : NULL,
+			       ck_msec_now());
 	log_suspects(c);
 	next_end(c);
 }
@@ -53,7 +54,8 @@ static void next_is_over(struct ck_cluster *c)
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
 
 	if (up && ck_hosts_states(c->hosts, up))
-		ck_tries_over(&c->next.tries, c->next.there, up, ck_msec_now());
+		ck_retry_policy_over(&c->next.tries, c->next.there, up,
+				     ck_msec_now());
 	log_suspects(c);
 	next_end(c);
 }
@@ -128,10 +130,10 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
 	next_failed(c);
 }
 
-static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
+static void hear_failed(struct ck_cluster *c, const struct ck_control_msg *n)
 {
 	if (n->err == EALREADY) {
-		ck_tries_silent(&c->next.tries, ck_msec_now());
+		ck_retry_policy_silent(&c->next.tries, ck_msec_now());
 		next_end(c);
 		return;
 	}
@@ -143,19 +145,20 @@ static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
 void ck_restart_hear(struct ck_cluster *c)
 {
 	struct ck_cluster_ways ways;
-	struct ck_note n;
+	struct ck_control_msg n;
 
-	if (ck_note_take(c->next.keeper, &n, c->room)) {
+	if (ck_control_msg_take(c->next.keeper, &n, c->room)) {
 		next_failed(c);
 		return;
 	}
-	if (n.kind == CK_NOTE_SAID) {
+	if (n.kind == CK_CONTROL_MSG_SAID) {
 		ck_buf_add(&c->next.said, n.bytes.p, n.bytes.len);
-	} else if (n.kind == CK_NOTE_TRIED &&
+	} else if (n.kind == CK_CONTROL_MSG_TRIED &&
 		   n.bytes.len == c->options->list.n) {
 		memcpy(c->next.tried, n.bytes.p, n.bytes.len);
 		c->next.was_tried = true;
-	} else if (n.kind == CK_NOTE_UP && n.bytes.len == c->options->list.n) {
+	} else if (n.kind == CK_CONTROL_MSG_UP &&
+		   n.bytes.len == c->options->list.n) {
 		memcpy(c->next.there, n.bytes.p, n.bytes.len);
 		ways = ck_cluster_ways_of(&n);
 		next_is_up(c, &ways);
@@ -169,7 +172,7 @@ static void no_more(struct ck_cluster *c)
 {
 	ck_log("hosts: the process that starts others has ended: no host "
 	       "comes back before the next mount");
-	ck_tries_fini(&c->next.tries);
+	ck_retry_policy_fini(&c->next.tries);
 	ck_calls_release(ck_link_calls(c->link));
 }
 
@@ -180,7 +183,7 @@ static void begin(struct ck_cluster *c)
 	int rc = how ? 0 : -ENOMEM;
 
 	if (rc == 0) {
-		ck_tries_choose(&c->next.tries, ck_msec_now(), how);
+		ck_retry_policy_choose(&c->next.tries, ck_msec_now(), how);
 		rc = ck_spawn_helper_begin(&c->starter, how, n, ASK_MSEC,
 					   &c->next.keeper);
 	}
@@ -197,7 +200,7 @@ void ck_restart_look(struct ck_cluster *c)
 
 	if (!c->next.tries.n || !up || !ck_hosts_states(c->hosts, up))
 		return;
-	if (ck_tries_look(&c->next.tries, up, ck_msec_now()) &&
+	if (ck_retry_policy_look(&c->next.tries, up, ck_msec_now()) &&
 	    c->next.keeper < 0)
 		begin(c);
 }
@@ -213,7 +216,7 @@ int ck_restart_prepare(struct ck_cluster *c)
 	c->next.there = calloc(n, sizeof(*c->next.there));
 	if (!c->next.tried || !c->next.there)
 		return -ENOMEM;
-	return ck_tries_make(&c->next.tries, c->there, n,
-			     (uint64_t)c->options->rejoin * 1000,
-			     ck_msec_now());
+	return ck_retry_policy_make(&c->next.tries, c->there, n,
+				    (uint64_t)c->options->rejoin * 1000,
+				    ck_msec_now());
 }

@@ -77,8 +77,8 @@ static char *long_text(const struct ck_hosts_options *o)
 	return n < 0 ? NULL : text;
 }
 
-static int start_mount(struct ck_serve_rank *l, const struct ck_roster *roster,
-		       uint32_t rank)
+static int start_mount(struct ck_serve_rank *l,
+		       const struct ck_rank_table *roster, uint32_t rank)
 {
 	static char option[] = "-o";
 	ck_auto_free char *text = long_text(&l->options.hosts);
@@ -102,22 +102,22 @@ static int start_mount(struct ck_serve_rank *l, const struct ck_roster *roster,
 
 /* --- the others --------------------------------------------------------------------- */
 
-static int gather(struct ck_serve_rank *l, struct ck_xport *x,
+static int gather(struct ck_serve_rank *l, struct ck_transport *x,
 		  const char *source, uint8_t *all, struct ck_diag *d)
 {
-	ck_auto_free uint8_t *own = malloc(CK_ROSTER_SAID);
-	int rc = own ? ck_roster_say_own(source, l->place, own, d)
+	ck_auto_free uint8_t *own = malloc(CK_RANK_TABLE_SAID);
+	int rc = own ? ck_rank_table_say_own(source, l->place, own, d)
 		     : ck_fail(d, ENOMEM, "out of memory");
 
 	if (rc)
 		return rc;
-	rc = x->gather ? x->gather(x, own, CK_ROSTER_SAID, all) : -ENOSYS;
+	rc = x->gather ? x->gather(x, own, CK_RANK_TABLE_SAID, all) : -ENOSYS;
 	return rc ? ck_fail(d, -rc, "the ranks cannot speak to each other: %s",
 			    strerror(-rc))
 		  : 0;
 }
 
-static int begin(struct ck_serve_rank *l, const struct ck_roster *roster,
+static int begin(struct ck_serve_rank *l, const struct ck_rank_table *roster,
 		 struct ck_serve_options *serve)
 {
 	uint32_t rank = serve->xport->rank;
@@ -142,9 +142,9 @@ static int begin(struct ck_serve_rank *l, const struct ck_roster *roster,
 int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 		       struct ck_serve_options *serve)
 {
-	struct ck_xport *x = serve->xport;
-	ck_auto_free uint8_t *all = calloc(x->size, CK_ROSTER_SAID);
-	struct ck_roster roster = { 0 };
+	struct ck_transport *x = serve->xport;
+	ck_auto_free uint8_t *all = calloc(x->size, CK_RANK_TABLE_SAID);
+	struct ck_rank_table roster = { 0 };
 	struct ck_diag d = { 0 };
 	int rc;
 
@@ -152,13 +152,13 @@ int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 		return ck_trouble("serve: out of memory");
 	if (gather(l, x, source, all, &d))
 		return ck_trouble("serve: %s", d.text);
-	rc = ck_roster_read(all, x->size, &roster, &d);
+	rc = ck_rank_table_read(all, x->size, &roster, &d);
 	if (rc == 0)
 		rc = begin(l, &roster, serve);
 	else
 		rc = x->rank ? CK_EXIT_TROUBLE
 			     : ck_trouble("serve: %s", d.text);
-	ck_roster_fini(&roster);
+	ck_rank_table_fini(&roster);
 	return rc;
 }
 

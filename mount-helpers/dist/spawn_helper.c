@@ -86,7 +86,7 @@ int ck_spawn_helper_make(const struct ck_launch_options *launch,
 	words[1] = serve;
 	words[2] = jobs;
 	put_words(launch, numbers.data, words + 3);
-	rc = ck_note_job(words, &out->sock, &out->job);
+	rc = ck_control_msg_job(words, &out->sock, &out->job);
 	ck_buf_fini(&numbers);
 	return rc;
 }
@@ -95,21 +95,21 @@ void ck_spawn_helper_end(struct ck_spawn_helper *s)
 {
 	ck_fd_cleanup(&s->sock);
 	if (s->job.ended >= 0)
-		ck_job_end(&s->job, END_MSEC);
+		ck_subprocess_end(&s->job, END_MSEC);
 }
 
 int ck_spawn_helper_begin(struct ck_spawn_helper *s, const uint8_t *how,
 			  size_t n, int ask_msec, int *keeper)
 {
-	int ends[2] = { -1, -1 }, rc = ck_note_sockets(ends);
-	const struct ck_note note = { .kind = CK_NOTE_START,
-				      .err = (uint32_t)ask_msec,
-				      .bytes = { (const char *)how, n },
-				      .files = { ends[1], -1 } };
+	int ends[2] = { -1, -1 }, rc = ck_control_msg_sockets(ends);
+	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
+					     .err = (uint32_t)ask_msec,
+					     .bytes = { (const char *)how, n },
+					     .files = { ends[1], -1 } };
 
 	if (rc)
 		return rc;
-	rc = ck_note_send(s->sock, &note, true);
+	rc = ck_control_msg_send(s->sock, &note, true);
 	close(ends[1]);
 	if (rc)
 		close(ends[0]);
@@ -142,7 +142,7 @@ static int take_hosts(char **words, size_t n, struct ck_host_list *hosts)
 
 /* In a process of its own. */
 static void keep(const struct ck_launch_options *launch,
-		 const struct ck_note *note, int sock)
+		 const struct ck_control_msg *note, int sock)
 {
 	pid_t child = fork();
 
@@ -156,18 +156,18 @@ static void keep(const struct ck_launch_options *launch,
 
 int ck_spawn_helper_run(char **words)
 {
-	enum { SOCK = CK_JOB_FILES };
+	enum { SOCK = CK_SUBPROCESS_FILES };
 
 	struct ck_host_list hosts = { 0 };
 	struct ck_launch_options launch = { .hosts = &hosts };
-	ck_auto_free char *room = malloc(CK_NOTE_MOST);
-	struct ck_note note;
+	ck_auto_free char *room = malloc(CK_CONTROL_MSG_MOST);
+	struct ck_control_msg note;
 	size_t n = 0;
 
 	while (words[n])
 		n++;
 	if (n < OPTIONS + OF_HOST || (n - OPTIONS) % OF_HOST || !room ||
-	    ck_job_settle() || signal(SIGCHLD, SIG_IGN) == SIG_ERR)
+	    ck_subprocess_settle() || signal(SIGCHLD, SIG_IGN) == SIG_ERR)
 		return CK_EXIT_TROUBLE;
 	launch.agent = or_none(words[0]);
 	launch.program = words[1];
@@ -178,11 +178,11 @@ int ck_spawn_helper_run(char **words)
 	launch.timeout = (unsigned)strtoul(words[6], NULL, 10);
 	if (take_hosts(words + OPTIONS, (n - OPTIONS) / OF_HOST, &hosts))
 		return CK_EXIT_TROUBLE;
-	while (ck_note_take(SOCK, &note, room) == 0) {
-		if (note.kind == CK_NOTE_START && note.bytes.len == hosts.n &&
-		    note.files[0] >= 0)
+	while (ck_control_msg_take(SOCK, &note, room) == 0) {
+		if (note.kind == CK_CONTROL_MSG_START &&
+		    note.bytes.len == hosts.n && note.files[0] >= 0)
 			keep(&launch, &note, SOCK);
-		ck_note_close(&note);
+		ck_control_msg_close(&note);
 	}
 	free(hosts.hosts);
 	return CK_EXIT_FINE;

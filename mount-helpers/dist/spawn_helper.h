@@ -10,16 +10,16 @@
 #ifndef CKPTFS_SPAWN_HELPER_H
 #define CKPTFS_SPAWN_HELPER_H
 
-#include "ckptfs/job.h"
+#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/note.h"
+#include "ckptfs/subprocess.h"
 
 struct ck_spawn_helper {
-	struct ck_job job; /* it; ended -1: there is none */
-	int sock;	   /* -1: the same */
+	struct ck_subprocess job; /* it; ended -1: there is none */
+	int sock;		  /* -1: the same */
 };
 
-/* launch: without a door. Errors of ck_job_start_beside(). */
+/* launch: without a door. Errors of ck_subprocess_start_beside(). */
 CK_MUST_USE int ck_spawn_helper_make(const struct ck_launch_options *launch,
 				     struct ck_spawn_helper *out);
 /* No more jobs. Those that there are have their keepers. */

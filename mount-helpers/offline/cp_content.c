@@ -99,9 +99,9 @@ static int part_print(const struct ck_slice *slice, uint32_t i,
 	return 0;
 }
 
-static int file_print(const struct ck_copy_file *f, struct ck_buf *out)
+static int file_print(const struct ck_cp_file *f, struct ck_buf *out)
 {
-	const struct ck_slice *slice = ck_opened_slice(f->source.opened);
+	const struct ck_slice *slice = ck_open_slice_slice(f->source.opened);
 	int rc = 0;
 
 	ck_buf_u64(out, f->size);
@@ -112,7 +112,7 @@ static int file_print(const struct ck_copy_file *f, struct ck_buf *out)
 	return rc ? rc : out->err;
 }
 
-void ck_content_of(struct ck_contents *s, const struct ck_copy_file *f,
+void ck_content_of(struct ck_contents *s, const struct ck_cp_file *f,
 		   char out[static CK_CONTENT_HEX])
 {
 	struct ck_checkpoint *cp = ck_root_checkpoint(f->from.node.dir.root);

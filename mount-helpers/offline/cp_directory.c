@@ -10,28 +10,28 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static struct ck_into *make(struct ck_into *up, int fd, char *path)
+static struct ck_cp_dir *make(struct ck_cp_dir *up, int fd, char *path)
 {
-	struct ck_into *into = path ? calloc(1, sizeof(*into)) : NULL;
+	struct ck_cp_dir *into = path ? calloc(1, sizeof(*into)) : NULL;
 
 	if (!into) {
 		free(path);
 		close(fd);
 		return NULL;
 	}
-	into->up = up ? ck_into_use(up) : NULL;
+	into->up = up ? ck_cp_dir_use(up) : NULL;
 	into->fd = fd;
 	into->path = path;
 	atomic_init(&into->users, 1);
 	return into;
 }
 
-struct ck_into *ck_copy_into(int fd, const char *path)
+struct ck_cp_dir *ck_cp_into(int fd, const char *path)
 {
 	return make(NULL, fd, strdup(path));
 }
 
-struct ck_into *ck_into_use(struct ck_into *into)
+struct ck_cp_dir *ck_cp_dir_use(struct ck_cp_dir *into)
 {
 	atomic_fetch_add(&into->users, 1);
 	return into;
@@ -47,8 +47,8 @@ static int not_kept(int rc)
 	return rc && !cannot ? errno : 0;
 }
 
-const char *ck_copy_kept(const struct ck_into *into, const char *name,
-			 int flags)
+const char *ck_cp_kept(const struct ck_cp_dir *into, const char *name,
+		       int flags)
 {
 	struct stat st;
 
@@ -58,7 +58,7 @@ const char *ck_copy_kept(const struct ck_into *into, const char *name,
 	return S_ISDIR(st.st_mode) ? "is a directory" : "is a special file";
 }
 
-int ck_copy_set_mode(int fd, const struct ck_node_stat *st)
+int ck_cp_set_mode(int fd, const struct ck_node_stat *st)
 {
 	const struct timespec times[2] = { st->mtime, st->mtime };
 	int err = not_kept(futimens(fd, times));
@@ -66,22 +66,22 @@ int ck_copy_set_mode(int fd, const struct ck_node_stat *st)
 	return err ? err : not_kept(fchmod(fd, st->mode & 0777));
 }
 
-static void complete(struct ck_copying *c, const struct ck_into *into)
+static void complete(struct ck_cp *c, const struct ck_cp_dir *into)
 {
-	int err = into->made ? ck_copy_set_mode(into->fd, &into->becomes) : 0;
+	int err = into->made ? ck_cp_set_mode(into->fd, &into->becomes) : 0;
 
 	if (err == 0 && c->how.sync && fsync(into->fd))
 		err = errno;
 	if (err)
-		ck_copy_unwritten(c, into, NULL, err);
+		ck_cp_unwritten(c, into, NULL, err);
 }
 
-void ck_into_put(struct ck_copying *c, struct ck_into *into)
+void ck_cp_dir_put(struct ck_cp *c, struct ck_cp_dir *into)
 {
 	while (into && atomic_fetch_sub(&into->users, 1) == 1) {
-		struct ck_into *up = into->up;
+		struct ck_cp_dir *up = into->up;
 
-		if (!ck_copy_stopping(c))
+		if (!ck_cp_stopping(c))
 			complete(c, into);
 		if (into->number)
 			ck_tree_forget(c->how.from->tree, into->number, 1);
@@ -92,14 +92,14 @@ void ck_into_put(struct ck_copying *c, struct ck_into *into)
 	}
 }
 
-void ck_copy_into_end(struct ck_copying *c, struct ck_into *into)
+void ck_cp_into_end(struct ck_cp *c, struct ck_cp_dir *into)
 {
-	ck_into_put(c, into);
+	ck_cp_dir_put(c, into);
 }
 
 /* --- making one ---------------------------------------------------------------------- */
 
-static bool is_source(const struct ck_copying *c, int fd)
+static bool is_source(const struct ck_cp *c, int fd)
 {
 	struct stat st;
 
@@ -108,10 +108,10 @@ static bool is_source(const struct ck_copying *c, int fd)
 }
 
 /* A descriptor, or a negative errno, which was said. */
-static int open_dir(struct ck_copying *c, const struct ck_into *up,
+static int open_dir(struct ck_cp *c, const struct ck_cp_dir *up,
 		    const char *name, bool *made)
 {
-	bool ours = ck_mark_makes(c->how.mark, up, name);
+	bool ours = ck_cp_mark_makes(c->how.mark, up, name);
 	int how = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, err = 0;
 	int fd = -1;
 
@@ -125,19 +125,19 @@ static int open_dir(struct ck_copying *c, const struct ck_into *up,
 	if (err == 0 && fd < 0)
 		err = errno;
 	if (err == ENOTDIR)
-		ck_copy_refuse(c, up, name, "is not a directory");
+		ck_cp_refuse(c, up, name, "is not a directory");
 	else if (err)
-		ck_copy_unwritten(c, up, name, err);
+		ck_cp_unwritten(c, up, name, err);
 	else if (is_source(c, fd)) {
 		err = EINVAL;
 		close(fd);
-		ck_copy_refuse(c, up, name, "is the checkpoint's directory");
+		ck_cp_refuse(c, up, name, "is the checkpoint's directory");
 	}
 	return err ? -err : fd;
 }
 
 /* The directory of the tree is in use from now on. */
-static int note_source(struct ck_copying *c, const struct ck_named *from,
+static int note_source(struct ck_cp *c, const struct ck_named *from,
 		       struct ck_node *n, struct ck_node_stat *st)
 {
 	int rc;
@@ -153,17 +153,17 @@ static int note_source(struct ck_copying *c, const struct ck_named *from,
 }
 
 /* Takes the use of n. */
-static struct ck_into *enter(struct ck_copying *c, struct ck_into *up,
-			     const char *name, const struct ck_node *n)
+static struct ck_cp_dir *enter(struct ck_cp *c, struct ck_cp_dir *up,
+			       const char *name, const struct ck_node *n)
 {
-	struct ck_into *into = NULL;
+	struct ck_cp_dir *into = NULL;
 	bool made = false;
 	int fd = open_dir(c, up, name, &made);
 
 	if (fd >= 0)
-		into = make(up, fd, ck_into_path(up, name));
+		into = make(up, fd, ck_cp_dir_path(up, name));
 	if (fd >= 0 && !into)
-		ck_copy_unwritten(c, up, name, ENOMEM);
+		ck_cp_unwritten(c, up, name, ENOMEM);
 	if (into) {
 		into->number = n->number;
 		into->made = made;
@@ -172,16 +172,16 @@ static struct ck_into *enter(struct ck_copying *c, struct ck_into *up,
 	return into;
 }
 
-struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
-			      const char *name, const struct ck_named *from)
+struct ck_cp_dir *ck_cp_dir_enter(struct ck_cp *c, struct ck_cp_dir *up,
+				  const char *name, const struct ck_named *from)
 {
 	struct ck_node_stat st;
-	struct ck_into *into;
+	struct ck_cp_dir *into;
 	struct ck_node n;
 	int rc = note_source(c, from, &n, &st);
 
 	if (rc) {
-		ck_copy_unread(c, from, rc);
+		ck_cp_unread(c, from, rc);
 		return NULL;
 	}
 	into = enter(c, up, name, &n);
@@ -191,9 +191,9 @@ struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
 	if (into->made)
 		(void)fchmod(into->fd, (st.mode & 0777) | 0700);
 	if (c->how.mark) {
-		ck_mark_clean(c->how.mark, into->fd);
-		if (!c->marked && ck_mark_is_in(c->how.mark, into->fd))
-			c->marked = ck_into_use(into);
+		ck_cp_mark_clean(c->how.mark, into->fd);
+		if (!c->marked && ck_cp_mark_is_in(c->how.mark, into->fd))
+			c->marked = ck_cp_dir_use(into);
 	}
 	return into;
 }

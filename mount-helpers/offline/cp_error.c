@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cp_error: what stops a copy, and its messages. A signal or a failed write ends the
- * whole copy: its threads look at ck_copy_stopping(). A file that cannot be read, or a
+ * whole copy: its threads look at ck_cp_stopping(). A file that cannot be read, or a
  * name that must not be replaced, is reported and left out. The exit status of the copy
  * is the worst one that was reported. The signal's number is the only global state.
  */
@@ -19,7 +19,7 @@ static void on_signal(int number)
 	atomic_store(&signalled, number);
 }
 
-void ck_copy_signals(void)
+void ck_cp_signals(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 	struct sigaction act = { .sa_handler = on_signal,
@@ -35,19 +35,19 @@ void ck_copy_signals(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
-int ck_copy_signalled(void)
+int ck_cp_signalled(void)
 {
 	return atomic_load(&signalled);
 }
 
-bool ck_copy_stopping(const struct ck_copying *c)
+bool ck_cp_stopping(const struct ck_cp *c)
 {
-	return atomic_load(&c->stopped) || ck_copy_signalled();
+	return atomic_load(&c->stopped) || ck_cp_signalled();
 }
 
 /* --- messages ------------------------------------------------------------------------ */
 
-char *ck_into_path(const struct ck_into *into, const char *name)
+char *ck_cp_dir_path(const struct ck_cp_dir *into, const char *name)
 {
 	size_t len = strlen(into->path);
 	bool apart = len && into->path[len - 1] != '/';
@@ -58,7 +58,7 @@ char *ck_into_path(const struct ck_into *into, const char *name)
 		       : path;
 }
 
-static void note_status(struct ck_copying *c, int status)
+static void note_status(struct ck_cp *c, int status)
 {
 	int worst = atomic_load(&c->status);
 
@@ -67,7 +67,7 @@ static void note_status(struct ck_copying *c, int status)
 		continue;
 }
 
-void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc)
+void ck_cp_unread(struct ck_cp *c, const struct ck_named *from, int rc)
 {
 	if (!ck_progress_hide(c->how.progress))
 		return; /* a signal ends the copy */
@@ -75,10 +75,10 @@ void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc)
 	ck_progress_show(c->how.progress);
 }
 
-static void report(struct ck_copying *c, const struct ck_into *into,
+static void report(struct ck_cp *c, const struct ck_cp_dir *into,
 		   const char *name, const char *what)
 {
-	ck_auto_free char *path = ck_into_path(into, name ? name : "");
+	ck_auto_free char *path = ck_cp_dir_path(into, name ? name : "");
 
 	if (!ck_progress_hide(c->how.progress))
 		return; /* a signal ends the copy */
@@ -88,21 +88,21 @@ static void report(struct ck_copying *c, const struct ck_into *into,
 	ck_progress_show(c->how.progress);
 }
 
-void ck_copy_unwritten(struct ck_copying *c, const struct ck_into *into,
-		       const char *name, int err)
+void ck_cp_unwritten(struct ck_cp *c, const struct ck_cp_dir *into,
+		     const char *name, int err)
 {
 	if (!atomic_exchange(&c->stopped, true))
 		report(c, into, name, strerror(err));
 }
 
-void ck_copy_no_memory(struct ck_copying *c)
+void ck_cp_no_memory(struct ck_cp *c)
 {
 	if (!atomic_exchange(&c->stopped, true))
 		note_status(c, ck_trouble("out of memory"));
 }
 
-void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
-		    const char *name, const char *why)
+void ck_cp_refuse(struct ck_cp *c, const struct ck_cp_dir *into,
+		  const char *name, const char *why)
 {
 	report(c, into, name, why);
 }

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
-				       struct ck_into *into, const char *name)
+struct ck_cp_file *ck_cp_file_make(const struct ck_named *from,
+				   struct ck_cp_dir *into, const char *name)
 {
-	struct ck_copy_file *f = calloc(1, sizeof(*f));
+	struct ck_cp_file *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
@@ -26,36 +26,36 @@ struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
 		free(f);
 		return NULL;
 	}
-	f->into = ck_into_use(into);
+	f->into = ck_cp_dir_use(into);
 	return f;
 }
 
 /* --- failures ----------------------------------------------------------------------- */
 
 /* Both say it once. */
-static void unread(struct ck_copying *c, struct ck_copy_file *f, int rc)
+static void unread(struct ck_cp *c, struct ck_cp_file *f, int rc)
 {
 	if (!atomic_exchange(&f->failed, true))
-		ck_copy_unread(c, &f->from, rc);
+		ck_cp_unread(c, &f->from, rc);
 }
 
 /* What is too large for the file system says nothing of the others; and the size
  * may be a part of the damage. */
-static void unwritten(struct ck_copying *c, struct ck_copy_file *f, int err)
+static void unwritten(struct ck_cp *c, struct ck_cp_file *f, int err)
 {
 	if (err == EFBIG && f->source.faulty)
 		unread(c, f, -EIO);
 	else if (atomic_exchange(&f->failed, true))
 		return;
 	else if (err == EFBIG)
-		ck_copy_refuse(c, f->into, f->name, strerror(err));
+		ck_cp_refuse(c, f->into, f->name, strerror(err));
 	else
-		ck_copy_unwritten(c, f->into, f->name, err);
+		ck_cp_unwritten(c, f->into, f->name, err);
 }
 
 /* --- opening ------------------------------------------------------------------------- */
 
-static int source_open(struct ck_copying *c, struct ck_copy_file *f)
+static int source_open(struct ck_cp *c, struct ck_cp_file *f)
 {
 	int rc = ck_offline_file(c->how.from, &f->from.node, &f->source);
 
@@ -67,20 +67,20 @@ static int source_open(struct ck_copying *c, struct ck_copy_file *f)
 	return rc;
 }
 
-int ck_copy_name(const struct ck_mark *mark, char name[static CK_COPY_NAME])
+int ck_cp_name(const struct ck_cp_mark *mark, char name[static CK_CP_NAME])
 {
-	const char *id = ck_mark_id(mark);
+	const char *id = ck_cp_mark_id(mark);
 	char hex[17];
 	int rc = ck_random_hex(hex);
 
-	snprintf(name, CK_COPY_NAME, ".ckptfs-cp-%s%s%s", id, *id ? "-" : "",
+	snprintf(name, CK_CP_NAME, ".ckptfs-cp-%s%s%s", id, *id ? "-" : "",
 		 rc ? "" : hex);
 	return -rc;
 }
 
-static int target_open(const struct ck_copying *c, struct ck_copy_file *f)
+static int target_open(const struct ck_cp *c, struct ck_cp_file *f)
 {
-	int err = ck_copy_name(c->how.mark, f->temporary);
+	int err = ck_cp_name(c->how.mark, f->temporary);
 
 	if (err)
 		return err;
@@ -95,18 +95,17 @@ static int target_open(const struct ck_copying *c, struct ck_copy_file *f)
 
 /* NULL, or why the name in DEST may not be replaced. A checkpoint that is one file may have
  * copies beside it. */
-static const char *refusal(const struct ck_copying *c,
-			   const struct ck_copy_file *f)
+static const char *refusal(const struct ck_cp *c, const struct ck_cp_file *f)
 {
 	struct stat st;
 
 	if (fstatat(f->into->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    st.st_dev == c->source.st_dev && st.st_ino == c->source.st_ino)
 		return "is the source";
-	return ck_copy_kept(f->into, f->name, 0);
+	return ck_cp_kept(f->into, f->name, 0);
 }
 
-bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
+bool ck_cp_file_open(struct ck_cp *c, struct ck_cp_file *f)
 {
 	const char *why;
 	int rc = source_open(c, f), err;
@@ -117,10 +116,10 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 	}
 	why = refusal(c, f);
 	if (why) {
-		ck_copy_refuse(c, f->into, f->name, why);
+		ck_cp_refuse(c, f->into, f->name, why);
 		return false;
 	}
-	if (ck_mark_has(c, f))
+	if (ck_cp_mark_has(c, f))
 		return false;
 	err = target_open(c, f);
 	if (err)
@@ -147,7 +146,7 @@ static void put(void *arg, const struct iovec *bytes, uint32_t n)
 	}
 }
 
-static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
+static bool copy_piece(struct ck_cp *c, struct ck_cp_file *f,
 		       struct ck_reader *r, uint64_t at, size_t len,
 		       void *buffer)
 {
@@ -166,8 +165,8 @@ static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
 	return true;
 }
 
-void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
-			uint64_t begin, uint64_t end, void *buffer)
+void ck_cp_file_range(struct ck_cp *c, struct ck_cp_file *f, uint64_t begin,
+		      uint64_t end, void *buffer)
 {
 	struct ck_reader r = ck_reader_of(c->how.from, &f->source);
 	bool fine = true;
@@ -175,7 +174,7 @@ void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 	for (uint64_t at = begin; fine && at < end; at += CK_COPY_PIECE) {
 		size_t len = (size_t)ck_min(CK_COPY_PIECE, end - at);
 
-		if (ck_copy_stopping(c))
+		if (ck_cp_stopping(c))
 			atomic_store(&f->failed, true);
 		fine = !atomic_load(&f->failed) &&
 		       copy_piece(c, f, &r, at, len, buffer);
@@ -186,7 +185,7 @@ void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 /* --- its end -------------------------------------------------------------------------- */
 
 /* Some file systems tell only at close(2) that bytes have no room. */
-static int target_close(struct ck_copy_file *f)
+static int target_close(struct ck_cp_file *f)
 {
 	int fd = f->fd;
 
@@ -194,9 +193,9 @@ static int target_close(struct ck_copy_file *f)
 	return close(fd) && errno != EINTR ? errno : 0;
 }
 
-static int give_name(struct ck_copying *c, struct ck_copy_file *f)
+static int give_name(struct ck_cp *c, struct ck_cp_file *f)
 {
-	int err = ck_copy_set_mode(f->fd, &f->st);
+	int err = ck_cp_set_mode(f->fd, &f->st);
 	struct stat done;
 
 	if (err == 0 && c->how.sync && fsync(f->fd))
@@ -206,17 +205,17 @@ static int give_name(struct ck_copying *c, struct ck_copy_file *f)
 	if (err == 0)
 		err = target_close(f);
 	if (err == 0)
-		ck_mark_name_file(c, f, &done);
+		ck_cp_mark_name_file(c, f, &done);
 	if (err == 0 &&
 	    renameat(f->into->fd, f->temporary, f->into->fd, f->name))
 		err = errno;
 	if (err == 0)
-		ck_mark_add(c, f, &done);
+		ck_cp_mark_add(c, f, &done);
 	return err;
 }
 
 /* Whether it has its name. */
-static bool complete(struct ck_copying *c, struct ck_copy_file *f)
+static bool complete(struct ck_cp *c, struct ck_cp_file *f)
 {
 	int rc, err;
 
@@ -234,14 +233,14 @@ static bool complete(struct ck_copying *c, struct ck_copy_file *f)
 	return err == 0;
 }
 
-void ck_copy_file_end(struct ck_copying *c, struct ck_copy_file *f)
+void ck_cp_file_end(struct ck_cp *c, struct ck_cp_file *f)
 {
 	if (f->fd >= 0 && !complete(c, f))
 		(void)unlinkat(f->into->fd, f->temporary, 0);
 	if (f->fd >= 0)
 		close(f->fd);
 	ck_tree_file_close(&f->source);
-	ck_into_put(c, f->into);
+	ck_cp_dir_put(c, f->into);
 	free(f->from.path);
 	free(f->name);
 	free(f);

@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 /* A positive errno, or 0. */
-static int link_make(const struct ck_mark *mark, const struct ck_into *into,
-		     const char *name, const char *target,
-		     const struct ck_node_stat *st)
+static int link_make(const struct ck_cp_mark *mark,
+		     const struct ck_cp_dir *into, const char *name,
+		     const char *target, const struct ck_node_stat *st)
 {
 	const struct timespec times[2] = { st->mtime, st->mtime };
-	char temporary[CK_COPY_NAME];
-	int rc = ck_copy_name(mark, temporary), err;
+	char temporary[CK_CP_NAME];
+	int rc = ck_cp_name(mark, temporary), err;
 
 	if (rc)
 		return rc;
@@ -31,16 +31,16 @@ static int link_make(const struct ck_mark *mark, const struct ck_into *into,
 	return err;
 }
 
-void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
-		  struct ck_into *into, const char *name)
+void ck_cp_link(struct ck_cp *c, const struct ck_named *from,
+		struct ck_cp_dir *into, const char *name)
 {
-	const char *why = ck_copy_kept(into, name, AT_SYMLINK_NOFOLLOW);
+	const char *why = ck_cp_kept(into, name, AT_SYMLINK_NOFOLLOW);
 	struct ck_buf target = { 0 };
 	struct ck_node_stat st;
 	int rc, err = 0;
 
 	if (why) {
-		ck_copy_refuse(c, into, name, why);
+		ck_cp_refuse(c, into, name, why);
 		return;
 	}
 	rc = ck_tree_link(&from->node, &target);
@@ -50,7 +50,7 @@ void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
 		err = link_make(c->how.mark, into, name, target.data, &st);
 	ck_buf_fini(&target);
 	if (rc)
-		ck_copy_unread(c, from, rc);
+		ck_cp_unread(c, from, rc);
 	else if (err)
-		ck_copy_unwritten(c, into, name, err);
+		ck_cp_unwritten(c, into, name, err);
 }

@@ -11,11 +11,10 @@
  * one. `content` is an id of bytes, mode and time, see cp_content.c. `durable` is "-" before
  * the file gets its name. Then it is "sync" if the file was synced, else an id of the boot: a
  * crash of the host may lose bytes of the file, but keep its size and times. Lines are only
- * appended. A write begins and ends with a line feed, so that a torn line spoils no other. A lost
- * line costs one more copy, nothing else.
+ * appended. A write begins and ends with a line feed: a torn line spoils no other one.
+ * A lost line costs one more copy, nothing else.
  *
- * The mark is locked while a copy runs. On a file system without locks, temporary files of
- * earlier runs are not removed.
+ * The mark is locked while a copy runs; without locks, temporary files of earlier runs stay.
  */
 #include "ckptfs/table.h"
 #include "cli.h"
@@ -45,10 +44,10 @@ struct row {
 	bool met; /* this copy has such a file: set by the one thread that copies it */
 };
 
-struct ck_mark {
+struct ck_cp_mark {
 	/* Constant: */
 	int dir, fd;
-	char name[CK_MARK_NAME], id[ID_LEN + 1], boot[CK_CONTENT_HEX];
+	char name[CK_CP_MARK_NAME], id[ID_LEN + 1], boot[CK_CONTENT_HEX];
 	bool is_dest, resume;
 	bool made;   /* DEST: by this run */
 	size_t base; /* bytes of DEST in the paths of directories */
@@ -65,8 +64,8 @@ struct ck_mark {
 
 /* --- names ---------------------------------------------------------------------------- */
 
-void ck_mark_name(const struct ck_paths *names, bool several,
-		  char out[static CK_MARK_NAME])
+void ck_cp_mark_name(const struct ck_paths *names, bool several,
+		     char out[static CK_CP_MARK_NAME])
 {
 	struct ck_buf text = { 0 };
 
@@ -74,7 +73,7 @@ void ck_mark_name(const struct ck_paths *names, bool several,
 	for (size_t i = 0; i < names->n; i++)
 		ck_buf_add(&text, names->all[i].path,
 			   strlen(names->all[i].path) + 1);
-	snprintf(out, CK_MARK_NAME, ".ckptfs-copy-%016jx",
+	snprintf(out, CK_CP_MARK_NAME, ".ckptfs-copy-%016jx",
 		 (uintmax_t)ck_hash64((struct ck_str){ text.data, text.len }));
 	ck_buf_fini(&text);
 }
@@ -82,17 +81,17 @@ void ck_mark_name(const struct ck_paths *names, bool several,
 /* The temporary name of DEST. It is always the same, so that a later run takes over what an
  * interrupted one left. */
 static void dest_name(const char *mark, const char *last,
-		      char out[static CK_COPY_NAME])
+		      char out[static CK_CP_NAME])
 {
 	struct ck_buf text = { 0 };
 
 	ck_buf_printf(&text, "%s/%s", mark, last);
-	snprintf(out, CK_COPY_NAME, ".ckptfs-cp-%016jx",
+	snprintf(out, CK_CP_NAME, ".ckptfs-cp-%016jx",
 		 (uintmax_t)ck_hash64((struct ck_str){ text.data, text.len }));
 	ck_buf_fini(&text);
 }
 
-const char *ck_mark_id(const struct ck_mark *m)
+const char *ck_cp_mark_id(const struct ck_cp_mark *m)
 {
 	return m ? m->id : "";
 }
@@ -108,10 +107,10 @@ static bool head_is_good(struct ck_str line)
 
 static struct ck_str row_key(const void *arg, uint32_t i)
 {
-	return ((const struct ck_mark *)arg)->rows[i].key;
+	return ((const struct ck_cp_mark *)arg)->rows[i].key;
 }
 
-static int row_add(struct ck_mark *m, struct ck_str line)
+static int row_add(struct ck_cp_mark *m, struct ck_str line)
 {
 	const char *tab = line.len > 2 ? memchr(line.p + 2, '\t', line.len - 2)
 				       : NULL;
@@ -136,7 +135,8 @@ static int row_add(struct ck_mark *m, struct ck_str line)
 }
 
 /* NULL if no line has that key. */
-static struct row *row_find(const struct ck_mark *m, const struct ck_buf *key)
+static struct row *row_find(const struct ck_cp_mark *m,
+			    const struct ck_buf *key)
 {
 	int64_t i = key->err ? -1
 			     : ck_table_find(
@@ -147,7 +147,7 @@ static struct row *row_find(const struct ck_mark *m, const struct ck_buf *key)
 }
 
 /* Returns 1 if it is the mark of an earlier run, 0 if it is new or malformed; or: -ENOMEM. */
-static int lines_read(struct ck_mark *m, uint64_t size)
+static int lines_read(struct ck_cp_mark *m, uint64_t size)
 {
 	char *text = malloc(size + 1);
 	struct ck_str line;
@@ -171,7 +171,7 @@ static int lines_read(struct ck_mark *m, uint64_t size)
 /* --- lines of this run -------------------------------------------------------------------- */
 
 /* Frees the text. If it cannot be written, a later run copies that file again. */
-static void line_put(const struct ck_mark *m, struct ck_buf *line)
+static void line_put(const struct ck_cp_mark *m, struct ck_buf *line)
 {
 	ck_buf_text(line, "\n");
 	if (!line->err)
@@ -179,8 +179,8 @@ static void line_put(const struct ck_mark *m, struct ck_buf *line)
 	ck_buf_fini(line);
 }
 
-static void key_print(struct ck_buf *out, const struct ck_mark *m, char type,
-		      const struct ck_into *into, const char *name)
+static void key_print(struct ck_buf *out, const struct ck_cp_mark *m, char type,
+		      const struct ck_cp_dir *into, const char *name)
 {
 	const char *dir = into->path + ck_min(strlen(into->path), m->base);
 
@@ -207,7 +207,7 @@ static void facts_print(struct ck_buf *out, const struct stat *st,
 		      st->st_ctim.tv_nsec, content);
 }
 
-static void file_put(const struct ck_mark *m, const struct ck_copy_file *f,
+static void file_put(const struct ck_cp_mark *m, const struct ck_cp_file *f,
 		     const struct stat *st, const char *durable)
 {
 	struct ck_buf line = { 0 };
@@ -220,7 +220,7 @@ static void file_put(const struct ck_mark *m, const struct ck_copy_file *f,
 	line_put(m, &line);
 }
 
-static void dir_put(const struct ck_mark *m, const struct ck_buf *key)
+static void dir_put(const struct ck_cp_mark *m, const struct ck_buf *key)
 {
 	struct ck_buf line = { .err = key->err };
 
@@ -230,15 +230,15 @@ static void dir_put(const struct ck_mark *m, const struct ck_buf *key)
 	line_put(m, &line);
 }
 
-void ck_mark_name_file(const struct ck_copying *c, const struct ck_copy_file *f,
-		       const struct stat *done)
+void ck_cp_mark_name_file(const struct ck_cp *c, const struct ck_cp_file *f,
+			  const struct stat *done)
 {
 	if (f->content[0] && c->how.mark)
 		file_put(c->how.mark, f, done, named);
 }
 
-void ck_mark_add(const struct ck_copying *c, const struct ck_copy_file *f,
-		 const struct stat *done)
+void ck_cp_mark_add(const struct ck_cp *c, const struct ck_cp_file *f,
+		    const struct stat *done)
 {
 	struct stat now;
 
@@ -254,7 +254,7 @@ void ck_mark_add(const struct ck_copying *c, const struct ck_copy_file *f,
 
 /* --- what an earlier run has completed ------------------------------------------------------ */
 
-static bool sync_name(const struct ck_into *into, const char *name)
+static bool sync_name(const struct ck_cp_dir *into, const char *name)
 {
 	ck_auto_fd int fd = openat(into->fd, name,
 				   O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -262,10 +262,10 @@ static bool sync_name(const struct ck_into *into, const char *name)
 	return fd >= 0 && fsync(fd) == 0;
 }
 
-static bool is_complete(struct ck_copying *c, const struct ck_copy_file *f,
+static bool is_complete(struct ck_cp *c, const struct ck_cp_file *f,
 			const struct row *row)
 {
-	const struct ck_mark *m = c->how.mark;
+	const struct ck_cp_mark *m = c->how.mark;
 	struct ck_buf facts = { 0 };
 	struct ck_str durable = { 0 };
 	struct stat st;
@@ -291,9 +291,9 @@ static bool is_complete(struct ck_copying *c, const struct ck_copy_file *f,
 	return true;
 }
 
-bool ck_mark_has(struct ck_copying *c, struct ck_copy_file *f)
+bool ck_cp_mark_has(struct ck_cp *c, struct ck_cp_file *f)
 {
-	struct ck_mark *m = c->how.mark;
+	struct ck_cp_mark *m = c->how.mark;
 	struct ck_buf key = { 0 };
 	struct row *row;
 
@@ -313,8 +313,8 @@ bool ck_mark_has(struct ck_copying *c, struct ck_copy_file *f)
 	return true;
 }
 
-bool ck_mark_makes(const struct ck_mark *m, const struct ck_into *up,
-		   const char *name)
+bool ck_cp_mark_makes(const struct ck_cp_mark *m, const struct ck_cp_dir *up,
+		      const char *name)
 {
 	struct ck_buf key = { 0 };
 	struct stat st;
@@ -333,9 +333,9 @@ bool ck_mark_makes(const struct ck_mark *m, const struct ck_into *up,
 	return makes;
 }
 
-void ck_mark_clean(const struct ck_mark *m, int dir)
+void ck_cp_mark_clean(const struct ck_cp_mark *m, int dir)
 {
-	char prefix[CK_COPY_NAME];
+	char prefix[CK_CP_NAME];
 	const struct dirent *e;
 	DIR *d = NULL;
 	int fd;
@@ -358,7 +358,7 @@ void ck_mark_clean(const struct ck_mark *m, int dir)
 
 /* --- making, taking over, removing ------------------------------------------------------------ */
 
-enum ck_mark_form ck_mark_look(const char *dest, const char *name)
+enum ck_cp_mark_form ck_cp_mark_look(const char *dest, const char *name)
 {
 	ck_auto_fd int dir = open(dest, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ck_auto_fd int fd = dir < 0 ? -1
@@ -369,12 +369,12 @@ enum ck_mark_form ck_mark_look(const char *dest, const char *name)
 
 	if (fd < 0 || ck_pread_full(fd, line, sizeof(line), 0) ||
 	    !head_is_good((struct ck_str){ line, sizeof(line) - 1 }))
-		return CK_MARK_NONE;
-	return line[HEAD_LEN] == form_is ? CK_MARK_IS : CK_MARK_IN;
+		return CK_CP_MARK_NONE;
+	return line[HEAD_LEN] == form_is ? CK_CP_MARK_IS : CK_CP_MARK_IN;
 }
 
 /* The file is the caller's own and no other process has locked it. */
-static int lock(struct ck_mark *m, struct stat *st)
+static int lock(struct ck_cp_mark *m, struct stat *st)
 {
 	struct stat now;
 
@@ -391,7 +391,7 @@ static int lock(struct ck_mark *m, struct stat *st)
 	return 0;
 }
 
-static int head_put(struct ck_mark *m)
+static int head_put(struct ck_cp_mark *m)
 {
 	char line[LINE_LEN + 1], hex[17];
 	int rc = ck_random_hex(hex);
@@ -406,7 +406,7 @@ static int head_put(struct ck_mark *m)
 	return ck_write_full(m->fd, line, LINE_LEN);
 }
 
-static int file_open(struct ck_mark *m)
+static int file_open(struct ck_cp_mark *m)
 {
 	struct stat st;
 	int rc;
@@ -429,7 +429,7 @@ static int file_open(struct ck_mark *m)
 
 /* The temporary name can be predicted: a directory that another user has made there would
  * become DEST, with all that is in it. */
-static int dest_open(struct ck_mark *m, int parent, const char *name)
+static int dest_open(struct ck_cp_mark *m, int parent, const char *name)
 {
 	struct stat st;
 
@@ -443,7 +443,7 @@ static int dest_open(struct ck_mark *m, int parent, const char *name)
 	return -EPERM;
 }
 
-static int dest_fill(struct ck_mark *m, int parent, const char *name)
+static int dest_fill(struct ck_cp_mark *m, int parent, const char *name)
 {
 	struct ck_buf key = { 0 };
 	int rc = dest_open(m, parent, name);
@@ -460,9 +460,9 @@ static int dest_fill(struct ck_mark *m, int parent, const char *name)
 }
 
 /* DEST gets its name when the mark is in it, so that no kill leaves a DEST without mark. */
-static int dest_make(struct ck_mark *m, const struct ck_mark_place *at)
+static int dest_make(struct ck_cp_mark *m, const struct ck_cp_mark_place *at)
 {
-	char name[CK_COPY_NAME];
+	char name[CK_CP_NAME];
 	int rc;
 
 	dest_name(m->name, at->last, name);
@@ -478,7 +478,7 @@ static int dest_make(struct ck_mark *m, const struct ck_mark_place *at)
 	return rc;
 }
 
-static int place_open(struct ck_mark *m, const struct ck_mark_place *at)
+static int place_open(struct ck_cp_mark *m, const struct ck_cp_mark_place *at)
 {
 	m->dir = at->last ? openat(at->dir, at->last,
 				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
@@ -500,9 +500,9 @@ static void boot_read(char out[static CK_CONTENT_HEX])
 		ck_hash128_hex((struct ck_str){ text, sizeof(text) }, out);
 }
 
-int ck_mark_open(const struct ck_mark_place *at, struct ck_mark **out)
+int ck_cp_mark_open(const struct ck_cp_mark_place *at, struct ck_cp_mark **out)
 {
-	struct ck_mark *m = calloc(1, sizeof(*m));
+	struct ck_cp_mark *m = calloc(1, sizeof(*m));
 	int rc;
 
 	if (!m)
@@ -517,16 +517,16 @@ int ck_mark_open(const struct ck_mark_place *at, struct ck_mark **out)
 	boot_read(m->boot);
 	rc = place_open(m, at);
 	if (rc) {
-		ck_mark_close(m);
+		ck_cp_mark_close(m);
 		return rc;
 	}
 	if (!at->last)
-		ck_mark_clean(m, m->dir);
+		ck_cp_mark_clean(m, m->dir);
 	*out = m;
 	return 0;
 }
 
-void ck_mark_close(struct ck_mark *m)
+void ck_cp_mark_close(struct ck_cp_mark *m)
 {
 	if (!m)
 		return;
@@ -539,7 +539,7 @@ void ck_mark_close(struct ck_mark *m)
 	free(m);
 }
 
-bool ck_mark_is_in(const struct ck_mark *m, int dir)
+bool ck_cp_mark_is_in(const struct ck_cp_mark *m, int dir)
 {
 	struct stat a, b;
 
@@ -561,7 +561,7 @@ static void remove_in(int dir, const char *name)
 }
 
 /* Removes a file that this copy does not have, if it still is what an earlier run made. */
-static void row_remove(const struct ck_mark *m, const struct row *row)
+static void row_remove(const struct ck_cp_mark *m, const struct row *row)
 {
 	struct ck_str path = { row->key.p + 2, row->key.len - 2 };
 	const char *slash = memrchr(path.p, '/', path.len);
@@ -583,7 +583,7 @@ static void row_remove(const struct ck_mark *m, const struct row *row)
 	ck_buf_fini(&facts);
 }
 
-void ck_mark_remove(struct ck_mark *m)
+void ck_cp_mark_remove(struct ck_cp_mark *m)
 {
 	for (size_t i = 0; i < m->nrows && m->resume; i++)
 		if (!m->rows[i].met && m->rows[i].key.p[0] == 'F')
@@ -591,7 +591,7 @@ void ck_mark_remove(struct ck_mark *m)
 	(void)unlinkat(m->dir, m->name, 0);
 }
 
-void ck_mark_say(struct ck_mark *m)
+void ck_cp_mark_say(struct ck_cp_mark *m)
 {
 	(void)ck_trouble("skipped %llu files of %llu that an earlier run "
 			 "completed",

@@ -15,18 +15,18 @@
 
 /* What a thread has taken. */
 struct range {
-	struct ck_copy_file *file; /* NULL: nothing */
+	struct ck_cp_file *file; /* NULL: nothing */
 	uint64_t begin, end;
 };
 
-static bool has_more(const struct ck_copy_file *f)
+static bool has_more(const struct ck_cp_file *f)
 {
 	return f && f->next < f->size;
 }
 
-static void leave_open(struct ck_copying *c, struct ck_copy_file *f)
+static void leave_open(struct ck_cp *c, struct ck_cp_file *f)
 {
-	struct ck_copy_file **at = &c->open;
+	struct ck_cp_file **at = &c->open;
 
 	while (*at && *at != f)
 		at = &(*at)->next_file;
@@ -34,8 +34,7 @@ static void leave_open(struct ck_copying *c, struct ck_copy_file *f)
 		*at = f->next_file;
 }
 
-static void take_range(struct ck_copying *c, struct ck_copy_file *f,
-		       struct range *r)
+static void take_range(struct ck_cp *c, struct ck_cp_file *f, struct range *r)
 {
 	*r = (struct range){ f, f->next,
 			     ck_min(f->size, f->next + CK_COPY_RANGE) };
@@ -46,9 +45,9 @@ static void take_range(struct ck_copying *c, struct ck_copy_file *f,
 }
 
 /* A range was copied, or never will be. The file, if that was the last one. */
-static struct ck_copy_file *release(struct ck_copying *c, struct range *r)
+static struct ck_cp_file *release(struct ck_cp *c, struct range *r)
 {
-	struct ck_copy_file *f = r->file;
+	struct ck_cp_file *f = r->file;
 
 	if (!f)
 		return NULL;
@@ -64,9 +63,9 @@ static struct ck_copy_file *release(struct ck_copying *c, struct range *r)
 }
 
 /* The lock is released meanwhile. */
-static void take_queued(struct ck_copying *c, struct range *r)
+static void take_queued(struct ck_cp *c, struct range *r)
 {
-	struct ck_copy_file *f = c->first;
+	struct ck_cp_file *f = c->first;
 	bool opened;
 
 	c->first = f->next_file;
@@ -77,9 +76,9 @@ static void take_queued(struct ck_copying *c, struct range *r)
 	c->opening++;
 	pthread_cond_signal(&c->room);
 	pthread_mutex_unlock(&c->lock);
-	opened = ck_copy_file_open(c, f);
+	opened = ck_cp_file_open(c, f);
 	if (!opened)
-		ck_copy_file_end(c, f);
+		ck_cp_file_end(c, f);
 	pthread_mutex_lock(&c->lock);
 	c->opening--;
 	if (opened && f->size > CK_COPY_RANGE) {
@@ -93,19 +92,19 @@ static void take_queued(struct ck_copying *c, struct range *r)
 }
 
 /* Gives back what was taken, and takes what is next. False: there is nothing. */
-static bool take(struct ck_copying *c, struct range *r)
+static bool take(struct ck_cp *c, struct range *r)
 {
-	struct ck_copy_file *done;
+	struct ck_cp_file *done;
 	bool found = false;
 
 	pthread_mutex_lock(&c->lock);
 	done = release(c, r);
 	if (done) {
 		pthread_mutex_unlock(&c->lock);
-		ck_copy_file_end(c, done);
+		ck_cp_file_end(c, done);
 		pthread_mutex_lock(&c->lock);
 	}
-	while (!found && !ck_copy_stopping(c)) {
+	while (!found && !ck_cp_stopping(c)) {
 		if (r->file)
 			take_range(c, r->file, r);
 		else if (c->first)
@@ -122,7 +121,7 @@ static bool take(struct ck_copying *c, struct range *r)
 	return found;
 }
 
-static void wake_all(struct ck_copying *c)
+static void wake_all(struct ck_cp *c)
 {
 	pthread_mutex_lock(&c->lock);
 	pthread_cond_broadcast(&c->work);
@@ -132,14 +131,14 @@ static void wake_all(struct ck_copying *c)
 
 static void *copying(void *arg)
 {
-	struct ck_copying *c = arg;
+	struct ck_cp *c = arg;
 	struct range r = { .file = NULL };
 	void *buffer = ck_pages_alloc(CK_COPY_PIECE);
 
 	if (!buffer)
-		ck_copy_no_memory(c);
+		ck_cp_no_memory(c);
 	while (take(c, &r))
-		ck_copy_file_range(c, r.file, r.begin, r.end, buffer);
+		ck_cp_file_range(c, r.file, r.begin, r.end, buffer);
 	ck_pages_free(buffer, buffer ? CK_COPY_PIECE : 0);
 	/* After an error the other threads still wait for ranges and for room. */
 	wake_all(c);
@@ -148,7 +147,7 @@ static void *copying(void *arg)
 
 /* --- begin and end --------------------------------------------------------------------- */
 
-static void threads_begin(struct ck_copying *c)
+static void threads_begin(struct ck_cp *c)
 {
 	c->threads = calloc(c->how.threads, sizeof(*c->threads));
 	while (c->threads && c->nthreads < c->how.threads &&
@@ -156,7 +155,7 @@ static void threads_begin(struct ck_copying *c)
 		c->nthreads++;
 }
 
-static void discard(struct ck_copying *c)
+static void discard(struct ck_cp *c)
 {
 	pthread_cond_destroy(&c->room);
 	pthread_cond_destroy(&c->work);
@@ -165,9 +164,9 @@ static void discard(struct ck_copying *c)
 	free(c);
 }
 
-struct ck_copying *ck_copy_begin(const struct ck_copy_how *how)
+struct ck_cp *ck_cp_begin(const struct ck_cp_how *how)
 {
-	struct ck_copying *c = calloc(1, sizeof(*c));
+	struct ck_cp *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -189,27 +188,27 @@ struct ck_copying *ck_copy_begin(const struct ck_copy_how *how)
 }
 
 /* What is left when it was stopped. */
-static void drop(struct ck_copying *c, struct ck_copy_file *f)
+static void drop(struct ck_cp *c, struct ck_cp_file *f)
 {
 	while (f) {
-		struct ck_copy_file *next = f->next_file;
+		struct ck_cp_file *next = f->next_file;
 
 		atomic_store(&f->failed, true);
-		ck_copy_file_end(c, f);
+		ck_cp_file_end(c, f);
 		f = next;
 	}
 }
 
 /* DEST gets its mode and time after the mark is gone. */
-static void mark_end(struct ck_copying *c)
+static void mark_end(struct ck_cp *c)
 {
 	if (c->how.mark && atomic_load(&c->status) == CK_EXIT_FINE &&
-	    !ck_copy_stopping(c))
-		ck_mark_remove(c->how.mark);
-	ck_into_put(c, c->marked);
+	    !ck_cp_stopping(c))
+		ck_cp_mark_remove(c->how.mark);
+	ck_cp_dir_put(c, c->marked);
 }
 
-int ck_copy_end(struct ck_copying *c)
+int ck_cp_end(struct ck_cp *c)
 {
 	int status;
 
@@ -229,23 +228,23 @@ int ck_copy_end(struct ck_copying *c)
 
 /* --- the walk ---------------------------------------------------------------------------- */
 
-static bool queue(struct ck_copying *c, struct ck_copy_file *f)
+static bool queue(struct ck_cp *c, struct ck_cp_file *f)
 {
 	pthread_mutex_lock(&c->lock);
-	while (c->queued >= CK_COPY_QUEUE && !ck_copy_stopping(c))
+	while (c->queued >= CK_COPY_QUEUE && !ck_cp_stopping(c))
 		pthread_cond_wait(&c->room, &c->lock);
 	*c->last = f;
 	c->last = &f->next_file;
 	c->queued++;
 	pthread_cond_signal(&c->work);
 	pthread_mutex_unlock(&c->lock);
-	return !ck_copy_stopping(c);
+	return !ck_cp_stopping(c);
 }
 
 struct walk {
-	struct ck_copying *c;
+	struct ck_cp *c;
 	const struct ck_named *dir;
-	struct ck_into *into;
+	struct ck_cp_dir *into;
 };
 
 static int walk_each(void *arg, struct ck_node *n, const char *name)
@@ -255,41 +254,41 @@ static int walk_each(void *arg, struct ck_node *n, const char *name)
 	int rc = -ENOMEM;
 
 	if (found.path)
-		rc = ck_copy(w->c, &found, w->into, name) ? 0 : 1;
+		rc = ck_cp_run(w->c, &found, w->into, name) ? 0 : 1;
 	free(found.path);
 	return rc;
 }
 
-static bool copy_dir(struct ck_copying *c, const struct ck_named *from,
-		     struct ck_into *up, const char *name)
+static bool copy_dir(struct ck_cp *c, const struct ck_named *from,
+		     struct ck_cp_dir *up, const char *name)
 {
-	struct ck_into *into = ck_into_enter(c, up, name, from);
+	struct ck_cp_dir *into = ck_cp_dir_enter(c, up, name, from);
 	struct walk w = { c, from, into };
 	int rc;
 
 	if (!into)
-		return !ck_copy_stopping(c);
+		return !ck_cp_stopping(c);
 	rc = ck_offline_each(c->how.from, into->number, walk_each, &w);
 	if (rc < 0)
-		ck_copy_unread(c, from, rc);
-	ck_into_put(c, into);
-	return !ck_copy_stopping(c);
+		ck_cp_unread(c, from, rc);
+	ck_cp_dir_put(c, into);
+	return !ck_cp_stopping(c);
 }
 
-bool ck_copy(struct ck_copying *c, const struct ck_named *from,
-	     struct ck_into *into, const char *name)
+bool ck_cp_run(struct ck_cp *c, const struct ck_named *from,
+	       struct ck_cp_dir *into, const char *name)
 {
-	struct ck_copy_file *f;
+	struct ck_cp_file *f;
 
 	if (from->node.about.type == CK_TYPE_DIR)
 		return copy_dir(c, from, into, name);
 	if (from->node.about.type == CK_TYPE_LINK) {
-		ck_copy_link(c, from, into, name);
-		return !ck_copy_stopping(c);
+		ck_cp_link(c, from, into, name);
+		return !ck_cp_stopping(c);
 	}
-	f = ck_copy_file_make(from, into, name);
+	f = ck_cp_file_make(from, into, name);
 	if (f)
 		return queue(c, f);
-	ck_copy_unwritten(c, into, name, ENOMEM);
+	ck_cp_unwritten(c, into, name, ENOMEM);
 	return false;
 }

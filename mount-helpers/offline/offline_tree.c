@@ -129,7 +129,7 @@ int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len, void *room,
 		rc = u->streams ? ck_stream_pass(u->streams, &u->route,
 						 &r->stream, &what, take, arg)
 				: read_here(r, &what, take, arg);
-	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
+	if (f->node.about.topic != CK_FILE_KIND_CHECKPOINT)
 		ck_stats_answered(ck_files_stats(files_of(f)), len, rc);
 	return rc;
 }
@@ -237,7 +237,7 @@ int ck_offline_file(struct ck_offline *u, const struct ck_node *n,
 
 uint64_t ck_offline_size(const struct ck_tree_file *f)
 {
-	return f->opened ? ck_opened_slice(f->opened)->size : 0;
+	return f->opened ? ck_open_slice_slice(f->opened)->size : 0;
 }
 
 /* Of empty ones nothing was read. */
@@ -259,7 +259,7 @@ static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 
 int ck_offline_check(struct ck_offline *u, const struct ck_tree_file *f)
 {
-	const struct ck_slice *slice = ck_opened_slice(f->opened);
+	const struct ck_slice *slice = ck_open_slice_slice(f->opened);
 	struct ck_files *files = files_of(f);
 	int rc = 0;
 
@@ -270,7 +270,8 @@ int ck_offline_check(struct ck_offline *u, const struct ck_tree_file *f)
 		if (part.kind == CK_PART_RANGE)
 			rc = ck_files_check(files, part.number, NULL);
 		else if (part.kind == CK_PART_BOX)
-			rc = check_boxes(files, ck_opened_known(f->opened, i));
+			rc = check_boxes(files,
+					 ck_open_slice_known(f->opened, i));
 	}
 	return rc;
 }

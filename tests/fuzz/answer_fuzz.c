@@ -4,8 +4,8 @@
  * be the answer to, then head, body and payload. What is refused has changed nothing;
  * what is taken is sound, and bytes are where the moves say and nowhere else.
  */
+#include "dist_internal.h"
 #include "must.h"
-#include "peer_internal.h"
 #include "wire_case.h"
 
 #include <errno.h>

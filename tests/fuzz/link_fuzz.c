@@ -206,7 +206,7 @@ static void says(struct ck_str bytes)
 
 static void ask(struct slot *s)
 {
-	struct ck_mover *mover = &t.requester.mover;
+	struct ck_backend *mover = &t.requester.mover;
 
 	if (s->asked)
 		return;
@@ -223,7 +223,7 @@ static void ask(struct slot *s)
 
 static void drop(struct slot *s)
 {
-	struct ck_mover *mover = &t.requester.mover;
+	struct ck_backend *mover = &t.requester.mover;
 
 	if (s >= &t.slots[SIMPLE])
 		mover->interrupt(mover, &s->moves);
@@ -371,14 +371,14 @@ static const struct ck_other_place others[MOVES] = { { 18, { 1, 18 } },
 
 static void begin(int sock)
 {
-	static struct ck_whereabouts files[SLOTS * MOVES];
+	static struct ck_location files[SLOTS * MOVES];
 	static uint8_t to[SLOTS][ROOM], wide[WIDE];
 	const struct ck_link_options o = {
 		.sock = sock, .memory = -1, .size = MEMORY, .calls = options
 	};
 
 	for (uint32_t i = 0; i < SLOTS * MOVES; i++)
-		files[i] = (struct ck_whereabouts){ i % MOVES == 2, i };
+		files[i] = (struct ck_location){ i % MOVES == 2, i };
 	for (size_t i = 0; i < SLOTS; i++) {
 		t.slots[i].asked = false;
 		t.slots[i].to = i == SLOTS - 1 ? wide : to[i];
@@ -388,10 +388,10 @@ static void begin(int sock)
 		t.said[i] = t.dropped[i] = 0;
 	t.malformed = t.dead = t.lost_track = false;
 	must(ck_link_make(&o, &t.link) == 0);
-	ck_requester_init(&t.requester,
-			  &(struct ck_ways){ .calls = ck_link_calls(t.link),
-					     .files = files,
-					     .n = SLOTS * MOVES });
+	ck_remote_client_init(&t.requester,
+			      &(struct ck_ways){ .calls = ck_link_calls(t.link),
+						 .files = files,
+						 .n = SLOTS * MOVES });
 	t.requester.ways.others = others;
 	t.requester.ways.nothers = MOVES;
 }
@@ -401,7 +401,7 @@ static void end(void)
 	mover_gone();
 	turn();
 	must(t.dead && !any_asked());
-	ck_requester_fini(&t.requester);
+	ck_remote_client_fini(&t.requester);
 	ck_link_free(t.link);
 	ck_frames_fini(&t.mover);
 	ck_buf_fini(&t.speech.bytes);

@@ -7,7 +7,7 @@
 #define CK_LINK_MODEL_H
 
 #include "ckptfs/link.h"
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "frames_script.h"
 #include "must.h"
 
@@ -43,7 +43,7 @@ struct slot {
 
 static struct {
 	struct ck_link *link;
-	struct ck_requester requester;
+	struct ck_remote_client requester;
 	struct slot slots[SLOTS];
 	int sock;		/* the mover's end */
 	struct ck_frames mover; /* what comes there */

@@ -140,13 +140,13 @@ static bool serve(const struct ck_message *m)
 {
 	uint64_t cost = 0;
 	struct ck_answer a;
-	int rc = ck_data_owner_cost(m, &cost);
+	int rc = ck_file_server_cost(m, &cost);
 
 	must(rc == 0 || (rc == -EPROTO && cost == 0));
 	must(cost <= COST_MAX);
 	if (rc == 0 && is_long(m, cost))
 		return true;
-	must(ck_data_owner_answer(dir.owner, m, &a) == rc);
+	must(ck_file_server_answer(dir.owner, m, &a) == rc);
 	if (rc == 0)
 		check_answer(m, &a);
 	else

@@ -63,7 +63,7 @@ static struct expected *expected_of(uint32_t from, uint64_t id)
 	return NULL;
 }
 
-static int play_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+static int play_expect(struct ck_transport *x, uint32_t from, uint64_t id,
 		       uint8_t *to, uint64_t len)
 {
 	struct expected *e = expected_of(from, id);
@@ -140,7 +140,7 @@ static void touch(const void *bytes, uint64_t len)
 	(void)last;
 }
 
-static void play_send(struct ck_xport *x, struct ck_parcel *p)
+static void play_send(struct ck_transport *x, struct ck_parcel *p)
 {
 	uint8_t bytes[CK_WIRE_HEAD];
 	struct ck_wire_head back;
@@ -176,20 +176,20 @@ static bool give_back(void)
 	return true;
 }
 
-static void play_close(struct ck_xport *x)
+static void play_close(struct ck_transport *x)
 {
 	(void)x;
 	while (give_back())
 		;
 }
 
-static void play_wake(struct ck_xport *x)
+static void play_wake(struct ck_transport *x)
 {
 	(void)x;
 }
 
 /* Nobody who says what he may is dropped, unless the mount wants it. */
-static void play_drop(struct ck_xport *x, uint32_t rank)
+static void play_drop(struct ck_transport *x, uint32_t rank)
 {
 	(void)x;
 	must(rank < RANKS && rank != RANK);
@@ -231,7 +231,7 @@ static bool may_say(uint32_t from, const struct ck_message *m)
 	if (!m->head.answer)
 		return (m->head.type >= CK_WIRE_REQUESTS &&
 			(t.used || m->head.type != CK_WIRE_ROUND)) ||
-		       ck_data_owner_cost(m, &cost) == 0;
+		       ck_file_server_cost(m, &cost) == 0;
 	if (k)
 		k->over = true;
 	return k;
@@ -461,7 +461,7 @@ static void go_on(struct pollfd *also, nfds_t n)
 			lose(i);
 }
 
-static int play_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
+static int play_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 		     int msec)
 {
 	(void)x, (void)msec;
@@ -502,14 +502,14 @@ static void begin(const uint8_t *data, size_t size)
 		begin_rank(i);
 	t.script = ck_cur_make(data, size);
 	t.process = -1;
-	t.x = (struct ck_xport){ .rank = RANK,
-				 .size = RANKS,
-				 .send = play_send,
-				 .expect = play_expect,
-				 .wait = play_wait,
-				 .drop = play_drop,
-				 .wake = play_wake,
-				 .close = play_close };
+	t.x = (struct ck_transport){ .rank = RANK,
+				     .size = RANKS,
+				     .send = play_send,
+				     .expect = play_expect,
+				     .wait = play_wait,
+				     .drop = play_drop,
+				     .wake = play_wake,
+				     .close = play_close };
 }
 
 /* Why it may have ended. */

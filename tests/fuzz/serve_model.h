@@ -6,7 +6,7 @@
 #ifndef CK_SERVE_MODEL_H
 #define CK_SERVE_MODEL_H
 
-#include "../../core/peer/serve_internal.h"
+#include "../../core/dist/server/rank_loop_internal.h"
 #include "frames_script.h"
 #include "small_dir.h"
 
@@ -42,7 +42,7 @@ struct knowns {
 };
 
 static struct {
-	struct ck_xport x; /* first */
+	struct ck_transport x; /* first */
 	struct ck_cur script;
 	int sock;    /* the mount's end */
 	int process; /* that of the process of rounds, which is not looked at */

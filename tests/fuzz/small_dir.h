@@ -6,7 +6,7 @@
 #ifndef CK_SMALL_DIR_H
 #define CK_SMALL_DIR_H
 
-#include "../../core/peer/owner_internal.h"
+#include "../../core/dist/server/file_server_internal.h"
 #include "must.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static const size_t sizes[NFILES] = { FILE_BYTES, 1000, 0 };
 static struct {
 	char path[64];
 	int fd;
-	struct ck_data_owner *owner;
+	struct ck_file_server *owner;
 } dir;
 
 static inline uint8_t byte_of(uint32_t file, uint64_t fpos)
@@ -53,7 +53,7 @@ static inline void dir_close(void)
 {
 	char command[128];
 
-	ck_data_owner_free(dir.owner);
+	ck_file_server_free(dir.owner);
 	close(dir.fd);
 	snprintf(command, sizeof(command), "rm -rf %s", dir.path);
 	must(system(command) == 0);
@@ -83,8 +83,8 @@ static inline void owner_renew(void)
 		dir_make();
 	if (dir.owner && ck_files_count(dir.owner->files) == NAMES)
 		return;
-	ck_data_owner_free(dir.owner);
-	dir.owner = ck_data_owner_make(dir.fd, CK_BENEATH_NO_SYMLINKS, 16);
+	ck_file_server_free(dir.owner);
+	dir.owner = ck_file_server_make(dir.fd, CK_BENEATH_NO_SYMLINKS, 16);
 	must(dir.owner);
 	for (uint32_t i = 0; i < NAMES; i++)
 		must(ck_files_add(dir.owner->files, ck_str_from(names[i]),
@@ -93,7 +93,7 @@ static inline void owner_renew(void)
 }
 
 /* What is only long parses here and is not done: each name, move and run costs some
- * system calls. cost: as of ck_data_owner_cost(). */
+ * system calls. cost: as of ck_file_server_cost(). */
 static inline bool is_long(const struct ck_message *m, uint64_t cost)
 {
 	struct ck_cur c = ck_wire_body(m);

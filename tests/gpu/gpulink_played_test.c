@@ -6,7 +6,7 @@
  */
 #include "tap.h"
 
-#include "../../core/peer/gpulink_internal.h"
+#include "../../core/gpu/worker/gpulink_internal.h"
 #include "ckptfs/gpulink.h"
 
 #include <errno.h>
@@ -185,7 +185,7 @@ static struct ck_gather_slot *send_any(struct ck_gatherer *g, struct one *o,
 	if (!s)
 		return NULL;
 	*o = (struct one){ .slot = s, .done = done, .rc = 1 };
-	s->copies[0] = (struct ck_gather_copy){ .run = 16 };
+	s->copies[0] = (struct ck_gather_desc){ .run = 16 };
 	s->filled = s->results = 16;
 	s->ncopies = 1;
 	s->done = came;

@@ -10,11 +10,11 @@
 #include "only_child.h"
 #include "tap.h"
 
-#include "../../core/peer/gpuwire.h"
-#include "ckptfs/door.h"
+#include "../../core/gpu/worker/gpuwire.h"
+#include "ckptfs/control_msg.h"
 #include "ckptfs/gpulink.h"
-#include "ckptfs/job.h"
-#include "ckptfs/note.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,8 +38,8 @@ static char *program;
 /* --- a mover --------------------------------------------------------------------------- */
 
 struct fixture {
-	struct ck_job job; /* what forks movers */
-	int sock;	   /* to that */
+	struct ck_subprocess job; /* what forks movers */
+	int sock;		  /* to that */
 	struct ck_gpulink *link;
 	struct ck_diag why;
 };
@@ -47,10 +47,10 @@ struct fixture {
 static int mover_start(void *arg, int sock, int memory)
 {
 	const struct fixture *f = arg;
-	const struct ck_note note = { .kind = CK_NOTE_START,
-				      .files = { sock, memory, -1 } };
+	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
+					     .files = { sock, memory, -1 } };
 
-	return ck_note_send(f->sock, &note, false);
+	return ck_control_msg_send(f->sock, &note, false);
 }
 
 /* standin: what the stand-in is told. */
@@ -60,7 +60,7 @@ static void forker_start(struct fixture *f, const char *standin)
 	char *words[] = { program, serve, gpus, zero, NULL };
 
 	setenv("CKPTFS_STANDIN", standin, 1);
-	if (ck_note_job(words, &f->sock, &f->job))
+	if (ck_control_msg_job(words, &f->sock, &f->job))
 		abort();
 }
 
@@ -83,7 +83,7 @@ static int begin(struct fixture *f, const char *standin, uint32_t timeout_msec)
 static void forker_end(struct fixture *f)
 {
 	close(f->sock);
-	ck_job_end(&f->job, 1000);
+	ck_subprocess_end(&f->job, 1000);
 }
 
 static void end(struct fixture *f)
@@ -118,7 +118,7 @@ static void came(struct ck_gather_slot *s, int rc)
 
 /* What a copy does, run by run; a byte that another has written is not known: their order
  * is nobody's. */
-static void expect(struct one *o, const struct ck_gather_copy *c, uint32_t loop,
+static void expect(struct one *o, const struct ck_gather_desc *c, uint32_t loop,
 		   uint64_t src, uint64_t dst)
 {
 	const struct ck_loop *l = &o->slot->loops[c->loop + loop];
@@ -137,10 +137,10 @@ static void expect(struct one *o, const struct ck_gather_copy *c, uint32_t loop,
  * sides. */
 static void random_copy(struct ck_gather_slot *s, uint64_t *random)
 {
-	struct ck_gather_copy *c = &s->copies[s->ncopies++];
+	struct ck_gather_desc *c = &s->copies[s->ncopies++];
 	uint64_t src_end, dst_end;
 
-	*c = (struct ck_gather_copy){
+	*c = (struct ck_gather_desc){
 		.run = 1 +
 		       boxes_below(random, boxes_one_in(random, 4) ? 3000 : 20),
 		.loop = s->nloops,
@@ -287,7 +287,7 @@ static void test_too_many(void)
 	s->nloops = 12;
 	while (s->ncopies < s->copies_most)
 		s->copies[s->ncopies++] =
-			(struct ck_gather_copy){ .run = 2, .nloops = 12 };
+			(struct ck_gather_desc){ .run = 2, .nloops = 12 };
 	s->filled = s->results = 3 << 12;
 	s->done = came;
 	s->arg = &o;
@@ -402,7 +402,8 @@ static void raw_start(struct raw *r)
 	struct ck_gpu_message m;
 	int ends[2];
 
-	if (ck_note_sockets(ends) || mover_start(&r->f, ends[1], r->memory))
+	if (ck_control_msg_sockets(ends) ||
+	    mover_start(&r->f, ends[1], r->memory))
 		abort();
 	close(ends[1]);
 	if (r->sock >= 0)
@@ -415,7 +416,7 @@ static void raw_start(struct raw *r)
 /* One number of what is right, or more, is another. */
 static void spoil(struct raw *r, struct ck_gpu_message *m, uint64_t *random)
 {
-	struct ck_gather_copy *c =
+	struct ck_gather_desc *c =
 		&r->slot.copies[boxes_below(random, r->slot.ncopies)];
 	struct ck_loop *l = &r->slot.loops[c->loop];
 	uint64_t n = boxes_one_in(random, 3) ? UINT64_MAX
@@ -442,7 +443,7 @@ static void raw_begin(struct raw *r, const char *standin)
 {
 	*r = (struct raw){ .f.sock = -1, .sock = -1 };
 	forker_start(&r->f, standin);
-	r->memory = ck_door_memory(4 * ck_gpu_slot_size());
+	r->memory = ck_rendezvous_memory(4 * ck_gpu_slot_size());
 	r->at = mmap(NULL, 4 * ck_gpu_slot_size(), PROT_READ | PROT_WRITE,
 		     MAP_SHARED, r->memory, 0);
 	raw_start(r);

@@ -23,7 +23,7 @@ static struct fixture {
 	struct grank_driver driver;
 	uint8_t *memory, *sent; /* SIZE each */
 	struct ck_loop loops[1];
-	struct ck_gather_copy copies[1];
+	struct ck_gather_desc copies[1];
 } f;
 
 static void rest(void)
@@ -119,7 +119,7 @@ static struct ck_gpu_work work_at(unsigned i)
 {
 	uint8_t *fill = f.memory + 4096UL * i;
 
-	f.copies[0] = (struct ck_gather_copy){ .run = 1000 };
+	f.copies[0] = (struct ck_gather_desc){ .run = 1000 };
 	fill_bytes(fill, 1000, i);
 	memset(fill + 2048, GRANK_UNTOUCHED, 1000);
 	return (struct ck_gpu_work){ .fill = fill,
@@ -203,7 +203,7 @@ static void test_refused(void)
 {
 	struct ck_gpu_memory other = { .gpu = 1 };
 	struct ck_gpu_work w = work_at(0);
-	static struct ck_gather_copy many[2000];
+	static struct ck_gather_desc many[2000];
 	static struct ck_loop loops[12];
 
 	w.to = &other;
@@ -216,7 +216,7 @@ static void test_refused(void)
 	for (unsigned i = 0; i < 12; i++)
 		loops[i] = (struct ck_loop){ 2, 3ULL << i, 3ULL << i };
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(many); i++)
-		many[i] = (struct ck_gather_copy){ .run = 2, .nloops = 12 };
+		many[i] = (struct ck_gather_desc){ .run = 2, .nloops = 12 };
 	w.copies = many;
 	w.loops = loops;
 	w.ncopies = CK_ARRAY_SIZE(many);

@@ -31,7 +31,7 @@ struct piece {
 };
 
 struct deal {
-	struct ck_gather_copy copies[DEAL_COPIES];
+	struct ck_gather_desc copies[DEAL_COPIES];
 	struct ck_loop loops[DEAL_LOOPS];
 	struct piece pieces[DEAL_COPIES];
 	uint32_t n, nloops, filled, results;
@@ -49,10 +49,10 @@ static inline uint64_t deal_run(uint64_t *random)
 /* A nest of loops, each of whose places is written once. */
 static inline void deal_copy(struct deal *d, uint64_t *random)
 {
-	struct ck_gather_copy *c = &d->copies[d->n];
+	struct ck_gather_desc *c = &d->copies[d->n];
 	uint64_t src_end, dst_end;
 
-	*c = (struct ck_gather_copy){
+	*c = (struct ck_gather_desc){
 		.run = deal_run(random),
 		.loop = d->nloops,
 		.nloops = (uint32_t)boxes_below(random, 4),
@@ -117,7 +117,7 @@ static inline void piece_fill(const struct piece *p, uint8_t *to)
 /* --- what has to come of it --------------------------------------------------------------- */
 
 static inline void deal_expect(const struct deal *d,
-			       const struct ck_gather_copy *c, uint32_t loop,
+			       const struct ck_gather_desc *c, uint32_t loop,
 			       const uint8_t *src, uint8_t *want, bool *known)
 {
 	const struct ck_loop *l = &d->loops[c->loop + loop];
@@ -140,7 +140,7 @@ static inline bool deal_is_right(const struct deal *d, const uint8_t *result)
 	if (!filled || !want || !known)
 		abort();
 	for (uint32_t i = 0; i < d->n; i++) {
-		const struct ck_gather_copy *c = &d->copies[i];
+		const struct ck_gather_desc *c = &d->copies[i];
 
 		piece_fill(&d->pieces[i], filled + d->pieces[i].src);
 		deal_expect(d, c, 0, filled + c->src, want + c->dst,

@@ -96,7 +96,7 @@ struct grank {
 	struct ck_round_mover *mover;
 	struct ck_gpu *gpu;
 	struct grank_driver driver;
-	struct ck_xport *x;
+	struct ck_transport *x;
 	struct ck_rounds *all;
 	const struct grank_plan *plan;
 	struct grank_result *result;

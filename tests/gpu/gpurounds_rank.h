@@ -398,7 +398,7 @@ static inline void grank_live(struct grank *k)
 	k->result->leaks += grank_left(k) != left;
 }
 
-/* In a process that has no other. directory: as of ck_xport_local(). */
+/* In a process that has no other. directory: as of ck_transport_local(). */
 static inline void grank_run(const char *directory, uint32_t rank,
 			     uint32_t ranks, const struct grank_plan *plan,
 			     struct grank_result *result)
@@ -417,7 +417,7 @@ static inline void grank_run(const char *directory, uint32_t rank,
 	    (!k->driver.control || k->driver.control(plan->words)))
 		abort();
 	for (unsigned i = 0; i < ck_max(plan->lives, 1); i++) {
-		if (ck_xport_local(directory, rank, ranks, 60000, &k->x))
+		if (ck_transport_local(directory, rank, ranks, 60000, &k->x))
 			grank_fails("no transport");
 		grank_live(k);
 	}

@@ -10,7 +10,7 @@
 #include "played_ranks.h"
 #include "tap.h"
 
-#include "../../core/peer/wants.h"
+#include "../../core/dist/proto/transfer_list.h"
 #include "ckptfs/gpu.h"
 #include "ckptfs/gpulink.h"
 
@@ -39,20 +39,20 @@ struct fixture {
 static inline int mover_start(void *arg, int sock, int memory)
 {
 	const struct fixture *f = arg;
-	struct ck_note note = { .kind = CK_NOTE_START,
-				.err = 1,
-				.files = CK_NOTE_NO_FILES };
+	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
+				       .err = 1,
+				       .files = CK_CONTROL_MSG_NO_FILES };
 
 	note.files[0] = sock;
 	note.files[1] = memory;
 	note.files[2] = -1;
-	return ck_note_send(f->ranks.list[0].sock, &note, false);
+	return ck_control_msg_send(f->ranks.list[0].sock, &note, false);
 }
 
 /* A job of all ranks, of which the first is the mount's. */
 static inline void job_begin(struct fixture *f)
 {
-	struct ck_door_way way;
+	struct ck_rendezvous_way way;
 
 	f->ranks.over = f->ranks.mute = false;
 	memset(f->ranks.cut, 0, sizeof(f->ranks.cut));
@@ -105,7 +105,7 @@ static inline void end(struct fixture *f)
 	ck_gpulink_free(f->link);
 	for (uint32_t i = 0; i < RANKS; i++) {
 		close(f->ranks.list[i].sock);
-		ck_job_end(&f->ranks.list[i].forker, 1000);
+		ck_subprocess_end(&f->ranks.list[i].forker, 1000);
 	}
 	close(f->ranks.wake);
 }
@@ -217,7 +217,7 @@ static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 		at += 100;
 	}
 	o->slot->filled = o->slot->results = at;
-	o->slot->copies[0] = (struct ck_gather_copy){ .run = at };
+	o->slot->copies[0] = (struct ck_gather_desc){ .run = at };
 	o->slot->ncopies = 1;
 	o->slot->bare = bare;
 	o->slot->set = f->set;
@@ -242,7 +242,7 @@ static inline void one_large(struct fixture *f, struct one *o, sem_t *done)
 	}
 	memset(o->slot->result, 0x11, o->slot->room);
 	o->slot->filled = o->slot->results = 2 * half;
-	o->slot->copies[0] = (struct ck_gather_copy){ .run = 2 * half };
+	o->slot->copies[0] = (struct ck_gather_desc){ .run = 2 * half };
 	o->slot->ncopies = 1;
 	o->slot->bare = true;
 	o->slot->set = f->set;

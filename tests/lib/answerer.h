@@ -16,7 +16,7 @@ enum spoil { NOTHING, LAST_BYTE, SWAPPED, FIRST_BYTE };
 enum { ANSWERER_MOST = 256 };
 
 struct answerer {
-	struct ck_mover mover;
+	struct ck_backend mover;
 	/* Constant while moves are on the way: */
 	bool at_once, never;
 	bool inside; /* done() is called before start() returns */
@@ -149,7 +149,7 @@ static inline void answerer_fill(struct answerer *a, struct ck_moves *moves)
 
 /* --- the mover ---------------------------------------------------------------------- */
 
-static inline int answerer_start(struct ck_mover *m, struct ck_moves *moves)
+static inline int answerer_start(struct ck_backend *m, struct ck_moves *moves)
 {
 	struct answerer *a = (struct answerer *)m;
 
@@ -174,7 +174,7 @@ static inline int answerer_start(struct ck_mover *m, struct ck_moves *moves)
 	return -EINPROGRESS;
 }
 
-static inline void answerer_interrupt(struct ck_mover *m,
+static inline void answerer_interrupt(struct ck_backend *m,
 				      struct ck_moves *moves)
 {
 	struct answerer *a = (struct answerer *)m;
@@ -322,18 +322,19 @@ static inline void headers_put(struct ck_locator *l,
 	answerer_count(&((struct headers *)l)->put);
 }
 
-static inline struct ck_opened *headers_open(struct headers *h, struct world *w,
-					     struct ck_files *in,
-					     unsigned depth)
+static inline struct ck_open_slice *headers_open(struct headers *h,
+						 struct world *w,
+						 struct ck_files *in,
+						 unsigned depth)
 {
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 
 	*h = (struct headers){ .locator = { .get = headers_get,
 					    .put = headers_put },
 			       .w = w,
 			       .files = in,
 			       .depth = depth };
-	if (ck_opened_make(&w->slice, &h->locator, &o))
+	if (ck_open_slice_make(&w->slice, &h->locator, &o))
 		abort();
 	return o;
 }

@@ -3,10 +3,10 @@
  * door_case: what the tests of a door share: movers that come in, and others who only
  * come near.
  */
-#ifndef CK_DOOR_CASE_H
-#define CK_DOOR_CASE_H
+#ifndef CK_RENDEZVOUS_CASE_H
+#define CK_RENDEZVOUS_CASE_H
 
-#include "ckptfs/door.h"
+#include "ckptfs/rendezvous.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -46,26 +46,26 @@ static inline struct sockaddr_un address_of(const char *name, socklen_t *len)
 	return a;
 }
 
-static inline void way_close(struct ck_door_way *w)
+static inline void way_close(struct ck_rendezvous_way *w)
 {
 	ck_fd_cleanup(&w->sock);
 	ck_fd_cleanup(&w->memory);
 }
 
-static inline void door_make(struct ck_door *door)
+static inline void door_make(struct ck_rendezvous *door)
 {
-	if (ck_door_open(door))
+	if (ck_rendezvous_open(door))
 		abort();
 }
 
 /* --- a mover -------------------------------------------------------------------------- */
 
 struct mover {
-	char name[CK_DOOR_NAME];
+	char name[CK_RENDEZVOUS_NAME];
 	unsigned late; /* usec */
 	int rc;
 	uint64_t msec; /* that it took */
-	struct ck_door_way way;
+	struct ck_rendezvous_way way;
 	pthread_t thread;
 };
 
@@ -76,15 +76,15 @@ static inline void *mover_run(void *arg)
 
 	usleep(m->late);
 	begin = ck_msec_now();
-	m->rc = ck_door_enter(m->name, &m->way);
+	m->rc = ck_rendezvous_enter(m->name, &m->way);
 	m->msec = ck_msec_now() - begin;
 	return NULL;
 }
 
 static inline void mover_start(struct mover *m, const char *name)
 {
-	memcpy(m->name, name, CK_DOOR_NAME);
-	m->way = (struct ck_door_way){ -1, -1, 0 };
+	memcpy(m->name, name, CK_RENDEZVOUS_NAME);
+	m->way = (struct ck_rendezvous_way){ -1, -1, 0 };
 	m->rc = 1;
 	if (ck_thread_start(&m->thread, mover_run, m))
 		abort();

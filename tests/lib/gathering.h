@@ -23,7 +23,7 @@ struct gathering_slot {
 	struct ck_gather_slot is; /* first */
 	bool taken, sent, unwanted;
 	uint8_t memory[2 * GATHERING_ROOM];
-	struct ck_gather_copy copies[16];
+	struct ck_gather_desc copies[16];
 	struct ck_loop loops[64];
 	uint8_t wants[GATHERING_WANTS];
 };
@@ -104,7 +104,7 @@ static uint8_t *gathering_to(const struct ck_gather_slot *s)
 }
 
 static void gathering_run(struct ck_gather_slot *s,
-			  const struct ck_gather_copy *c, uint64_t src,
+			  const struct ck_gather_desc *c, uint64_t src,
 			  uint64_t dst)
 {
 	const struct ck_dtype *dtype = ck_dtype_at(c->dtype);
@@ -118,7 +118,7 @@ static void gathering_run(struct ck_gather_slot *s,
 }
 
 static void gathering_nest(struct ck_gather_slot *s,
-			   const struct ck_gather_copy *c, uint32_t loop,
+			   const struct ck_gather_desc *c, uint32_t loop,
 			   uint64_t src, uint64_t dst)
 {
 	const struct ck_loop *l = &s->loops[c->loop + loop];

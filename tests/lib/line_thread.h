@@ -7,7 +7,7 @@
 #ifndef CK_LINE_THREAD_H
 #define CK_LINE_THREAD_H
 
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "owners_case.h"
 
 #include <pthread.h>
@@ -18,13 +18,13 @@ struct line_thread {
 	pthread_t thread;
 	/* Constant while it runs: */
 	struct ck_calls *calls; /* the thread's, once it runs */
-	struct ck_data_owner *owner[OWNERS];
+	struct ck_file_server *owner[OWNERS];
 	uint32_t npeers;
 	bool calm; /* nothing gets lost */
 	bool lie;  /* the last byte of each answer is another one */
 	struct ck_calls_options options;
 	/* Whom it serves, and how; once line_thread_serve() was called. Under lock: */
-	struct ck_requester *requester;
+	struct ck_remote_client *requester;
 	struct ck_ways ways;
 	/* The thread's: */
 	uint64_t now, random, renewed, lost, answered;
@@ -110,7 +110,7 @@ static inline void line_thread_renew(struct line_thread *t)
 	if (!t->calls)
 		abort();
 	t->ways.calls = t->calls;
-	ck_requester_renew(t->requester, &t->ways);
+	ck_remote_client_renew(t->requester, &t->ways);
 	ck_calls_end(old);
 	ck_calls_free(old);
 	t->renewed++;
@@ -118,7 +118,7 @@ static inline void line_thread_renew(struct line_thread *t)
 
 /* From now on it may be replaced: the ways are those of the requester. */
 static inline void line_thread_serve(struct line_thread *t,
-				     struct ck_requester *r)
+				     struct ck_remote_client *r)
 {
 	pthread_mutex_lock(&t->lock);
 	t->requester = r;

@@ -7,7 +7,7 @@
 #define CK_LINK_CASE_H
 
 #include "ckptfs/link.h"
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "ckptfs/serve.h"
 #include "tap.h"
 
@@ -78,10 +78,10 @@ static inline void dir_remove(void)
 	rmdir(dir);
 }
 
-static inline struct ck_data_owner *owner_make(void)
+static inline struct ck_file_server *owner_make(void)
 {
-	struct ck_data_owner *o =
-		ck_data_owner_make(dirfd_all, CK_BENEATH_NO_SYMLINKS, 16);
+	struct ck_file_server *o =
+		ck_file_server_make(dirfd_all, CK_BENEATH_NO_SYMLINKS, 16);
 
 	if (!o)
 		abort();
@@ -155,8 +155,8 @@ struct joined {
 	struct ck_link_options options; /* all but sock, memory: set before */
 	struct ck_serve_options serve;	/* memory_most, threads: set before */
 	struct ck_link *link;
-	struct ck_requester requester;
-	struct ck_whereabouts files[FILES];
+	struct ck_remote_client requester;
+	struct ck_location files[FILES];
 	pid_t child; /* or it is the thread */
 	pthread_t thread;
 	int rc; /* of the thread */
@@ -215,7 +215,7 @@ static inline void *joined_run(void *arg)
 
 	j->serve.owner = owner_make();
 	j->rc = ck_serve_run(&j->serve);
-	ck_data_owner_free(j->serve.owner);
+	ck_file_server_free(j->serve.owner);
 	close(j->serve.link);
 	close(j->serve.memory);
 	return NULL;
@@ -244,10 +244,11 @@ static inline void joined_start(struct joined *j, bool forked,
 	}
 	if (ck_link_make(&j->options, &j->link))
 		abort();
-	ck_requester_init(&j->requester,
-			  &(struct ck_ways){ .calls = ck_link_calls(j->link),
-					     .files = j->files,
-					     .n = FILES });
+	ck_remote_client_init(
+		&j->requester,
+		&(struct ck_ways){ .calls = ck_link_calls(j->link),
+				   .files = j->files,
+				   .n = FILES });
 }
 
 /* What the mover came to: the status of a process, 0 or an error of a thread. */
@@ -256,7 +257,7 @@ static inline int joined_end(struct joined *j)
 	int rc = 0;
 
 	ck_link_free(j->link);
-	ck_requester_fini(&j->requester);
+	ck_remote_client_fini(&j->requester);
 	if (j->child > 0) {
 		if (waitpid(j->child, &rc, 0) != j->child)
 			abort();
@@ -283,7 +284,7 @@ static inline int joined_look(struct joined *j, uint32_t peer)
 	for (unsigned i = 0; i < FILES && rc == 0; i++) {
 		if (!said[i].seen || said[i].info.size != FILE_BYTES)
 			return -ENOENT;
-		j->files[i] = (struct ck_whereabouts){ peer, said[i].number };
+		j->files[i] = (struct ck_location){ peer, said[i].number };
 	}
 	return rc;
 }
@@ -435,7 +436,7 @@ static inline void count(unsigned *counter, unsigned by)
 
 static inline void trip_interrupt(struct movers *m, struct trip *t, uint64_t *r)
 {
-	struct ck_mover *mover = &m->j->requester.mover;
+	struct ck_backend *mover = &m->j->requester.mover;
 
 	usleep((useconds_t)(tap_random(r) % 300));
 	__atomic_store_n(&t->moves.unwanted, true, __ATOMIC_RELEASE);
@@ -444,7 +445,7 @@ static inline void trip_interrupt(struct movers *m, struct trip *t, uint64_t *r)
 
 static inline void trip_run(struct movers *m, struct trip *t, uint64_t *r)
 {
-	struct ck_mover *mover = &m->j->requester.mover;
+	struct ck_backend *mover = &m->j->requester.mover;
 	bool drop = m->interrupts && tap_random(r) % 3 == 0;
 	uint64_t from = msec_now(), took;
 	unsigned good = 0;

@@ -6,7 +6,7 @@
 #ifndef CK_OWNER_CASE_H
 #define CK_OWNER_CASE_H
 
-#include "../../core/peer/owner_internal.h"
+#include "../../core/dist/server/file_server_internal.h"
 #include "taken.h"
 #include "tap.h"
 #include "wire_case.h"
@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { THREAD_KEEPS = 1 << 20 }; /* see owner.h */
+enum { THREAD_KEEPS = 1 << 20 }; /* see file_server.h */
 
 static int dir = -1; /* of the test, removed at the end */
 static char dir_path[] = "/tmp/ckptfs-owner-XXXXXX";
-static struct ck_data_owner *owner;
+static struct ck_file_server *owner;
 
 static inline void put_file(const char *name, const void *bytes, size_t len)
 {
@@ -31,9 +31,9 @@ static inline void put_file(const char *name, const void *bytes, size_t len)
 	close(fd);
 }
 
-static inline struct ck_data_owner *owner_begin(enum ck_beneath how)
+static inline struct ck_file_server *owner_begin(enum ck_beneath how)
 {
-	struct ck_data_owner *o = ck_data_owner_make(dir, how, 16);
+	struct ck_file_server *o = ck_file_server_make(dir, how, 16);
 
 	if (!o)
 		abort();
@@ -55,7 +55,7 @@ static inline int case_end(void)
 {
 	char command[128];
 
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	close(dir);
 	snprintf(command, sizeof(command), "rm -rf '%s'", dir_path);
 	return system(command) ? 2 : tap_done();
@@ -64,14 +64,14 @@ static inline int case_end(void)
 static unsigned answered_now; /* requests that could be, without a wait */
 
 /* If it can be answered at once, then as it was. */
-static inline bool is_same_now(struct ck_data_owner *o,
+static inline bool is_same_now(struct ck_file_server *o,
 			       const struct ck_message *request, uint64_t cost,
 			       const struct ck_answer *before)
 {
 	struct ck_answer now;
 	bool same;
 
-	if (!ck_data_owner_answer_now(o, request, cost, &now))
+	if (!ck_file_server_answer_now(o, request, cost, &now))
 		return now.payload == NULL && now.body.data == NULL;
 	answered_now++;
 	same = memcmp(&now.head, &before->head, sizeof(now.head)) == 0 &&
@@ -83,7 +83,7 @@ static inline bool is_same_now(struct ck_data_owner *o,
 
 /* An answer as it comes, its bytes are the caller's. Ends the ask's part: false if there
  * is none, or it took more than was said. */
-static inline bool serve(struct ck_data_owner *o, const struct ck_ask *a,
+static inline bool serve(struct ck_file_server *o, const struct ck_ask *a,
 			 struct ck_buf *bytes, struct ck_message *m)
 {
 	const struct ck_message request = {
@@ -91,11 +91,11 @@ static inline bool serve(struct ck_data_owner *o, const struct ck_ask *a,
 	};
 	struct ck_answer out;
 	uint64_t cost;
-	int rc = ck_data_owner_cost(&request, &cost);
+	int rc = ck_file_server_cost(&request, &cost);
 
 	taken_begin();
 	if (rc == 0)
-		rc = ck_data_owner_answer(o, &request, &out);
+		rc = ck_file_server_answer(o, &request, &out);
 	taken.on = false;
 	*bytes = (struct ck_buf){ 0 };
 	if (rc)
@@ -115,7 +115,7 @@ static inline bool serve(struct ck_data_owner *o, const struct ck_ask *a,
 }
 
 /* What is said of one name. */
-static inline int look_at(struct ck_data_owner *o, struct ck_str name,
+static inline int look_at(struct ck_file_server *o, struct ck_str name,
 			  struct ck_looked *out)
 {
 	struct ck_buf bytes;
@@ -133,7 +133,7 @@ static inline int look_at(struct ck_data_owner *o, struct ck_str name,
 }
 
 /* The number of a file that can be used. */
-static inline uint32_t number_of(struct ck_data_owner *o, const char *name)
+static inline uint32_t number_of(struct ck_file_server *o, const char *name)
 {
 	struct ck_looked looked;
 
@@ -143,7 +143,7 @@ static inline uint32_t number_of(struct ck_data_owner *o, const char *name)
 }
 
 /* Has the moves done by the owner, with as many requests as it takes. */
-static inline int move_by(struct ck_data_owner *o, struct ck_move *list,
+static inline int move_by(struct ck_file_server *o, struct ck_move *list,
 			  size_t n)
 {
 	struct ck_reads r;

@@ -19,7 +19,7 @@ struct owners {
 	char path[40];
 	int top;
 	int dirs[OWNERS];
-	struct ck_data_owner *owner[OWNERS];
+	struct ck_file_server *owner[OWNERS];
 	uint8_t bytes[OWNERS][OWNED][OWNED_BYTES];
 };
 
@@ -49,9 +49,9 @@ static inline void owner_look(struct owners *o, unsigned peer)
 	struct ck_ask a;
 	size_t taken;
 
-	ck_data_owner_free(o->owner[peer]);
-	o->owner[peer] = ck_data_owner_make(o->dirs[peer],
-					    CK_BENEATH_NO_SYMLINKS, 16);
+	ck_file_server_free(o->owner[peer]);
+	o->owner[peer] = ck_file_server_make(o->dirs[peer],
+					     CK_BENEATH_NO_SYMLINKS, 16);
 	if (!o->owner[peer] ||
 	    ck_ask_look(&a, (struct ck_ids){ getuid(), getgid() }, names, OWNED,
 			&taken) ||
@@ -108,7 +108,7 @@ static inline int owners_end(struct owners *o)
 	char command[80];
 
 	for (unsigned p = 0; p < OWNERS; p++) {
-		ck_data_owner_free(o->owner[p]);
+		ck_file_server_free(o->owner[p]);
 		close(o->dirs[p]);
 	}
 	close(o->top);
@@ -176,12 +176,12 @@ static inline struct ck_message packet_open(const struct packet *p)
 }
 
 /* What an owner says to a request becomes the answer. */
-static inline void packet_answer(struct packet *p, struct ck_data_owner *o)
+static inline void packet_answer(struct packet *p, struct ck_file_server *o)
 {
 	struct ck_message m = packet_open(p);
 	struct ck_answer answer;
 
-	if (ck_data_owner_answer(o, &m, &answer))
+	if (ck_file_server_answer(o, &m, &answer))
 		abort();
 	ck_buf_fini(&p->bytes);
 	wire_add_answer(&p->bytes, &answer);

@@ -55,8 +55,8 @@ struct model {
 	enum canary canary;
 
 	struct ck_calls *calls;
-	struct ck_requester requester;
-	struct ck_whereabouts files[SET_FILES];
+	struct ck_remote_client requester;
+	struct ck_location files[SET_FILES];
 	uint64_t window;
 	struct packets packets;
 	struct peer peers[OWNERS];
@@ -222,7 +222,7 @@ static inline void deliver(struct model *m, size_t i)
 
 /* --- what may become of a move -------------------------------------------------------------- */
 
-static inline struct ck_whereabouts where(const struct op *op, size_t i)
+static inline struct ck_location where(const struct op *op, size_t i)
 {
 	return op->model->files[op->set.list[i].file];
 }
@@ -261,7 +261,7 @@ static inline bool is_right_rc(const struct op *op, size_t i)
 {
 	enum move_kind kind = op->set.kind[i];
 	int rc = op->set.list[i].rc;
-	struct ck_whereabouts at;
+	struct ck_location at;
 
 	if (rc == -EINTR && kind == WILD)
 		return op
@@ -326,7 +326,7 @@ static inline bool op_look(struct op *op)
 	bool any = false;
 
 	for (size_t i = 0; i < op->set.moves.n; i++) {
-		struct ck_whereabouts at;
+		struct ck_location at;
 
 		if (!needs_peer(op, i))
 			continue;
@@ -342,7 +342,7 @@ static inline bool op_look(struct op *op)
 
 static inline void op_begin(struct model *m, struct op *op)
 {
-	struct ck_mover *mover = &m->requester.mover;
+	struct ck_backend *mover = &m->requester.mover;
 	bool any;
 	int rc;
 
@@ -388,7 +388,7 @@ static inline bool any_live(const struct model *m)
 static inline void interrupt(struct model *m)
 {
 	struct op *op = &m->ops[below(m, OPS)];
-	struct ck_mover *mover = &m->requester.mover;
+	struct ck_backend *mover = &m->requester.mover;
 
 	if (m->steady || !is_live(op))
 		return;
@@ -432,7 +432,7 @@ static inline void renew(struct model *m)
 	if (!m->calls)
 		abort();
 	ways.calls = m->calls;
-	ck_requester_renew(&m->requester, &ways);
+	ck_remote_client_renew(&m->requester, &ways);
 	ck_calls_end(old);
 	ck_calls_free(old);
 }

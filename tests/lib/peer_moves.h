@@ -6,7 +6,7 @@
 #ifndef CK_PEER_MOVES_H
 #define CK_PEER_MOVES_H
 
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "owners_case.h"
 
 enum {
@@ -39,14 +39,13 @@ static inline int move_none_rc(const struct ck_move *m)
 }
 
 /* File i is file i / OWNERS of owner i % OWNERS, if there are so many. */
-static inline void whereabouts_fill(struct ck_whereabouts *files,
-				    uint32_t npeers)
+static inline void whereabouts_fill(struct ck_location *files, uint32_t npeers)
 {
 	for (uint32_t i = 0; i < OWNED_ALL; i++)
-		files[i] = (struct ck_whereabouts){ i % npeers,
-						    i / OWNERS % OWNED };
-	files[NOT_THERE] = (struct ck_whereabouts){ 0, 77 };
-	files[NOBODYS] = (struct ck_whereabouts){ UINT32_MAX, 0 };
+		files[i] = (struct ck_location){ i % npeers,
+						 i / OWNERS % OWNED };
+	files[NOT_THERE] = (struct ck_location){ 0, 77 };
+	files[NOBODYS] = (struct ck_location){ UINT32_MAX, 0 };
 }
 
 /* --- random ones --------------------------------------------------------------------------- */
@@ -191,7 +190,7 @@ static inline void expect_move(const struct ck_move *m, const uint8_t *file,
 
 static inline bool move_set_is_right(const struct move_set *s,
 				     const struct owners *o,
-				     const struct ck_whereabouts *files)
+				     const struct ck_location *files)
 {
 	bool any[SET_ROOM] = { false };
 	uint8_t want[SET_ROOM];

@@ -9,11 +9,11 @@
 
 #include "only_child.h"
 
-#include "../../core/peer/link_internal.h"
-#include "../../core/peer/no_rounds.h"
-#include "ckptfs/door.h"
-#include "ckptfs/job.h"
-#include "ckptfs/note.h"
+#include "../../core/dist/round/no_rounds.h"
+#include "../../core/dist/rpc/link_internal.h"
+#include "ckptfs/control_msg.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -36,7 +36,7 @@ static char *program; /* ckptfs */
 struct rank {
 	struct ck_frames frames; /* fd -1: it has none */
 	uint8_t *memory;
-	struct ck_job forker;
+	struct ck_subprocess forker;
 	int sock; /* to that; the first has the link's */
 };
 
@@ -216,17 +216,17 @@ static inline void forker_start(struct rank *r, uint32_t rank,
 	setenv("NCCL_HOSTID", host, 1);
 	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
 	setenv("CKPTFS_STANDIN", standin, 1);
-	if (ck_note_job(words, &r->sock, &r->forker))
+	if (ck_control_msg_job(words, &r->sock, &r->forker))
 		abort();
 }
 
 /* The other end is for its process. */
 static inline void rank_begin(struct rank *r, uint32_t rank,
-			      struct ck_door_way *other)
+			      struct ck_rendezvous_way *other)
 {
-	struct ck_door_way one;
+	struct ck_rendezvous_way one;
 
-	if (ck_door_pair(MEMORY, &one, other) ||
+	if (ck_rendezvous_pair(MEMORY, &one, other) ||
 	    ck_link_map(one.memory, one.size, &r->memory))
 		abort();
 	close(one.memory);
@@ -236,16 +236,16 @@ static inline void rank_begin(struct rank *r, uint32_t rank,
 
 static inline void process_begin(struct rank *r, uint32_t rank)
 {
-	struct ck_door_way other;
-	struct ck_note note = { .kind = CK_NOTE_ROUNDS,
-				.files = CK_NOTE_NO_FILES };
+	struct ck_rendezvous_way other;
+	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_ROUNDS,
+				       .files = CK_CONTROL_MSG_NO_FILES };
 
 	rank_begin(r, rank, &other);
 	note.size = other.size;
 	note.files[0] = other.sock;
 	note.files[1] = other.memory;
 	note.files[2] = -1;
-	if (ck_note_send(r->sock, &note, true))
+	if (ck_control_msg_send(r->sock, &note, true))
 		abort();
 	close(other.sock);
 	close(other.memory);

@@ -29,11 +29,12 @@ static inline void *raw_ranks_run(void *arg)
 {
 	struct raw_ranks *r = arg;
 
-	if (ck_xport_local(r->directory, 0, RAW_RANKS, 60000, &r->serve.xport))
+	if (ck_transport_local(r->directory, 0, RAW_RANKS, 60000,
+			       &r->serve.xport))
 		abort();
 	r->serve.owner = owner_make();
 	r->rc = ck_serve_run(&r->serve);
-	ck_data_owner_free(r->serve.owner);
+	ck_file_server_free(r->serve.owner);
 	close(r->serve.link);
 	ck_fd_cleanup(&r->serve.rounds.link);
 	return NULL;

@@ -58,9 +58,9 @@ static inline int read_case_slice(struct ck_checkpoint *cp,
 				 .renew = read_case_get },
 			       cp,
 			       layout };
-	struct ck_opened *opened;
+	struct ck_open_slice *opened;
 	struct ck_read r;
-	int rc = ck_opened_make(slice, &c.locator, &opened);
+	int rc = ck_open_slice_make(slice, &c.locator, &opened);
 
 	if (rc) {
 		ck_slice_free(slice);
@@ -68,7 +68,7 @@ static inline int read_case_slice(struct ck_checkpoint *cp,
 	}
 	r = (struct ck_read){ .from = opened, .len = slice->size, .to = to };
 	rc = ck_host_read(cp->files, &r);
-	ck_opened_free(opened);
+	ck_open_slice_free(opened);
 	return rc;
 }
 

@@ -3,8 +3,8 @@
  * requester_case: a requester, and a line that keeps what it is given until the test has
  * the owners answer it.
  */
-#ifndef CK_REQUESTER_CASE_H
-#define CK_REQUESTER_CASE_H
+#ifndef CK_REMOTE_CLIENT_CASE_H
+#define CK_REMOTE_CLIENT_CASE_H
 
 #include "peer_moves.h"
 
@@ -17,9 +17,9 @@ static struct {
 
 static struct owners owners;
 static struct ck_calls *calls;
-static struct ck_requester requester;
+static struct ck_remote_client requester;
 static struct ck_stats *stats; /* by owner; from begin() to end() */
-static struct ck_whereabouts files[SET_FILES];
+static struct ck_location files[SET_FILES];
 static unsigned ended;
 static uint32_t case_timeout = 10000, case_silence = 5000; /* msec */
 
@@ -61,15 +61,15 @@ static inline void begin(void)
 	if (!calls)
 		abort();
 	whereabouts_fill(files, OWNERS);
-	ck_requester_init(&requester, &(struct ck_ways){ .calls = calls,
-							 .files = files,
-							 .n = SET_FILES });
+	ck_remote_client_init(&requester, &(struct ck_ways){ .calls = calls,
+							     .files = files,
+							     .n = SET_FILES });
 	requester.stats = stats;
 }
 
 static inline void end(void)
 {
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	ck_calls_free(calls);
 	free(stats);
 	packets_fini(&line.packets);

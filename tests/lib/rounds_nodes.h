@@ -6,7 +6,7 @@
 #ifndef CK_ROUNDS_NODES_H
 #define CK_ROUNDS_NODES_H
 
-#include "../../core/peer/rounds_internal.h"
+#include "../../core/dist/round/rounds_internal.h"
 #include "tap.h"
 
 enum {

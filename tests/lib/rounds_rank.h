@@ -49,7 +49,7 @@ struct fetch {
 
 struct rank {
 	struct ck_round_user user; /* first */
-	struct ck_xport *x;
+	struct ck_transport *x;
 	struct ck_rounds *all;
 	struct ordered ordered;
 	const struct rank_plan *plan;
@@ -488,7 +488,8 @@ static inline bool rank_turn(struct rank *k)
 	return true;
 }
 
-static inline void rank_run(struct ck_xport *x, const struct rank_plan *plan,
+static inline void rank_run(struct ck_transport *x,
+			    const struct rank_plan *plan,
 			    struct rank_result *result)
 {
 	const struct ck_rounds_options options = {

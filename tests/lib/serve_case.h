@@ -6,7 +6,7 @@
 #ifndef CK_SERVE_CASE_H
 #define CK_SERVE_CASE_H
 
-#include "../../core/peer/link_internal.h"
+#include "../../core/dist/rpc/link_internal.h"
 #include "link_case.h"
 
 /* --- what it takes: answers, and what waits to be sent ------------------------------------- */
@@ -21,18 +21,18 @@ static struct {
 	uint64_t ids[4096]; /* in the order in which they were begun; atomic */
 } taken;
 
-int __real_ck_data_owner_answer(struct ck_data_owner *o,
-				const struct ck_message *request,
-				struct ck_answer *out);
-int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
-				const struct ck_message *request,
-				struct ck_answer *out);
-bool __real_ck_data_owner_answer_now(struct ck_data_owner *o,
-				     const struct ck_message *request,
-				     uint64_t cost, struct ck_answer *out);
-bool __wrap_ck_data_owner_answer_now(struct ck_data_owner *o,
-				     const struct ck_message *request,
-				     uint64_t cost, struct ck_answer *out);
+int __real_ck_file_server_answer(struct ck_file_server *o,
+				 const struct ck_message *request,
+				 struct ck_answer *out);
+int __wrap_ck_file_server_answer(struct ck_file_server *o,
+				 const struct ck_message *request,
+				 struct ck_answer *out);
+bool __real_ck_file_server_answer_now(struct ck_file_server *o,
+				      const struct ck_message *request,
+				      uint64_t cost, struct ck_answer *out);
+bool __wrap_ck_file_server_answer_now(struct ck_file_server *o,
+				      const struct ck_message *request,
+				      uint64_t cost, struct ck_answer *out);
 void __real_ck_answer_fini(struct ck_answer *a);
 void __wrap_ck_answer_fini(struct ck_answer *a);
 int __real_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
@@ -70,9 +70,9 @@ static inline void note_made(const struct ck_answer *a)
 		  __atomic_add_fetch(&taken.now, bytes, __ATOMIC_RELAXED));
 }
 
-int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
-				const struct ck_message *request,
-				struct ck_answer *out)
+int __wrap_ck_file_server_answer(struct ck_file_server *o,
+				 const struct ck_message *request,
+				 struct ck_answer *out)
 {
 	int rc;
 
@@ -82,18 +82,18 @@ int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
 		msec_sleep(5);
 	while (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE))
 		msec_sleep(5);
-	rc = __real_ck_data_owner_answer(o, request, out);
+	rc = __real_ck_file_server_answer(o, request, out);
 	note_made(out);
 	return rc;
 }
 
 /* What is held waits as if its bytes were on a disk. */
-bool __wrap_ck_data_owner_answer_now(struct ck_data_owner *o,
-				     const struct ck_message *request,
-				     uint64_t cost, struct ck_answer *out)
+bool __wrap_ck_file_server_answer_now(struct ck_file_server *o,
+				      const struct ck_message *request,
+				      uint64_t cost, struct ck_answer *out)
 {
 	if (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE) ||
-	    !__real_ck_data_owner_answer_now(o, request, cost, out))
+	    !__real_ck_file_server_answer_now(o, request, cost, out))
 		return false;
 	note_begun(request);
 	note_made(out);

@@ -15,7 +15,7 @@ struct stream_case {
 	struct ck_streams *streams;
 	struct ck_route route;
 	struct ck_files *files;
-	struct ck_opened *opened;
+	struct ck_open_slice *opened;
 	/* The mover, which answers only while a read waits; NULL: any time. */
 	struct answerer *lazy;
 	/* How often reads were answered: from segments, after they had waited for
@@ -46,8 +46,8 @@ static inline void stream_case_drop(struct ck_stream *s)
 
 /* files: some of which are remote; the mover brings their bytes. */
 static inline void stream_case_begin(struct stream_case *c, struct ck_files *in,
-				     struct ck_opened *opened,
-				     struct ck_mover *mover, uint64_t segment,
+				     struct ck_open_slice *opened,
+				     struct ck_backend *mover, uint64_t segment,
 				     uint64_t cache, uint32_t unused_msec)
 {
 	struct ck_streams_options o = { .route = &c->route,

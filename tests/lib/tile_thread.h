@@ -6,7 +6,7 @@
 #ifndef CK_TILE_THREAD_H
 #define CK_TILE_THREAD_H
 
-#include "../../core/move/tile/change.h"
+#include "../../core/io/tile/change.h"
 
 #include <stdlib.h>
 

@@ -39,10 +39,11 @@ static int tensor_find(const struct ck_catalog *c, struct ck_str stem,
 	return -ENOENT;
 }
 
-static struct ck_about about_tensor(const struct ck_catalog *c, uint32_t tensor)
+static struct ck_file_content about_tensor(const struct ck_catalog *c,
+					   uint32_t tensor)
 {
-	return (struct ck_about){
-		.topic = CK_ABOUT_TENSOR,
+	return (struct ck_file_content){
+		.topic = CK_FILE_KIND_TENSOR,
 		.accepts = CK_ACCEPTS_RAW,
 		.number = tensor,
 		.size = ck_tensor_views[1]->size(c, tensor),
@@ -75,7 +76,7 @@ static void flat_name(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static int flat_stat(const struct ck_catalog *c, const struct ck_dir *d,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	(void)d;
 	if (entry >= shown_tensors(c))
@@ -191,14 +192,15 @@ static uint32_t tensor_of(const struct ck_dir *d)
 }
 
 static int deep_stat(const struct ck_catalog *c, const struct ck_dir *d,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	if (d->a[0] == 0 || entry > LINK)
 		return -ENOENT;
 	if (entry == ALL)
 		*out = about_tensor(c, tensor_of(d));
 	else
-		*out = (struct ck_about){ .type = CK_TYPE_LINK, .size = 4 };
+		*out = (struct ck_file_content){ .type = CK_TYPE_LINK,
+						 .size = 4 };
 	return 0;
 }
 

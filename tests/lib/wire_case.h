@@ -5,7 +5,7 @@
 #ifndef CK_WIRE_CASE_H
 #define CK_WIRE_CASE_H
 
-#include "ckptfs/owner.h"
+#include "ckptfs/file_server.h"
 
 /* A whole message. */
 static inline void wire_add(struct ck_buf *to, const struct ck_wire_head *head,
@@ -75,7 +75,7 @@ static inline void each_run(const struct ck_move *m,
 }
 
 /* A request, answered by an owner: -EPROTO, or a whole answer, the caller's. */
-static inline int wire_serve(struct ck_data_owner *o, const struct ck_ask *a,
+static inline int wire_serve(struct ck_file_server *o, const struct ck_ask *a,
 			     struct ck_buf *answer)
 {
 	struct ck_buf request = { 0 };
@@ -87,7 +87,7 @@ static inline int wire_serve(struct ck_data_owner *o, const struct ck_ask *a,
 	wire_add_ask(&request, a);
 	rc = wire_split(request.data, request.len, &m);
 	if (!rc)
-		rc = ck_data_owner_answer(o, &m, &out);
+		rc = ck_file_server_answer(o, &m, &out);
 	if (!rc) {
 		wire_add_answer(answer, &out);
 		ck_answer_fini(&out);

@@ -230,7 +230,7 @@ static inline void add_part(struct world *w, struct world_part part)
 	w->begins[i + 1] = w->slice.size;
 }
 
-static inline int world_read_into(struct world *w, struct ck_opened *from,
+static inline int world_read_into(struct world *w, struct ck_open_slice *from,
 				  uint64_t vpos, uint64_t len, void *to)
 {
 	const struct ck_read r = {
@@ -240,11 +240,11 @@ static inline int world_read_into(struct world *w, struct ck_opened *from,
 	return ck_host_read(w->files, &r);
 }
 
-static inline struct ck_opened *world_open(struct world *w)
+static inline struct ck_open_slice *world_open(struct world *w)
 {
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 
-	if (ck_opened_make(&w->slice, &w->locator, &o))
+	if (ck_open_slice_make(&w->slice, &w->locator, &o))
 		abort();
 	return o;
 }
@@ -253,13 +253,13 @@ static inline struct ck_opened *world_open(struct world *w)
 static inline uint8_t *world_read(struct world *w, uint64_t vpos, uint64_t len,
 				  int *rc)
 {
-	struct ck_opened *o = world_open(w);
+	struct ck_open_slice *o = world_open(w);
 	uint8_t *bytes = malloc(len + 1);
 
 	if (!bytes)
 		abort();
 	*rc = world_read_into(w, o, vpos, len, bytes);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	if (*rc) {
 		free(bytes);
 		return NULL;

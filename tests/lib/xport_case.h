@@ -3,10 +3,10 @@
  * What tests of transports share: directories for a job, descriptors that are open,
  * bytes that depend on a key, and sockets that are no transport's.
  */
-#ifndef CK_XPORT_CASE_H
-#define CK_XPORT_CASE_H
+#ifndef CK_TRANSPORT_CASE_H
+#define CK_TRANSPORT_CASE_H
 
-#include "ckptfs/xport.h"
+#include "ckptfs/transport.h"
 #include "tap.h"
 
 #include <dirent.h>

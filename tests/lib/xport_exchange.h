@@ -4,8 +4,8 @@
  * too, over any transport; what they have said arrives as it was, in order. And what any
  * transport's wait() does.
  */
-#ifndef CK_XPORT_EXCHANGE_H
-#define CK_XPORT_EXCHANGE_H
+#ifndef CK_TRANSPORT_EXCHANGE_H
+#define CK_TRANSPORT_EXCHANGE_H
 
 #include "xport_case.h"
 
@@ -89,7 +89,7 @@ static inline struct talk talk_of(const struct exchange *e, uint32_t from,
 struct side {
 	const struct exchange *e;
 	uint32_t rank;
-	struct ck_xport *x;
+	struct ck_transport *x;
 	uint64_t asked[EXCHANGE_RANKS], heard[EXCHANGE_RANKS],
 		answered[EXCHANGE_RANKS];
 	uint8_t **rooms[EXCHANGE_RANKS]; /* by id: where answers go */
@@ -290,14 +290,14 @@ static inline void side_run(struct side *s)
 
 static inline void *waker(void *arg)
 {
-	struct ck_xport *x = arg;
+	struct ck_transport *x = arg;
 
 	usleep(50000);
 	x->wake(x);
 	return NULL;
 }
 
-static inline void test_wake(struct ck_xport *x)
+static inline void test_wake(struct ck_transport *x)
 {
 	uint64_t start = now_msec();
 	pthread_t thread;
@@ -316,7 +316,7 @@ static inline void test_wake(struct ck_xport *x)
 	eq_err(x->wait(x, NULL, 0, 0), 0);
 }
 
-static inline void test_also(struct ck_xport *x)
+static inline void test_also(struct ck_transport *x)
 {
 	int a[2], b[2];
 	struct pollfd also[3];

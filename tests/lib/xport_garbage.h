@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* xport_garbage: heads of what is no message, for any transport. */
-#ifndef CK_XPORT_GARBAGE_H
-#define CK_XPORT_GARBAGE_H
+#ifndef CK_TRANSPORT_GARBAGE_H
+#define CK_TRANSPORT_GARBAGE_H
 
 #include "ckptfs/wire.h"
 

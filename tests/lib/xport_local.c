@@ -6,7 +6,7 @@
  */
 #include "xport_local.h"
 #include "ckptfs/memory.h"
-#include "xport_internal.h"
+#include "transport_internal.h"
 #include "xport_mesh.h"
 
 #include <errno.h>
@@ -36,21 +36,21 @@ struct rank {
 };
 
 struct local {
-	struct ck_xport_base b; /* first */
-	struct pollfd *polled;	/* the event, all ranks, and those of `also` */
+	struct ck_transport_base b; /* first */
+	struct pollfd *polled; /* the event, all ranks, and those of `also` */
 	size_t cap;
 	uint8_t dropped[DROPPED];
 	struct rank ranks[];
 };
 
-static struct local *local_of(struct ck_xport *x)
+static struct local *local_of(struct ck_transport *x)
 {
 	return (struct local *)x;
 }
 
 /* --- parcels --------------------------------------------------------------------- */
 
-static void local_send(struct ck_xport *x, struct ck_parcel *p)
+static void local_send(struct ck_transport *x, struct ck_parcel *p)
 {
 	struct local *l = local_of(x);
 
@@ -62,7 +62,7 @@ static void local_send(struct ck_xport *x, struct ck_parcel *p)
 }
 
 /* What it has sent ends here, and so it is found lost. */
-static void local_drop(struct ck_xport *x, uint32_t rank)
+static void local_drop(struct ck_transport *x, uint32_t rank)
 {
 	const struct local *l = local_of(x);
 
@@ -72,14 +72,14 @@ static void local_drop(struct ck_xport *x, uint32_t rank)
 
 /* --- what is expected -------------------------------------------------------------- */
 
-static int local_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+static int local_expect(struct ck_transport *x, uint32_t from, uint64_t id,
 			uint8_t *to, uint64_t len)
 {
 	struct local *l = local_of(x);
 
 	if (from >= x->size || l->ranks[from].lost)
 		return 0;
-	return ck_xport_expect(&l->b, from, id, to, len);
+	return ck_transport_expect(&l->b, from, id, to, len);
 }
 
 /* --- a rank is lost -------------------------------------------------------------------- */
@@ -91,8 +91,8 @@ static void lose(struct local *l, uint32_t i)
 	ck_fd_cleanup(&r->fd);
 	r->lost = true;
 	r->to = NULL;
-	ck_xport_forget(&l->b, i);
-	ck_xport_refuse(&l->b, &r->out);
+	ck_transport_forget(&l->b, i);
+	ck_transport_refuse(&l->b, &r->out);
 	l->b.called = true;
 	l->b.x.lost(l->b.x.arg, i);
 }
@@ -139,7 +139,7 @@ static void count_written(struct local *l, struct rank *r, uint64_t n)
 	if (r->out_done < message_bytes(&r->out.first->head))
 		return;
 	r->out_done = 0;
-	ck_xport_give_back(&l->b, ck_parcels_pop(&r->out), 0);
+	ck_transport_give_back(&l->b, ck_parcels_pop(&r->out), 0);
 }
 
 /* Bytes that were written, 0 if no more can be now. After an error what has come can
@@ -210,7 +210,7 @@ static bool count_read(struct local *l, uint32_t i, uint64_t n)
 	if (r->in_done == CK_WIRE_HEAD) {
 		if (ck_wire_head_get(r->in_head, &r->head))
 			return false;
-		r->to = ck_xport_take_expected(&l->b, i, &r->head);
+		r->to = ck_transport_take_expected(&l->b, i, &r->head);
 	}
 	if (r->in_done < CK_WIRE_HEAD || r->in_done < message_bytes(&r->head))
 		return true;
@@ -219,7 +219,7 @@ static bool count_read(struct local *l, uint32_t i, uint64_t n)
 	to = r->to;
 	r->in_done = 0;
 	r->to = NULL;
-	ck_xport_got(&l->b, i, &m, to);
+	ck_transport_got(&l->b, i, &m, to);
 	return true;
 }
 
@@ -299,8 +299,8 @@ static void read_all(struct local *l)
 
 static void write_all(struct local *l)
 {
-	ck_xport_refuse(&l->b, &l->b.refused);
-	ck_xport_deliver_own(&l->b);
+	ck_transport_refuse(&l->b, &l->b.refused);
+	ck_transport_deliver_own(&l->b);
 	for (uint32_t i = 0; i < l->b.x.size; i++)
 		write_rank(l, &l->ranks[i]);
 }
@@ -337,7 +337,7 @@ static int carry(struct local *l, struct pollfd *also, nfds_t n, bool ever,
 	return over || l->b.called || rc == 0;
 }
 
-static int local_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
+static int local_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 		      int msec)
 {
 	struct local *l = local_of(x);
@@ -361,26 +361,26 @@ static void local_free(struct local *l)
 		ck_fd_cleanup(&l->ranks[i].fd);
 		ck_pages_free(l->ranks[i].body, CK_WIRE_BODY_MAX);
 	}
-	ck_xport_base_fini(&l->b);
+	ck_transport_base_fini(&l->b);
 	free(l->polled);
 	free(l);
 }
 
-static void local_close(struct ck_xport *x)
+static void local_close(struct ck_transport *x)
 {
 	struct local *l = local_of(x);
 
 	for (uint32_t i = 0; i < x->size; i++)
 		l->ranks[i].lost = true;
 	for (uint32_t i = 0; i < x->size; i++)
-		ck_xport_refuse(&l->b, &l->ranks[i].out);
-	ck_xport_refuse_rest(&l->b);
+		ck_transport_refuse(&l->b, &l->ranks[i].out);
+	ck_transport_refuse_rest(&l->b);
 	local_free(l);
 }
 
 static int make_room(struct local *l)
 {
-	int rc = ck_xport_base_init(&l->b);
+	int rc = ck_transport_base_init(&l->b);
 
 	if (rc)
 		return rc;
@@ -400,22 +400,22 @@ static struct local *make(uint32_t rank, uint32_t size)
 
 	if (!l)
 		return NULL;
-	l->b.x = (struct ck_xport){ .rank = rank,
-				    .size = size,
-				    .send = local_send,
-				    .expect = local_expect,
-				    .wait = local_wait,
-				    .drop = local_drop,
-				    .wake = ck_xport_wake,
-				    .close = local_close };
+	l->b.x = (struct ck_transport){ .rank = rank,
+					.size = size,
+					.send = local_send,
+					.expect = local_expect,
+					.wait = local_wait,
+					.drop = local_drop,
+					.wake = ck_transport_wake,
+					.close = local_close };
 	l->b.event = -1;
 	for (uint32_t i = 0; i < size; i++)
 		l->ranks[i].fd = -1;
 	return l;
 }
 
-int ck_xport_local(const char *directory, uint32_t rank, uint32_t size,
-		   int msec, struct ck_xport **out)
+int ck_transport_local(const char *directory, uint32_t rank, uint32_t size,
+		       int msec, struct ck_transport **out)
 {
 	ck_auto_free int *fds = calloc(size, sizeof(*fds));
 	struct local *l = make(rank, size);

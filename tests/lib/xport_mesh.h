@@ -4,8 +4,8 @@
  * directory: a rank listens on the socket that has its number, and connects to those
  * with lower numbers.
  */
-#ifndef CK_XPORT_MESH_H
-#define CK_XPORT_MESH_H
+#ifndef CK_TRANSPORT_MESH_H
+#define CK_TRANSPORT_MESH_H
 
 #include "ckptfs/base.h"
 

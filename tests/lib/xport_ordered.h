@@ -14,11 +14,11 @@
  * when it has entered too. Two rounds of equal counts that are swapped get each other's
  * bytes, as they would with NCCL.
  */
-#ifndef CK_XPORT_ORDERED_H
-#define CK_XPORT_ORDERED_H
+#ifndef CK_TRANSPORT_ORDERED_H
+#define CK_TRANSPORT_ORDERED_H
 
 #include "ckptfs/rounds.h"
-#include "ckptfs/xport.h"
+#include "ckptfs/transport.h"
 #include "tap.h"
 
 enum {
@@ -44,7 +44,7 @@ struct ordered_stream {
 
 struct ordered {
 	struct ck_round_mover mover; /* first */
-	struct ck_xport *x;
+	struct ck_transport *x;
 	/* Where the bytes are that go between this rank and a peer. */
 	const uint8_t *(*source)(struct ck_round *r, uint32_t peer);
 	uint8_t *(*place)(struct ck_round *r, uint32_t peer);
@@ -78,7 +78,7 @@ static inline void ordered_sent(struct ck_parcel *p, int rc)
 }
 
 /* Sends a copy, of type ROUND. */
-static inline void ordered_send_body(struct ck_xport *x, uint32_t to,
+static inline void ordered_send_body(struct ck_transport *x, uint32_t to,
 				     struct ck_str body, size_t *out)
 {
 	struct ordered_parcel *o = malloc(sizeof(*o) + body.len);
@@ -307,7 +307,7 @@ static inline void ordered_abort(struct ck_round_mover *mover,
 	o->aborted = true;
 }
 
-static inline void ordered_init(struct ordered *o, struct ck_xport *x,
+static inline void ordered_init(struct ordered *o, struct ck_transport *x,
 				uint64_t seed)
 {
 	if (x->size > ORDERED_RANKS)

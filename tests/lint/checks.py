@@ -162,11 +162,11 @@ def check_layers(tree):
 
 # Words that are none of a module's business.
 STRANGE_WORDS = {
-    'move': r'\bck_catalog|\bck_tensor\b',    # layouts stand alone
+    'io': r'\bck_catalog|\bck_tensor\b',    # layouts stand alone
 }
 
 
-@check('strange words', 'core/move/canary.c', 'struct ck_catalog;\n')
+@check('strange words', 'core/io/canary.c', 'struct ck_catalog;\n')
 def check_strange_words(tree):
     modules = layers.layer_table()[0]
     for path in tree.code():
@@ -315,22 +315,22 @@ STRANGERS = [
      'the name of a file of a format'),
     ('core/commit/', (), r'"[^"\n]*\.(?:metadata|distcp)',
      'the name of a file of a format'),
-    ('fs/', ('fs/node.c', 'fs/node_kind.c'), r'\bCK_ABOUT_\w+', 'what a view is about'),
+    ('fs/', ('fs/node.c', 'fs/node_kind.c'), r'\bCK_FILE_KIND_\w+', 'what a view is about'),
     ('fs/', ('fs/node.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
-    ('', ('core/peer/mpi/', 'tests/mpi/'),
+    ('', ('core/dist/transport/mpi/', 'tests/mpi/'),
      r'#\s*include\s*[<"](?:.*/)?mpi(?:_internal)?\.h', 'MPI'),
 ]
 
 
 @check('strangers', 'core/tree/tree.c', 'static const char *x = ".metadata";\n',
        'static const char *x = "__0_0.distcp";\n')
-@check('strangers to commit', 'core/commit/owner.c',
+@check('strangers to commit', 'core/commit/ownership.c',
        'static const char *x = ".metadata";\n',
        'static const char *x = "__0_0.distcp";\n')
-@check('strangers to MPI', 'core/peer/xport_base.c', '#include <mpi.h>\n',
+@check('strangers to MPI', 'core/dist/transport/transport_base.c', '#include <mpi.h>\n',
        '#include "mpi/mpi_internal.h"\n')
-@check('strangers to fs', 'fs/read_ops.c', 'if (topic == CK_ABOUT_BOX)\n',
+@check('strangers to fs', 'fs/read_ops.c', 'if (topic == CK_FILE_KIND_BOX)\n',
        'ck_local_size(c, 0);\n', 'ck_views[0];\n')
 def check_strangers(tree):
     """Rooms know no more than they have to."""
@@ -552,10 +552,10 @@ def check_paths(tree):
                   "somebody's machine"
 
 
-@check('carried PTX', 'core/move/cuda/kernels.ptx', '// of other sources\n')
+@check('carried PTX', 'core/gpu/driver/kernels.ptx', '// of other sources\n')
 def check_carried(tree):
     """It was made of the kernels in the repository."""
-    done = subprocess.run(['python3', 'core/move/cuda/carried.py', '--check'],
+    done = subprocess.run(['python3', 'core/gpu/driver/ptx.py', '--check'],
                           cwd=tree.root, stderr=subprocess.DEVNULL)
     if done.returncode:
-        yield 'core/move/cuda/kernels.ptx:1: run core/move/cuda/carried.py'
+        yield 'core/gpu/driver/kernels.ptx:1: run core/gpu/driver/ptx.py'

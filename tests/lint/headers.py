@@ -30,14 +30,28 @@ def nccl_flags():
     return []
 
 
+# Modules of several folders: their headers include those of the other folders.
+FOLDERS = {'mount-helpers/': ('', 'offline'), 'core/io/': ('', 'local'),
+           'core/dist/': ('', 'client', 'launch', 'membership', 'proto', 'round', 'rpc', 'server',
+                          'transport'),
+           'core/gpu/': ('driver', 'export', 'nccl', 'worker', '../dist', '../dist/proto',
+                         '../dist/rpc', '../dist/round'),
+           'tests/': ('../core/dist', '../core/dist/proto', '../core/dist/rpc', '../core/dist/round')}
+
+
+def places_of(path):
+    return [f'-I{home}{folder}' for home, folders in FOLDERS.items() for folder in folders
+            if path.startswith(home)]
+
+
 def findings(tree):
     compiler = os.environ.get('CC', 'cc').split()
     # Who has these need not be there: their headers are left out then.
-    needed = {'core/peer/mpi/': cflags('ompi-c'),
-              'core/move/cuda/nccl_': nccl_flags(),
+    needed = {'core/dist/transport/mpi/': cflags('ompi-c'),
+              'core/gpu/nccl/nccl_': nccl_flags(),
               'tests/gpu/standin/nccl_': nccl_flags(),
-              'tests/gpu/tools/': nccl_flags() and [*nccl_flags(), '-Icore/move/cuda'],
-              'core/move/cuda/': cuda_flags(), 'tests/gpu/': cuda_flags(),
+              'tests/gpu/tools/': nccl_flags() and [*nccl_flags(), '-Icore/gpu/driver'],
+              'core/gpu/': cuda_flags(), 'tests/gpu/': cuda_flags(),
               '': cflags('fuse3')}
 
     def fault(path):
@@ -49,8 +63,7 @@ def findings(tree):
             '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
             '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
             '-I' + (os.path.dirname(path) or '.'), '-Itests/lib',
-            '-Imount-helpers', '-Imount-helpers/offline',
-            *flags, '-include', path, '-x', 'c', '/dev/null']
+            *places_of(path), *flags, '-include', path, '-x', 'c', '/dev/null']
         out = subprocess.run(command, cwd=tree.root, capture_output=True,
                              text=True)
         if out.returncode == 0:

@@ -51,4 +51,8 @@ def folders_of(tree, path, name, modules, uses, shares):
     yield os.path.dirname(path)
     for module in (name, *(m for m in uses[name] if m in shares)):
         for place in modules[module]:
-            yield place if os.path.isdir(tree.full(place)) else os.path.dirname(place)
+            if not os.path.isdir(tree.full(place)):
+                yield os.path.dirname(place)
+                continue
+            for at, _, _ in os.walk(tree.full(place)):
+                yield os.path.relpath(at, tree.root)

@@ -4,11 +4,11 @@
  * another process, which serves the checkpoint's directory as another host would. Its
  * end of the link is all that it has.
  */
-#include "ckptfs/door.h"
 #include "ckptfs/format.h"
-#include "ckptfs/job.h"
 #include "ckptfs/link.h"
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -16,10 +16,10 @@
 #include "ckptfs/fs.h"
 
 static struct {
-	struct ck_job job;
+	struct ck_subprocess job;
 	struct ck_link *link;
-	struct ck_requester requester;
-	struct ck_whereabouts *files;
+	struct ck_remote_client requester;
+	struct ck_location *files;
 } far;
 
 enum { MEMORY = 96 << 20, SEGMENT = 1 << 20, CACHE = 64 << 20 };
@@ -38,16 +38,17 @@ static void owner_start(const struct ck_checkpoint *cp,
 		    door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";
 	bool links = mount->format.shardlinks == CK_BENEATH_SYMLINKS;
-	struct ck_door_way way;
-	struct ck_door at;
+	struct ck_rendezvous_way way;
+	struct ck_rendezvous at;
 	char *argv[] = { program, serve,    door,
 			 at.name, cp->path, links ? option : NULL,
 			 beneath, NULL };
 
-	if (ck_door_open(&at) || ck_job_start(argv, NULL, &far.job) ||
-	    ck_door_wait(&at, MEMORY, far.job.ended, 10000, &way))
+	if (ck_rendezvous_open(&at) ||
+	    ck_subprocess_start(argv, NULL, &far.job) ||
+	    ck_rendezvous_wait(&at, MEMORY, far.job.ended, 10000, &way))
 		abort();
-	ck_door_close(&at);
+	ck_rendezvous_close(&at);
 	o.sock = way.sock;
 	o.memory = way.memory;
 	o.size = way.size;
@@ -78,10 +79,11 @@ static void files_ask(struct ck_checkpoint *cp)
 	}
 	free(names);
 	free(said);
-	ck_requester_init(&far.requester,
-			  &(struct ck_ways){ .calls = ck_link_calls(far.link),
-					     .files = far.files,
-					     .n = n });
+	ck_remote_client_init(
+		&far.requester,
+		&(struct ck_ways){ .calls = ck_link_calls(far.link),
+				   .files = far.files,
+				   .n = n });
 }
 
 static int far_open(const char *path, const struct ck_format_options *options,
@@ -109,8 +111,8 @@ static void far_close(struct ck_checkpoint *cp)
 
 	ck_link_free(far.link);
 	if (far.link) {
-		ck_job_hear(&far.job, &said);
-		ck_job_end(&far.job, 5000);
+		ck_subprocess_read(&far.job, &said);
+		ck_subprocess_end(&far.job, 5000);
 		if (far.job.status)
 			ck_log("the owner ended with %d: %.*s", far.job.status,
 			       (int)said.len, said.data);

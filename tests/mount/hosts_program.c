@@ -16,11 +16,11 @@
  *
  * A process that ends with an error is told on stderr.
  */
-#include "ckptfs/door.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/job.h"
 #include "ckptfs/link.h"
-#include "ckptfs/plugin.h"
+#include "ckptfs/mpi_load.h"
+#include "ckptfs/rendezvous.h"
+#include "ckptfs/subprocess.h"
 #include "cluster.h"
 #include "xport_local.h"
 
@@ -37,17 +37,17 @@ enum { RANKS_MOST = 16, MEMORY = 96 << 20, JOIN_MSEC = 60000 };
 static struct ck_cluster {
 	struct ck_host_rank list[RANKS_MOST];
 	char *dirs[RANKS_MOST];
-	uint32_t numbers[RANKS_MOST];	/* in the job */
-	struct ck_job jobs[RANKS_MOST]; /* by rank */
-	char *names;			/* what list and dirs point into */
+	uint32_t numbers[RANKS_MOST];	       /* in the job */
+	struct ck_subprocess jobs[RANKS_MOST]; /* by rank */
+	char *names; /* what list and dirs point into */
 	uint32_t n, ranks;
 	char mesh[32];
 	pthread_t sender;
 	bool sends;
 	struct ck_link *link;
 	struct ck_hosts *hosts;
-	/* As of the ck_elsewhere. */
-	int (*opened)(struct ck_elsewhere *e, struct ck_files *files,
+	/* As of the ck_remote_source. */
+	int (*opened)(struct ck_remote_source *e, struct ck_files *files,
 		      bool *partly);
 } job;
 
@@ -88,8 +88,8 @@ static void names_read(void)
 
 static const char variable[] = "CKPTFS_HOSTS_RANK";
 
-/* In place of that of core/peer/plugin.c. */
-int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d)
+/* In place of that of core/dist/transport/mpi_load.c. */
+int ck_transport_mpi(struct ck_transport **out, struct ck_diag *d)
 {
 	const char *where = getenv(variable);
 	uint32_t rank, size;
@@ -98,17 +98,17 @@ int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d)
 	if (!where || sscanf(where, "%u/%u:%n", &rank, &size, &len) != 2 ||
 	    !len)
 		return ck_fail(d, EINVAL, "%s is not set", variable);
-	rc = ck_xport_local(where + len, rank, size, JOIN_MSEC, out);
+	rc = ck_transport_local(where + len, rank, size, JOIN_MSEC, out);
 	return rc ? ck_fail(d, -rc, "%s: %s", where, strerror(-rc)) : 0;
 }
 
-static void rank_start(const struct ck_door *at, uint32_t i,
+static void rank_start(const struct ck_rendezvous *at, uint32_t i,
 		       enum ck_beneath how)
 {
 	static char program[] = "/proc/self/exe", serve[] = "serve",
 		    mpi[] = "--mpi", door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";
-	char where[sizeof(job.mesh) + 32], name[CK_DOOR_NAME];
+	char where[sizeof(job.mesh) + 32], name[CK_RENDEZVOUS_NAME];
 	char *argv[] = { program,
 			 serve,
 			 mpi,
@@ -125,7 +125,7 @@ static void rank_start(const struct ck_door *at, uint32_t i,
 	snprintf(name, sizeof(name), "%s", at->name);
 	rc = setenv(variable, where, true)
 		     ? -errno
-		     : ck_job_start(argv, NULL, &job.jobs[rank]);
+		     : ck_subprocess_start(argv, NULL, &job.jobs[rank]);
 	if (rc)
 		die(program, rc);
 }
@@ -140,9 +140,9 @@ static void ranks_start(const struct ck_hosts_options *options,
 						.window = 16 << 20 },
 				     .ranks = job.numbers,
 				     .thread_init = options->thread_init };
-	struct ck_door_way way;
-	struct ck_door at;
-	int rc = ck_door_open(&at);
+	struct ck_rendezvous_way way;
+	struct ck_rendezvous at;
+	int rc = ck_rendezvous_open(&at);
 
 	snprintf(job.mesh, sizeof(job.mesh), "/tmp/ckptfs-hosts-XXXXXX");
 	if (rc || !mkdtemp(job.mesh))
@@ -150,10 +150,10 @@ static void ranks_start(const struct ck_hosts_options *options,
 	for (uint32_t i = 0; i < job.n; i++)
 		if (!job.list[i].missing)
 			rank_start(&at, i, how);
-	rc = ck_door_wait(&at, MEMORY, job.jobs[0].ended, 20000, &way);
+	rc = ck_rendezvous_wait(&at, MEMORY, job.jobs[0].ended, 20000, &way);
 	if (rc)
 		die("the first rank", rc);
-	ck_door_close(&at);
+	ck_rendezvous_close(&at);
 	o.sock = way.sock;
 	o.memory = way.memory;
 	o.size = way.size;
@@ -225,8 +225,8 @@ static void ranks_end(void)
 		(void)kill(job.jobs[i].process, SIGCONT);
 		if (i)
 			(void)kill(job.jobs[i].process, SIGTERM);
-		ck_job_hear(&job.jobs[i], &said);
-		ck_job_end(&job.jobs[i], 5000);
+		ck_subprocess_read(&job.jobs[i], &said);
+		ck_subprocess_end(&job.jobs[i], 5000);
 		if (WIFEXITED(job.jobs[i].status) && job.jobs[i].status)
 			fprintf(stderr, "rank %u ended with %d: %.*s\n", i,
 				WEXITSTATUS(job.jobs[i].status), (int)said.len,
@@ -238,7 +238,8 @@ static void ranks_end(void)
 
 /* --- the cluster ---------------------------------------------------------------------- */
 
-static int opened(struct ck_elsewhere *e, struct ck_files *set, bool *partly)
+static int opened(struct ck_remote_source *e, struct ck_files *set,
+		  bool *partly)
 {
 	const char *late = getenv("CKPTFS_HOSTS_LATE");
 	int rc = job.opened(e, set, partly);

@@ -28,7 +28,7 @@ struct waiting {
 };
 
 static struct late {
-	struct ck_mover mover;
+	struct ck_backend mover;
 	struct ck_host_mover host;
 	struct ck_files *files; /* the same, and none is remote */
 	unsigned msec, error;
@@ -76,7 +76,7 @@ static struct waiting *take(void)
 
 static void answer(struct waiting *w)
 {
-	struct ck_mover *host = &late.host.mover;
+	struct ck_backend *host = &late.host.mover;
 	struct ck_moves *m = w->moves;
 	bool unwanted = is_unwanted(w);
 
@@ -119,7 +119,7 @@ static void *run(void *unused)
 	return NULL;
 }
 
-static int late_start(struct ck_mover *m, struct ck_moves *moves)
+static int late_start(struct ck_backend *m, struct ck_moves *moves)
 {
 	struct waiting *w = malloc(sizeof(*w));
 	unsigned msec = late.msec;
@@ -142,7 +142,7 @@ static int late_start(struct ck_mover *m, struct ck_moves *moves)
 	return -EINPROGRESS;
 }
 
-static void late_interrupt(struct ck_mover *m, struct ck_moves *moves)
+static void late_interrupt(struct ck_backend *m, struct ck_moves *moves)
 {
 	(void)m, (void)moves;
 	pthread_cond_signal(&late.changed);
@@ -209,9 +209,9 @@ int main(int argc, char **argv)
 	srand(number_of("LATE_SEED"));
 	pthread_mutex_init(&late.lock, NULL);
 	pthread_cond_init(&late.changed, NULL);
-	late.mover = (struct ck_mover){ .name = "late",
-					.start = late_start,
-					.interrupt = late_interrupt };
+	late.mover = (struct ck_backend){ .name = "late",
+					  .start = late_start,
+					  .interrupt = late_interrupt };
 	rc = ck_options_parse(&options, argc > 4 ? argv[4] : "", &d);
 	options.format.write = options.write;
 	if (rc == 0)

@@ -73,10 +73,11 @@ static int runs_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int runs_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	(void)c, (void)entry;
-	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT, .size = 4 };
+	*out = (struct ck_file_content){ .topic = CK_FILE_KIND_CHECKPOINT,
+					 .size = 4 };
 	return is_there(dir) ? 0 : -ENOENT;
 }
 

@@ -24,7 +24,7 @@ static const uint64_t sizes[] = {
 	CK_WIRE_READ_MAX,
 };
 
-static struct exchange exchange_of(const char *what, struct ck_xport *x,
+static struct exchange exchange_of(const char *what, struct ck_transport *x,
 				   uint64_t requests)
 {
 	struct exchange e = { .seed = tap_seed(0x12ab),
@@ -60,7 +60,7 @@ static struct exchange exchange_of(const char *what, struct ck_xport *x,
 }
 
 /* How much was wrong. */
-static uint64_t run(const char *what, struct ck_xport *x, uint64_t requests)
+static uint64_t run(const char *what, struct ck_transport *x, uint64_t requests)
 {
 	struct exchange e = exchange_of(what, x, requests);
 	struct side s = { .e = &e, .rank = x->rank, .x = x };
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
 {
 	uint64_t start, wrong = 0;
 	uint32_t rank, size;
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	if (argc != 4)
 		return 2;

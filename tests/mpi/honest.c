@@ -13,7 +13,7 @@
 enum { RANKS = 16, ROUNDS = 300 };
 
 struct scene {
-	struct ck_xport *x;
+	struct ck_transport *x;
 	unsigned first; /* lie */
 	unsigned got[RANKS], lost[RANKS], got_when_lost[RANKS];
 	unsigned sent[RANKS], unsent[RANKS];

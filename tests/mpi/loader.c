@@ -3,16 +3,16 @@
  * loader: loads the MPI transport as the program does, twice, and says what became of it:
  * "ERRNO TEXT" or "rank N of M".
  */
-#include "ckptfs/plugin.h"
+#include "ckptfs/mpi_load.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-static struct ck_xport *load(void)
+static struct ck_transport *load(void)
 {
 	struct ck_diag d = { 0 };
-	struct ck_xport *x;
-	int rc = ck_xport_mpi(&x, &d);
+	struct ck_transport *x;
+	int rc = ck_transport_mpi(&x, &d);
 
 	if (rc)
 		printf("%d %s\n", -rc, d.text);
@@ -24,7 +24,7 @@ static struct ck_xport *load(void)
 
 int main(void)
 {
-	struct ck_xport *x = load(), *again = x ? load() : NULL;
+	struct ck_transport *x = load(), *again = x ? load() : NULL;
 
 	if (x)
 		x->close(x);

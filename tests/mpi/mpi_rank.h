@@ -3,16 +3,16 @@
 #ifndef CK_MPI_RANK_H
 #define CK_MPI_RANK_H
 
-#include "../../core/peer/plugin_internal.h"
+#include "../../core/dist/transport/mpi_load_internal.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 /* The transport; the process ends if it cannot be had, or after ten minutes. */
-static inline struct ck_xport *rank_open(const char *plugin)
+static inline struct ck_transport *rank_open(const char *plugin)
 {
 	struct ck_diag d = { 0 };
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	alarm(600);
 	if (ck_plugin_open(plugin, &x, &d) == 0)

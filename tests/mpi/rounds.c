@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 				  .refuse_one_in = 100 };
 	struct rank_result t = { 0 };
 	uint32_t rank, size;
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	if (argc != 3)
 		return 2;

@@ -82,7 +82,7 @@ static void *member_run(void *arg)
 	j->serve.owner = owner_make();
 	sem_post(&b->opened);
 	j->rc = ck_serve_run(&j->serve);
-	ck_data_owner_free(j->serve.owner);
+	ck_file_server_free(j->serve.owner);
 	return NULL;
 }
 
@@ -139,7 +139,7 @@ static void tell_end(void)
 /* The files are had from all, one after the other. */
 static void look(struct joined *j, uint32_t among)
 {
-	struct ck_whereabouts files[FILES];
+	struct ck_location files[FILES];
 
 	for (unsigned i = 0; i < FILES; i++) {
 		joined_look_until(j, (i + 1) % among);
@@ -223,10 +223,11 @@ static void test_first(struct member *b, const char *what)
 	j->options.calls.timeout_msec = tap_is_long() ? 3000 : HANGS_MSEC;
 	if (ck_link_make(&j->options, &j->link))
 		abort();
-	ck_requester_init(&j->requester,
-			  &(struct ck_ways){ .calls = ck_link_calls(j->link),
-					     .files = j->files,
-					     .n = FILES });
+	ck_remote_client_init(
+		&j->requester,
+		&(struct ck_ways){ .calls = ck_link_calls(j->link),
+				   .files = j->files,
+				   .n = FILES });
 	look(j, b->size);
 	if (strcmp(what, "stopped") == 0)
 		test_silent(j, SIGSTOP);
@@ -236,7 +237,7 @@ static void test_first(struct member *b, const char *what)
 	if (strcmp(what, "killed"))
 		test_all(j, strcmp(what, "stopped") == 0);
 	ck_link_free(j->link);
-	ck_requester_fini(&j->requester);
+	ck_remote_client_fini(&j->requester);
 	member_end(b, what);
 	tell_end();
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* strange: a plugin of another version. */
-#include "ckptfs/plugin.h"
+#include "ckptfs/mpi_load.h"
 
 __attribute__((visibility(
-	"default"))) extern const struct ck_xport_plugin ckptfs_xport;
-const struct ck_xport_plugin ckptfs_xport = {
+	"default"))) extern const struct ck_transport_plugin ckptfs_xport;
+const struct ck_transport_plugin ckptfs_xport = {
 	.version = STRANGE_VERSION,
 	.program = STRANGE_PROGRAM,
 };

@@ -77,7 +77,7 @@ static void check_stage(struct ck_stage *s, const struct ck_node *n,
 	uint32_t box;
 
 	eq_u64(s->of.tensor, n->about.number);
-	if (n->about.topic != CK_ABOUT_BOX) {
+	if (n->about.topic != CK_FILE_KIND_BOX) {
 		eq_u64(s->of.box, CK_ALL_BOXES);
 	} else {
 		box = n->about.chunk - t->chunk;
@@ -94,10 +94,11 @@ static void check_stage(struct ck_stage *s, const struct ck_node *n,
 }
 
 /* Why the catalog says that the file cannot be written; 0: it can. */
-static int catalog_refuses(const struct ck_catalog *c, const struct ck_about *a)
+static int catalog_refuses(const struct ck_catalog *c,
+			   const struct ck_file_content *a)
 {
 	const struct ck_tensor *t;
-	bool is_box = a->topic == CK_ABOUT_BOX;
+	bool is_box = a->topic == CK_FILE_KIND_BOX;
 
 	if (a->accepts == CK_ACCEPTS_NOTHING)
 		return -EOPNOTSUPP;

@@ -83,7 +83,7 @@ static void put(struct ck_locator *l, const struct ck_layout *unused)
 }
 
 static void note(struct ck_ahead *ahead, struct ck_ahead_stream *stream,
-		 struct ck_opened *from, uint64_t vpos, uint64_t len)
+		 struct ck_open_slice *from, uint64_t vpos, uint64_t len)
 {
 	const struct ck_read r = { .from = from, .vpos = vpos, .len = len };
 
@@ -107,17 +107,17 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 	struct ck_slice_builder builder = { 0 };
 	struct ck_locator locator = { .get = locate, .put = put };
 	struct ck_slice *slice;
-	struct ck_opened *opened;
+	struct ck_open_slice *opened;
 	struct ck_ahead_stream jumping = { 0 }, reading_on = { 0 };
 	struct ck_ahead *ahead;
 
 	layout = &all;
 	ck_slice_add_box(&builder, 0, 1, NULL, SIZE);
 	if (ck_slice_make(&builder, &slice) ||
-	    ck_opened_make(slice, &locator, &opened))
+	    ck_open_slice_make(slice, &locator, &opened))
 		abort();
 	eq_err(ck_files_add(files, path, &extent.file), 0);
-	eq_err(ck_opened_locate(opened), 0);
+	eq_err(ck_open_slice_locate(opened), 0);
 	ahead = ck_ahead_make(files);
 	for (uint64_t i = 0; i < 16; i++)
 		note(ahead, &jumping, opened,
@@ -130,7 +130,7 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 	ok(!is_in_memory(map, SIZE - 4096));
 	ck_ahead_free(ahead);
 	ck_files_free(files);
-	ck_opened_free(opened);
+	ck_open_slice_free(opened);
 }
 
 /* --- parts that were not touched yet ------------------------------------------- */
@@ -160,13 +160,13 @@ static void test_guessed(int dirfd, const uint8_t *map, bool guessing)
 	struct ck_ahead_stream stream = { 0 };
 	struct ck_slice_builder builder = { 0 };
 	struct ck_slice *slice;
-	struct ck_opened *opened;
+	struct ck_open_slice *opened;
 	struct ck_ahead *ahead;
 
 	for (unsigned i = 0; i < 2; i++)
 		ck_slice_add_box(&builder, 0, 1, parts[i], parts[i][1]);
 	if (ck_slice_make(&builder, &slice) ||
-	    ck_opened_make(slice, &locator, &opened))
+	    ck_open_slice_make(slice, &locator, &opened))
 		abort();
 	eq_err(ck_files_add(files, told, &extent.file), 0);
 	ahead = ck_ahead_make(files);
@@ -179,10 +179,10 @@ static void test_guessed(int dirfd, const uint8_t *map, bool guessing)
 		ok(!is_in_memory(map, FAR));
 	}
 	ok(!is_in_memory(map, SIZE - 4096));
-	ok(ck_opened_known(opened, 1) == NULL);
+	ok(ck_open_slice_known(opened, 1) == NULL);
 	ck_ahead_free(ahead);
 	ck_files_free(files);
-	ck_opened_free(opened);
+	ck_open_slice_free(opened);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
  * copies: all cases of up to three hosts with all kinds of copies, and random ones of up
  * to five, against a model that says for each host whether its copy is used, and why.
  */
-#include "copies.h"
+#include "replica_select.h"
 #include "tap.h"
 
 enum { HOSTS = 5, KINDS = 6, NEEDED = 10 };
@@ -25,7 +25,7 @@ static struct ck_file_copy kind_of(unsigned kind)
 }
 
 struct question {
-	struct ck_copies_asked asked;
+	struct ck_replica_query asked;
 	struct ck_file_copy copies[HOSTS];
 	uint32_t prefer[HOSTS];
 	uint64_t loads[HOSTS];
@@ -92,7 +92,7 @@ static bool earlier(const struct question *q, uint32_t a, uint32_t b)
 }
 
 static bool list_is_right(const struct question *q,
-			  const struct ck_copies_chosen *got,
+			  const struct ck_replica_choice *got,
 			  const uint32_t *list, uint32_t right)
 {
 	uint32_t used = 0, server = q->asked.n;
@@ -116,7 +116,7 @@ static bool list_is_right(const struct question *q,
 }
 
 static bool short_is_right(const struct question *q,
-			   const struct ck_copies_chosen *got)
+			   const struct ck_replica_choice *got)
 {
 	for (uint32_t i = 0; i < q->asked.n; i++)
 		if (q->copies[i].has && !counts(q, i))
@@ -128,12 +128,12 @@ static unsigned outcomes[3], shorts, settled;
 
 static bool is_right(struct question *q)
 {
-	struct ck_copies_chosen got;
+	struct ck_replica_choice got;
 	uint32_t list[HOSTS], right;
 	bool differ;
 
 	point(q);
-	ck_copies_choose(&q->asked, &got, list);
+	ck_replica_select(&q->asked, &got, list);
 	right = right_one(q, &differ);
 	outcomes[got.outcome]++;
 	shorts += got.too_short < q->asked.n;
@@ -228,16 +228,16 @@ static void test_readers(void)
 	struct question q;
 
 	for (unsigned i = 0; i < CASES; i++) {
-		struct ck_copies_chosen got, other;
+		struct ck_replica_choice got, other;
 		uint32_t list[HOSTS], others[HOSTS];
 
 		random_make(&q, &random);
 		point(&q);
 		q.asked.here = q.asked.n;
-		ck_copies_choose(&q.asked, &got, list);
+		ck_replica_select(&q.asked, &got, list);
 		for (uint32_t here = 0; here < q.asked.n; here++) {
 			q.asked.here = here;
-			ck_copies_choose(&q.asked, &other, others);
+			ck_replica_select(&q.asked, &other, others);
 			wrong += got.server != other.server ||
 				 got.n != other.n ||
 				 got.outcome != other.outcome;

@@ -6,12 +6,12 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "../../core/peer/wants.h"
-#include "ckptfs/requester.h"
+#include "../../core/dist/proto/transfer_list.h"
+#include "ckptfs/remote_client.h"
 
 enum { PEERS = 4, FILES = 6, SIZE = 100000, MOVES = 8, SET = 7 };
 
-static const struct ck_whereabouts files[FILES] = {
+static const struct ck_location files[FILES] = {
 	{ 1, 40 },	   { 2, 41 },	      { 3, 0 }, { 1, 7 },
 	{ UINT32_MAX, 0 }, { 2, UINT32_MAX }, /* another one is there now */
 };
@@ -32,7 +32,7 @@ static void line_wake(struct ck_line *l)
 static struct fixture {
 	struct ck_line line;
 	struct ck_calls *calls;
-	struct ck_requester r;
+	struct ck_remote_client r;
 	uint8_t fill[SIZE], words[32 << 10];
 	struct ck_loop loops[MOVES][CK_MAX_DIMS];
 	struct ck_move list[MOVES];
@@ -50,16 +50,16 @@ static void begin(uint32_t epoch)
 
 	f.line = (struct ck_line){ line_send, line_wake };
 	f.calls = ck_calls_make(&o, &f.line, 1000);
-	ck_requester_init(&f.r, &(struct ck_ways){ .calls = f.calls,
-						   .files = files,
-						   .n = FILES });
-	if (!f.calls || ck_requester_rounds(&f.r, &by))
+	ck_remote_client_init(&f.r, &(struct ck_ways){ .calls = f.calls,
+						       .files = files,
+						       .n = FILES });
+	if (!f.calls || ck_remote_client_rounds(&f.r, &by))
 		abort();
 }
 
 static void end(void)
 {
-	ck_requester_fini(&f.r);
+	ck_remote_client_fini(&f.r);
 	ck_calls_free(f.calls);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * door: what a mover makes of a name that is none, of who has taken a door's place, and
- * of one whose owner does not answer. The limit of an answer is CK_DOOR_SECONDS, and 10 s
+ * of one whose owner does not answer. The limit of an answer is CK_RENDEZVOUS_SECONDS, and 10 s
  * in the long run.
  */
 #include "ckptfs/wire.h"
 #include "door_case.h"
 
-#ifndef CK_DOOR_SECONDS
-#define CK_DOOR_SECONDS 10
+#ifndef CK_RENDEZVOUS_SECONDS
+#define CK_RENDEZVOUS_SECONDS 10
 #endif
 
 #include <fcntl.h>
@@ -21,16 +21,16 @@ static void test_no_names(void)
 		"ckptfs-0123456789abcdef0123456789abcdef0123456789abcdef0"
 	};
 	char longer[1024];
-	struct ck_door_way way;
+	struct ck_rendezvous_way way;
 	unsigned fds = fds_count();
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
-		eq_err(ck_door_enter(names[i], &way), -EINVAL);
+		eq_err(ck_rendezvous_enter(names[i], &way), -EINVAL);
 	memset(longer, 'x', sizeof(longer));
 	longer[sizeof(longer) - 1] = 0;
-	eq_err(ck_door_enter(longer, &way), -EINVAL);
-	longer[CK_DOOR_NAME - 1] = 0;
-	eq_err(ck_door_enter(longer, &way), -ECONNREFUSED);
+	eq_err(ck_rendezvous_enter(longer, &way), -EINVAL);
+	longer[CK_RENDEZVOUS_NAME - 1] = 0;
+	eq_err(ck_rendezvous_enter(longer, &way), -ECONNREFUSED);
 	eq_u64(fds_count(), fds);
 }
 
@@ -60,7 +60,7 @@ struct welcome {
 
 struct liar {
 	enum kind kind;
-	char name[CK_DOOR_NAME];
+	char name[CK_RENDEZVOUS_NAME];
 	int listener;
 	pthread_t thread;
 };
@@ -151,13 +151,13 @@ static int listener_make(const char *name, int backlog)
 	return fd;
 }
 
-static void old_name(char name[CK_DOOR_NAME])
+static void old_name(char name[CK_RENDEZVOUS_NAME])
 {
-	struct ck_door door;
+	struct ck_rendezvous door;
 
 	door_make(&door);
-	memcpy(name, door.name, CK_DOOR_NAME);
-	ck_door_close(&door);
+	memcpy(name, door.name, CK_RENDEZVOUS_NAME);
+	ck_rendezvous_close(&door);
 }
 
 /* Regression: of two descriptors both were kept. */
@@ -166,16 +166,16 @@ static void test_liars(void)
 	for (enum kind k = 0; k < KINDS; k++) {
 		unsigned fds = fds_count();
 		struct liar l = { .kind = k };
-		struct ck_door_way way = { -1, -1, 0 };
+		struct ck_rendezvous_way way = { -1, -1, 0 };
 
 		old_name(l.name);
 		l.listener = listener_make(l.name, 1);
 		if (ck_thread_start(&l.thread, liar_run, &l))
 			abort();
-		eq_err(ck_door_enter(l.name, &way), k == RIGHT ? 0
-						    : k == OTHER_MOUNT
-							    ? -EPERM
-							    : -EPROTO);
+		eq_err(ck_rendezvous_enter(l.name, &way), k == RIGHT ? 0
+							  : k == OTHER_MOUNT
+								  ? -EPERM
+								  : -EPROTO);
 		pthread_join(l.thread, NULL);
 		close(l.listener);
 		if (k == RIGHT)
@@ -191,8 +191,8 @@ static void took_its_time(struct mover *m)
 {
 	pthread_join(m->thread, NULL);
 	eq_err(m->rc, -ETIMEDOUT);
-	ok(m->msec >= CK_DOOR_SECONDS * 1000 - 100);
-	ok(m->msec < CK_DOOR_SECONDS * 1000 + 2000 || !tap_is_long());
+	ok(m->msec >= CK_RENDEZVOUS_SECONDS * 1000 - 100);
+	ok(m->msec < CK_RENDEZVOUS_SECONDS * 1000 + 2000 || !tap_is_long());
 }
 
 /* Regression: before a door at which others stand it waited for ever. */
@@ -201,7 +201,7 @@ static void test_no_answer(void)
 	struct mover alone = { 0 }, behind = { .late = 100000 };
 	unsigned fds = fds_count();
 	int first, others[2];
-	char name[CK_DOOR_NAME], full[CK_DOOR_NAME];
+	char name[CK_RENDEZVOUS_NAME], full[CK_RENDEZVOUS_NAME];
 
 	old_name(name);
 	old_name(full);

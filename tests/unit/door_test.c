@@ -12,14 +12,14 @@
 #include <sys/wait.h>
 
 /* The right one comes, and nobody else is taken for him: both hold ends of one link. */
-static void right_one(const struct ck_door *door)
+static void right_one(const struct ck_rendezvous *door)
 {
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_rendezvous_way way = { -1, -1, 0 };
 	struct mover m = { .late = 20000 };
 	char byte = 0;
 
 	mover_start(&m, door->name);
-	eq_err(ck_door_wait(door, SIZE, -1, IN_TIME, &way), 0);
+	eq_err(ck_rendezvous_wait(door, SIZE, -1, IN_TIME, &way), 0);
 	pthread_join(m.thread, NULL);
 	eq_err(m.rc, 0);
 	ok(send(m.way.sock, "x", 1, MSG_NOSIGNAL) == 1 &&
@@ -30,8 +30,8 @@ static void right_one(const struct ck_door *door)
 
 /* --- coming in ------------------------------------------------------------------------- */
 
-static void memory_checked(const struct ck_door_way *mount,
-			   const struct ck_door_way *mover)
+static void memory_checked(const struct ck_rendezvous_way *mount,
+			   const struct ck_rendezvous_way *mover)
 {
 	uint8_t *a = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 			  mount->memory, 0);
@@ -56,17 +56,17 @@ static void memory_checked(const struct ck_door_way *mount,
 static void test_in(void)
 {
 	unsigned fds = fds_count();
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_rendezvous_way way = { -1, -1, 0 };
 	struct timeval most = { 1, 1 };
 	socklen_t len = sizeof(most);
 	struct mover m = { 0 };
-	struct ck_door door;
+	struct ck_rendezvous door;
 
 	door_make(&door);
 	mover_start(&m, door.name);
-	eq_err(ck_door_wait(&door, SIZE, -1, IN_TIME, &way), 0);
+	eq_err(ck_rendezvous_wait(&door, SIZE, -1, IN_TIME, &way), 0);
 	pthread_join(m.thread, NULL);
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 	eq_err(m.rc, 0);
 	eq_u64(way.size, SIZE);
 	eq_u64(m.way.size, SIZE);
@@ -85,11 +85,11 @@ static void test_in(void)
 
 static void test_pair(void)
 {
-	struct ck_door_way one = { -1, -1, 0 }, other = { -1, -1, 0 };
+	struct ck_rendezvous_way one = { -1, -1, 0 }, other = { -1, -1, 0 };
 	unsigned fds = fds_count();
 	char byte = 0;
 
-	eq_err(ck_door_pair(SIZE, &one, &other), 0);
+	eq_err(ck_rendezvous_pair(SIZE, &one, &other), 0);
 	eq_u64(one.size, SIZE);
 	eq_u64(other.size, SIZE);
 	memory_checked(&one, &other);
@@ -106,23 +106,24 @@ static void test_nobody_comes(void)
 {
 	unsigned fds = fds_count();
 	uint64_t begin = ck_msec_now(), took;
-	struct ck_door_way way;
-	struct ck_door door;
+	struct ck_rendezvous_way way;
+	struct ck_rendezvous door;
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC))
 		abort();
 	door_make(&door);
-	eq_err(ck_door_wait(&door, SIZE, ends[0], 150, &way), -ETIMEDOUT);
+	eq_err(ck_rendezvous_wait(&door, SIZE, ends[0], 150, &way), -ETIMEDOUT);
 	took = ck_msec_now() - begin;
 	ok(took >= 150 && took < IN_TIME);
-	eq_err(ck_door_wait(&door, SIZE, -1, 0, &way), -ETIMEDOUT);
+	eq_err(ck_rendezvous_wait(&door, SIZE, -1, 0, &way), -ETIMEDOUT);
 	close(ends[1]); /* now the other one is readable */
-	eq_err(ck_door_wait(&door, SIZE, ends[0], IN_TIME, &way), -ECHILD);
+	eq_err(ck_rendezvous_wait(&door, SIZE, ends[0], IN_TIME, &way),
+	       -ECHILD);
 	/* It came in before it ended: that is for others to find. */
 	right_one(&door);
 	close(ends[0]);
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 	eq_u64(fds_count(), fds);
 }
 
@@ -132,7 +133,7 @@ static void test_nobody_comes(void)
 static unsigned seen(const char *text, size_t len)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
-	char line[512], what[CK_DOOR_NAME];
+	char line[512], what[CK_RENDEZVOUS_NAME];
 	unsigned n = 0;
 
 	snprintf(what, sizeof(what), "%.*s", (int)len, text);
@@ -146,12 +147,12 @@ static unsigned seen(const char *text, size_t len)
 static void test_names(void)
 {
 	enum { DOORS = 50 };
-	struct ck_door doors[DOORS];
+	struct ck_rendezvous doors[DOORS];
 	unsigned same = 0;
 
 	for (int i = 0; i < DOORS; i++) {
 		door_make(&doors[i]);
-		eq_u64(strlen(doors[i].name), CK_DOOR_NAME - 1);
+		eq_u64(strlen(doors[i].name), CK_RENDEZVOUS_NAME - 1);
 		for (int k = 0; k < i; k++)
 			for (int part = 0; part < 3; part++)
 				same += memcmp(doors[i].name + PREFIX +
@@ -166,7 +167,7 @@ static void test_names(void)
 	eq_u64(seen(doors[0].name + PREFIX + PART, PART), 0);
 	eq_u64(seen(doors[0].name + PREFIX + 2 * PART, PART), 0);
 	for (int i = 0; i < DOORS; i++)
-		ck_door_close(&doors[i]);
+		ck_rendezvous_close(&doors[i]);
 	eq_u64(seen(doors[0].name, PREFIX + PART), 0);
 }
 
@@ -186,7 +187,7 @@ static void test_silent(void)
 {
 	unsigned fds = fds_count();
 	const char *knock;
-	struct ck_door door;
+	struct ck_rendezvous door;
 	char wrong[PART];
 	int socks[4];
 
@@ -203,7 +204,7 @@ static void test_silent(void)
 		ok(socks[i] >= 0 && has_nothing(socks[i]));
 		ck_fd_cleanup(&socks[i]);
 	}
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 	eq_u64(fds_count(), fds);
 }
 
@@ -219,9 +220,9 @@ static void *slow_run(void *arg)
 
 static void test_slow(void)
 {
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_rendezvous_way way = { -1, -1, 0 };
 	struct mover m = { 0 };
-	struct ck_door door;
+	struct ck_rendezvous door;
 	int socks[3];
 
 	door_make(&door);
@@ -231,20 +232,20 @@ static void test_slow(void)
 		socks[i] = comer(door.name, NULL, 0);
 	if (ck_thread_start(&m.thread, slow_run, &m))
 		abort();
-	eq_err(ck_door_wait(&door, SIZE, -1, IN_TIME, &way), 0);
+	eq_err(ck_rendezvous_wait(&door, SIZE, -1, IN_TIME, &way), 0);
 	pthread_join(m.thread, NULL);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(socks); i++)
 		ck_fd_cleanup(&socks[i]);
 	ck_fd_cleanup(&m.way.sock);
 	way_close(&way);
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 }
 
 /* Regression: who had gone when it was his turn was the end of waiting. */
 static void test_gone(void)
 {
 	unsigned fds = fds_count();
-	struct ck_door door;
+	struct ck_rendezvous door;
 	int sock;
 
 	door_make(&door);
@@ -253,7 +254,7 @@ static void test_gone(void)
 	sock = comer(door.name, door.name + PREFIX + PART, PART);
 	ck_fd_cleanup(&sock);
 	right_one(&door);
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 	eq_u64(fds_count(), fds);
 }
 
@@ -286,19 +287,20 @@ static void *crowd_run(void *arg)
 }
 
 /* A mover that was thrown out by too many comes again here; it hangs never. */
-static bool comes_in(const struct ck_door *door, uint64_t late)
+static bool comes_in(const struct ck_rendezvous *door, uint64_t late)
 {
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_rendezvous_way way = { -1, -1, 0 };
 	struct mover m = { .late = (unsigned)late };
 	uint64_t end = ck_msec_now() + IN_TIME;
 	bool good = false;
 
 	while (!good && ck_msec_now() < end) {
 		mover_start(&m, door->name);
-		good = ck_door_wait(door, SIZE, -1, 300, &way) == 0;
+		good = ck_rendezvous_wait(door, SIZE, -1, 300, &way) == 0;
 		/* The door of one who waits no more. */
 		while (!good && pthread_tryjoin_np(m.thread, NULL) == EBUSY)
-			good = ck_door_wait(door, SIZE, -1, 300, &way) == 0;
+			good = ck_rendezvous_wait(door, SIZE, -1, 300, &way) ==
+			       0;
 		if (good)
 			pthread_join(m.thread, NULL);
 	}
@@ -314,7 +316,7 @@ static void test_crowd(void)
 	uint64_t random = tap_seed(1), comers = 0;
 
 	for (unsigned i = 0; i < rounds; i++) {
-		struct ck_door door;
+		struct ck_rendezvous door;
 		struct crowd c = { .name = door.name,
 				   .random = tap_random(&random) | 1 };
 
@@ -324,7 +326,7 @@ static void test_crowd(void)
 		good += comes_in(&door, tap_random(&random) % 4000);
 		__atomic_store_n(&c.ending, true, __ATOMIC_RELAXED);
 		pthread_join(c.thread, NULL);
-		ck_door_close(&door);
+		ck_rendezvous_close(&door);
 		comers += c.comers;
 	}
 	printf("# %llu others at %u doors\n", (unsigned long long)comers,
@@ -340,12 +342,12 @@ static void test_crowd(void)
 static int stranger(const char *name, int ready)
 {
 	uint64_t end = ck_msec_now() + 300;
-	struct ck_door_way way;
+	struct ck_rendezvous_way way;
 	bool in = false, near = false;
 
 	if (setgid(NOBODY) || setuid(NOBODY))
 		return 2;
-	in = ck_door_enter(name, &way) != -EPERM;
+	in = ck_rendezvous_enter(name, &way) != -EPERM;
 	while (ck_msec_now() < (near ? end : end + IN_TIME)) {
 		int sock = comer(name, name + PREFIX + PART, PART);
 
@@ -396,8 +398,8 @@ static void test_strangers(void)
 	unsigned fds = fds_count(), turns = 0;
 	int status, pipes[STRANGERS];
 	pid_t children[STRANGERS];
-	struct ck_door_way way;
-	struct ck_door door;
+	struct ck_rendezvous_way way;
+	struct ck_rendezvous door;
 
 	if (geteuid() != 0) {
 		printf("ok %u # SKIP only root can be another user\n",
@@ -412,7 +414,8 @@ static void test_strangers(void)
 	right_one(&door);
 	/* Nobody is let in while they go on. */
 	do
-		eq_err(ck_door_wait(&door, SIZE, -1, 100, &way), -ETIMEDOUT);
+		eq_err(ck_rendezvous_wait(&door, SIZE, -1, 100, &way),
+		       -ETIMEDOUT);
 	while (++turns < 3 ||
 	       (count_near(pipes, STRANGERS) < STRANGERS && turns < 600));
 	for (size_t i = 0; i < STRANGERS; i++) {
@@ -420,7 +423,7 @@ static void test_strangers(void)
 		eq_i64(status, 0);
 		close(pipes[i]);
 	}
-	ck_door_close(&door);
+	ck_rendezvous_close(&door);
 	eq_u64(fds_count(), fds);
 }
 

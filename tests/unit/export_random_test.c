@@ -12,7 +12,7 @@
 struct trial {
 	struct trial_world is; /* first */
 	struct headers headers;
-	struct ck_opened *there;
+	struct ck_open_slice *there;
 	struct ck_files *files;
 	struct ck_exports *exports;
 	bool located; /* without headers */
@@ -39,7 +39,7 @@ static struct held {
 /* In all forms that an allocation has: beside others, alone, by a descriptor. */
 static unsigned get_part(struct trial *t, uint32_t i, struct held *out)
 {
-	const struct ck_slice *slice = ck_opened_slice(t->there);
+	const struct ck_slice *slice = ck_open_slice_slice(t->there);
 	struct ck_export_wish w = { .from = t->there,
 				    .vpos = slice->begins[i],
 				    .len = ck_slice_part_len(slice, i),
@@ -90,7 +90,7 @@ static bool is_counted(const struct ck_exports *all)
 
 static unsigned check_parts(struct trial *t)
 {
-	const struct ck_slice *slice = ck_opened_slice(t->there);
+	const struct ck_slice *slice = ck_open_slice_slice(t->there);
 	unsigned wrong = 0, n = 0;
 
 	for (uint32_t i = 0; i < slice->nparts && n < HELD_MOST; i++)
@@ -145,7 +145,7 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	if (boxes_one_in(random, 2))
 		wrong += check_parts(t);
 	ck_exports_free(t->exports);
-	ck_opened_free(t->there);
+	ck_open_slice_free(t->there);
 	return wrong + t->headers.wrong + (gathering.memories != 0);
 }
 

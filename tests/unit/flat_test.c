@@ -68,7 +68,7 @@ static unsigned compare(struct made *m, const struct ck_plan *plan,
 	unsigned wrong = 0;
 
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		const struct ck_copy *c = &plan->copies[i];
+		const struct ck_plan_op *c = &plan->copies[i];
 
 		wrong += c->nloops != 0 && r->size[0] == 0;
 		for (uint64_t k = 0; c->nloops == 0 && k < c->run; k++) {

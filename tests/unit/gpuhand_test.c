@@ -3,7 +3,7 @@
  * Descriptors for tokens: whoever has a right one gets it, however many come at once, beside
  * some who say nothing, and when there are no descriptors left.
  */
-#include "gpuhand.h"
+#include "fd_passing.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MANY = 200, SILENT = CK_GPUHAND_COMERS, LONG_MSEC = 60000 };
+enum { MANY = 200, SILENT = CK_FD_PASSING_COMERS, LONG_MSEC = 60000 };
 
-static const uint8_t right[CK_GPUHAND_TOKEN] = "right";
+static const uint8_t right[CK_FD_PASSING_TOKEN] = "right";
 static int file = -1; /* what the right token is for */
 static unsigned turns;
 
@@ -28,23 +28,23 @@ static int file_of(void *arg, const uint8_t *token)
 }
 
 /* What the mover does, for so long. */
-static void serve(struct ck_gpuhand *h, uint32_t msec)
+static void serve(struct ck_fd_passing *h, uint32_t msec)
 {
 	uint64_t end = ck_msec_now() + msec;
 
 	do {
-		struct pollfd fds[CK_GPUHAND_POLL];
-		uint32_t usec = ck_gpuhand_wait(h);
+		struct pollfd fds[CK_FD_PASSING_POLL];
+		uint32_t usec = ck_fd_passing_wait(h);
 
-		ck_gpuhand_fds(h, fds);
-		(void)poll(fds, CK_GPUHAND_POLL,
+		ck_fd_passing_fds(h, fds);
+		(void)poll(fds, CK_FD_PASSING_POLL,
 			   (int)ck_min(usec / 1000 + 1, 5));
-		ck_gpuhand_serve(h, fds, file_of, NULL);
+		ck_fd_passing_serve(h, fds, file_of, NULL);
 		turns++;
 	} while (ck_msec_now() < end);
 }
 
-static int come(const struct ck_gpuhand *h)
+static int come(const struct ck_fd_passing *h)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -62,7 +62,7 @@ static int come(const struct ck_gpuhand *h)
 
 static void say(int sock, const uint8_t *token)
 {
-	(void)send(sock, token, CK_GPUHAND_TOKEN, MSG_NOSIGNAL);
+	(void)send(sock, token, CK_FD_PASSING_TOKEN, MSG_NOSIGNAL);
 }
 
 /* 1: the file; 0: nothing yet; -1: sent away. */
@@ -96,7 +96,7 @@ static int heard(int sock)
 }
 
 /* Milliseconds until it has heard what it is to, or LONG_MSEC. */
-static uint64_t until(struct ck_gpuhand *h, int sock, int what)
+static uint64_t until(struct ck_fd_passing *h, int sock, int what)
 {
 	uint64_t begun = ck_msec_now();
 	int got = 0;
@@ -108,23 +108,23 @@ static uint64_t until(struct ck_gpuhand *h, int sock, int what)
 	return got == what ? ck_msec_now() - begun : LONG_MSEC;
 }
 
-static void begin(struct ck_gpuhand *h)
+static void begin(struct ck_fd_passing *h)
 {
 	file = memfd_create("memory", MFD_CLOEXEC);
-	if (file < 0 || ck_gpuhand_open(h))
+	if (file < 0 || ck_fd_passing_open(h))
 		abort();
 }
 
-static void end(struct ck_gpuhand *h)
+static void end(struct ck_fd_passing *h)
 {
-	ck_gpuhand_close(h);
+	ck_fd_passing_close(h);
 	close(file);
 }
 
 static void test_one(void)
 {
-	static const uint8_t wrong[CK_GPUHAND_TOKEN] = "wrong";
-	struct ck_gpuhand h;
+	static const uint8_t wrong[CK_FD_PASSING_TOKEN] = "wrong";
+	struct ck_fd_passing h;
 	int a, b;
 
 	begin(&h);
@@ -142,7 +142,7 @@ static void test_one(void)
 /* All are there before anybody is served; half of them say it at once. */
 static void test_many(void)
 {
-	struct ck_gpuhand h;
+	struct ck_fd_passing h;
 	unsigned good = 0;
 	int socks[MANY];
 
@@ -168,7 +168,7 @@ static void test_many(void)
 /* They have all places, for a moment. */
 static void test_silent(void)
 {
-	struct ck_gpuhand h;
+	struct ck_fd_passing h;
 	int silent[SILENT], sock;
 
 	begin(&h);
@@ -207,7 +207,7 @@ static unsigned take_all(int *out, unsigned most)
 static void test_no_descriptors(void)
 {
 	struct rlimit before, few = { .rlim_cur = 256, .rlim_max = 256 };
-	struct ck_gpuhand h;
+	struct ck_fd_passing h;
 	int all[256], a, b;
 	unsigned n;
 

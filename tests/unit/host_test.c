@@ -131,7 +131,7 @@ static void test_stale(void)
 static void test_sigbus(void)
 {
 	static uint8_t to[1 << 16];
-	struct ck_copy copies[] = {
+	struct ck_plan_op copies[] = {
 		{ .run = 4096, .nloops = 0 },
 		{ .dst = 4096, .run = 4, .nloops = 1 },
 	};
@@ -150,12 +150,12 @@ static void test_sigbus(void)
 		return;
 	from[0] = map;
 	from[1] = map + 4096;
-	eq_err(ck_gather_copy(&g), 0);
+	eq_err(ck_gather_desc(&g), 0);
 	ok(ftruncate(fd, 4096) == 0);
-	eq_err(ck_gather_copy(&g), -EIO);
-	eq_err(ck_gather_copy(&g), -EIO);
+	eq_err(ck_gather_desc(&g), -EIO);
+	eq_err(ck_gather_desc(&g), -EIO);
 	ok(ftruncate(fd, 1 << 16) == 0);
-	eq_err(ck_gather_copy(&g), 0);
+	eq_err(ck_gather_desc(&g), 0);
 	munmap(map, 1 << 16);
 	close(fd);
 }

@@ -193,9 +193,9 @@ static void rank_run(struct job *b, uint32_t rank, const int stop[2])
 		b->j->serve.link = -1;
 	}
 	b->j->serve.stop = stop[0];
-	if (ck_xport_local(mesh, rank, RANKS, 60000, &b->j->serve.xport))
+	if (ck_transport_local(mesh, rank, RANKS, 60000, &b->j->serve.xport))
 		_exit(2);
-	b->j->serve.owner = ck_data_owner_make(fd, CK_BENEATH_NO_SYMLINKS, 16);
+	b->j->serve.owner = ck_file_server_make(fd, CK_BENEATH_NO_SYMLINKS, 16);
 	_exit(ck_serve_run(&b->j->serve) != 0);
 }
 
@@ -253,7 +253,7 @@ static void begin(struct job *b, enum ck_replicas replicas,
 		  const char *preferred)
 {
 	const struct ck_ids shown = { getuid(), getgid() };
-	struct ck_elsewhere *e;
+	struct ck_remote_source *e;
 	uint32_t number;
 	int fd = host_dir(0);
 	bool partly;
@@ -306,7 +306,7 @@ static int bring(struct job *b, enum file f, uint8_t *to, uint64_t len)
 {
 	struct ck_move move = { .file = f, .run = len, .to = to };
 	struct ck_moves moves = { .list = &move, .n = 1, .done = move_done };
-	struct ck_mover *mover = ck_hosts_mover(b->hosts);
+	struct ck_backend *mover = ck_hosts_mover(b->hosts);
 
 	if (mover->start(mover, &moves) == -EINPROGRESS)
 		while (sem_wait(&moved))
@@ -484,7 +484,7 @@ static void test_metadata(const char *preferred, const struct have *list,
 			  int want, mode_t mode)
 {
 	struct ck_file_info said = { 0 };
-	struct ck_elsewhere *e;
+	struct ck_remote_source *e;
 	void *pages = NULL;
 	struct job b = { 0 };
 	int rc;

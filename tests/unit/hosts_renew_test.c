@@ -59,7 +59,7 @@ static void begin(const bool *missing, const size_t *order, size_t norder)
 	static const char *const names[OWNERS] = { "h0", "h1", "h2", "h3" };
 	const struct ck_ids shown = { getuid(), getgid() };
 	struct ck_host_rank list[OWNERS];
-	struct ck_elsewhere *e;
+	struct ck_remote_source *e;
 	struct ck_diag d = { 0 };
 	uint32_t number;
 	bool partly;
@@ -102,7 +102,7 @@ static void come(const bool *there)
 /* The file is read on `first`, with another place on `second`; "-": no host. */
 static bool is_on(const char *first, const char *second)
 {
-	const struct ck_elsewhere *e = ck_hosts_elsewhere(m.hosts);
+	const struct ck_remote_source *e = ck_hosts_elsewhere(m.hosts);
 	const char *a = e->host(e, 0, 0), *b = a ? e->host(e, 0, 1) : NULL;
 
 	return strcmp(a ? a : "-", first) == 0 &&
@@ -112,7 +112,7 @@ static bool is_on(const char *first, const char *second)
 /* The file can be read now. */
 static bool is_readable(void)
 {
-	const struct ck_elsewhere *e = ck_hosts_elsewhere(m.hosts);
+	const struct ck_remote_source *e = ck_hosts_elsewhere(m.hosts);
 
 	return e->away(e, 0) == NULL;
 }

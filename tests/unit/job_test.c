@@ -3,7 +3,7 @@
  * job: what a program has that is started beside a mount, and that it ends, however it
  * behaves.
  */
-#include "ckptfs/job.h"
+#include "ckptfs/subprocess.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -28,18 +28,19 @@ static unsigned fds_count(void)
 	return n;
 }
 
-static void shell_start(const char *script, struct ck_job *job)
+static void shell_start(const char *script, struct ck_subprocess *job)
 {
 	char sh[] = "sh", c[] = "-c", text[512];
 	char *argv[] = { sh, c, text, NULL };
 
 	snprintf(text, sizeof(text), "%s", script);
-	if (ck_job_start(argv, NULL, job))
+	if (ck_subprocess_start(argv, NULL, job))
 		abort();
 }
 
 /* Waits until it has said something that ends with `last`, or has ended. */
-static void hear(const struct ck_job *job, char last, struct ck_buf *said)
+static void hear(const struct ck_subprocess *job, char last,
+		 struct ck_buf *said)
 {
 	struct pollfd ended = { .fd = job->ended, .events = POLLIN };
 	uint64_t end = ck_msec_now() + IN_TIME;
@@ -48,12 +49,12 @@ static void hear(const struct ck_job *job, char last, struct ck_buf *said)
 	       ended.revents == 0 && ck_msec_now() < end) {
 		if (poll(&ended, 1, 2) < 0)
 			abort();
-		ck_job_hear(job, said);
+		ck_subprocess_read(job, said);
 	}
 }
 
 /* Waits until so many bytes can be read. */
-static bool has_said(const struct ck_job *job, int bytes)
+static bool has_said(const struct ck_subprocess *job, int bytes)
 {
 	uint64_t end = ck_msec_now() + IN_TIME;
 	int n = 0;
@@ -86,11 +87,11 @@ static bool took_less(uint64_t took, uint64_t most)
 }
 
 /* How many msec its end took. */
-static uint64_t end_timed(struct ck_job *job, int msec)
+static uint64_t end_timed(struct ck_subprocess *job, int msec)
 {
 	uint64_t begin = ck_msec_now();
 
-	ck_job_end(job, msec);
+	ck_subprocess_end(job, msec);
 	return ck_msec_now() - begin;
 }
 
@@ -100,23 +101,23 @@ static void test_by_itself(void)
 {
 	unsigned fds = fds_count();
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	shell_start("echo out; printf one >&2; printf two. >&2; exec sleep 0.2",
 		    &job);
 	hear(&job, '.', &said);
 	eq_mem(said.data, said.len, "onetwo.", 7);
-	ck_job_hear(&job, &said); /* nothing more: it does not wait */
+	ck_subprocess_read(&job, &said); /* nothing more: it does not wait */
 	eq_u64(said.len, 7);
 	ok(took_less(end_timed(&job, IN_TIME), 1000));
 	eq_i64(job.status, 0);
 	ck_buf_fini(&said);
 
 	shell_start("exit 7", &job);
-	ck_job_end(&job, IN_TIME);
+	ck_subprocess_end(&job, IN_TIME);
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 7);
 	shell_start("kill -9 $$", &job);
-	ck_job_end(&job, IN_TIME);
+	ck_subprocess_end(&job, IN_TIME);
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
 	ok(!has_children());
 	eq_u64(fds_count(), fds);
@@ -126,11 +127,11 @@ static void test_by_itself(void)
 static void test_directory(void)
 {
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	shell_start("printf \"$(pwd).\" >&2", &job);
 	hear(&job, '.', &said);
-	ck_job_end(&job, IN_TIME);
+	ck_subprocess_end(&job, IN_TIME);
 	eq_text(said.data, "/.");
 	ck_buf_fini(&said);
 }
@@ -139,14 +140,14 @@ static void test_directory(void)
 static void end_with(const char *script)
 {
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 	pid_t child;
 
 	shell_start(script, &job);
 	hear(&job, '.', &said);
 	child = (pid_t)strtol(said.data, NULL, 10);
 	ok(child > 0);
-	ck_job_end(&job, 0);
+	ck_subprocess_end(&job, 0);
 	for (unsigned i = 0; i < 6000 && kill(child, 0) == 0; i++)
 		usleep(10000);
 	ok(kill(child, 0) && errno == ESRCH);
@@ -167,15 +168,15 @@ static void test_environment(void)
 	char a[] = "A=b";
 	char *environment[] = { a, NULL };
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 
-	eq_err(ck_job_start(argv, environment, &job), 0);
-	ck_job_end(&job, IN_TIME);
+	eq_err(ck_subprocess_start(argv, environment, &job), 0);
+	ck_subprocess_end(&job, IN_TIME);
 	eq_i64(job.status, 0);
-	eq_err(ck_job_start(argv, environment, &job), 0);
+	eq_err(ck_subprocess_start(argv, environment, &job), 0);
 	hear(&job, '.', &said);
 	eq_mem(said.data, said.len, "b,.", 3);
-	ck_job_end(&job, IN_TIME);
+	ck_subprocess_end(&job, IN_TIME);
 	ck_buf_fini(&said);
 }
 
@@ -186,14 +187,14 @@ static void test_not_found(void)
 	char *programs[] = { none, no_path, directory };
 	const int errors[] = { -ENOENT, -ENOENT, -EACCES };
 	unsigned fds = fds_count();
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	/* A directory of PATH that cannot be searched is another error. */
 	setenv("PATH", "/usr/bin:/bin", 1);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(programs); i++) {
 		char *argv[] = { programs[i], NULL };
 
-		eq_err(ck_job_start(argv, NULL, &job), errors[i]);
+		eq_err(ck_subprocess_start(argv, NULL, &job), errors[i]);
 		ok(!has_children());
 	}
 	eq_u64(fds_count(), fds);
@@ -202,7 +203,7 @@ static void test_not_found(void)
 /* --- what it has of its caller ---------------------------------------------------------------- */
 
 /* A set of signals, as the kernel has it. */
-static uint64_t signals_of(const struct ck_job *job, const char *which)
+static uint64_t signals_of(const struct ck_subprocess *job, const char *which)
 {
 	uint64_t set = ~UINT64_C(0);
 	char path[64], line[256];
@@ -218,12 +219,12 @@ static uint64_t signals_of(const struct ck_job *job, const char *which)
 	return set;
 }
 
-static void sleep_start(struct ck_job *job)
+static void sleep_start(struct ck_subprocess *job)
 {
 	char sleep[] = "sleep", long_time[] = "90";
 	char *argv[] = { sleep, long_time, NULL };
 
-	if (ck_job_start(argv, NULL, job))
+	if (ck_subprocess_start(argv, NULL, job))
 		abort();
 }
 
@@ -231,7 +232,7 @@ static void test_signals(void)
 {
 	const int ours[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1 };
 	sigset_t all, before;
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
@@ -250,7 +251,7 @@ static void test_signals(void)
 }
 
 /* What a descriptor of it is; empty: it has none. */
-static void link_of(const struct ck_job *job, int fd, char out[64])
+static void link_of(const struct ck_subprocess *job, int fd, char out[64])
 {
 	char path[64];
 	ssize_t n;
@@ -265,7 +266,7 @@ static void test_descriptors(void)
 	char link[64];
 	int fd = open("/", O_RDONLY), high = fcntl(fd, F_DUPFD, 200);
 	unsigned inherited = 0;
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	ok(fd >= 3 && high >= 200); /* neither is closed by execve(2) */
 	sleep_start(&job);
@@ -285,7 +286,7 @@ static void test_descriptors(void)
 	/* A session of its own. */
 	eq_i64(getsid(job.process), job.process);
 	eq_i64(getpgid(job.process), job.process);
-	ck_job_end(&job, 0);
+	ck_subprocess_end(&job, 0);
 	close(fd);
 	close(high);
 }
@@ -299,7 +300,7 @@ static void without_descriptors(unsigned which)
 
 	if (child == 0) {
 		struct ck_buf said = { 0 };
-		struct ck_job job;
+		struct ck_subprocess job;
 
 		for (int fd = 0; fd < 3; fd++)
 			if (which & 1U << fd)
@@ -308,7 +309,7 @@ static void without_descriptors(unsigned which)
 			    "/proc/$$/fd/1) >&2; printf . >&2; exec sleep 90",
 			    &job);
 		hear(&job, '.', &said);
-		ck_job_end(&job, 0);
+		ck_subprocess_end(&job, 0);
 		_exit(!said.data ||
 		      strcmp(said.data, "/dev/null /dev/null .") != 0);
 	}
@@ -326,7 +327,7 @@ static void test_without_descriptors(void)
  * child where SIGCHLD is ignored. */
 static void test_nobody_waits(void)
 {
-	struct ck_job job;
+	struct ck_subprocess job;
 	unsigned fds = fds_count();
 
 	signal(SIGCHLD, SIG_IGN);
@@ -345,7 +346,7 @@ static void test_nobody_waits(void)
 static void test_term(void)
 {
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 	uint64_t took;
 
 	shell_start("exec sleep 90", &job);
@@ -368,7 +369,7 @@ static void test_term(void)
 static void test_kill(void)
 {
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 	siginfo_t stopped;
 	uint64_t took;
 
@@ -393,14 +394,14 @@ static void test_speaks_without_end(void)
 {
 	unsigned fds = fds_count();
 	struct ck_buf said = { 0 };
-	struct ck_job job;
+	struct ck_subprocess job;
 	uint64_t took;
 
 	shell_start("trap '' TERM PIPE; exec cat /dev/zero >&2", &job);
 	/* More in the pipe than is heard at once. */
 	ok(fcntl(job.said, F_SETPIPE_SZ, 1 << 20) > 0);
 	ok(has_said(&job, 256 << 10));
-	ck_job_hear(&job, &said);
+	ck_subprocess_read(&job, &said);
 	ok(said.len >= 4096 && said.len <= 80 << 10);
 	took = end_timed(&job, 100);
 	ok(took >= 100 && took_less(took, 3000));
@@ -417,7 +418,7 @@ static void test_speaks_without_end(void)
 
 static void test_closes_its_error(void)
 {
-	struct ck_job job;
+	struct ck_subprocess job;
 	uint64_t cpu, took;
 
 	shell_start("exec sleep 0.4 2>&-", &job);
@@ -439,10 +440,10 @@ static void test_many(void)
 	unsigned fds = fds_count(), unended = 0;
 
 	for (unsigned i = 0; i < 40; i++) {
-		struct ck_job job;
+		struct ck_subprocess job;
 
 		shell_start(i % 2 ? "exit 1" : "exec sleep 90", &job);
-		ck_job_end(&job, i % 4 == 3 ? IN_TIME : 0);
+		ck_subprocess_end(&job, i % 4 == 3 ? IN_TIME : 0);
 		unended += job.status == -1;
 	}
 	eq_u64(unended, 0);
@@ -474,19 +475,20 @@ static void test_files(void)
 	char *argv[] = { sh, c, text, NULL };
 	unsigned fds = fds_count();
 	int files[3];
-	struct ck_job job;
+	struct ck_subprocess job;
 
 	snprintf(text, sizeof(text), "%s", script);
 	files[2] = pipe_with("z\n");
 	files[1] = pipe_with("y\n");
 	files[0] = pipe_with("x\n");
-	eq_err(ck_job_start_beside(argv, files, 3, &job), 0);
-	ck_job_end(&job, IN_TIME);
+	eq_err(ck_subprocess_start_beside(argv, files, 3, &job), 0);
+	ck_subprocess_end(&job, IN_TIME);
 	eq_i64(job.status, 0);
 	for (size_t i = 0; i < 3; i++)
 		close(files[i]);
-	eq_err(ck_job_start_beside(argv, files, 3, &job), -EBADF);
-	eq_err(ck_job_start_beside(argv, files, CK_JOB_FILES_MOST + 1, &job),
+	eq_err(ck_subprocess_start_beside(argv, files, 3, &job), -EBADF);
+	eq_err(ck_subprocess_start_beside(argv, files,
+					  CK_SUBPROCESS_FILES_MOST + 1, &job),
 	       -EINVAL);
 	eq_u64(fds_count(), fds);
 }

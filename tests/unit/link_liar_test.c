@@ -14,7 +14,7 @@ struct liar {
 	struct joined *j;
 	const struct lie *lie;
 	struct ck_frames *frames;
-	struct ck_data_owner *owner;
+	struct ck_file_server *owner;
 	uint8_t *memory;
 	uint64_t random;
 };
@@ -302,7 +302,7 @@ static void liar_answer(struct liar *l, const struct ck_framed *f)
 	struct said s = { .frame = f->frame };
 	struct ck_answer a;
 
-	if (ck_data_owner_answer(l->owner, &m, &a))
+	if (ck_file_server_answer(l->owner, &m, &a))
 		abort();
 	s.head = a.head;
 	s.body = (struct ck_str){ a.body.data, a.body.len };
@@ -356,7 +356,7 @@ static void *liar_run(void *arg)
 	munmap(l.memory, j->serve.size);
 	ck_frames_fini(l.frames);
 	free(l.frames);
-	ck_data_owner_free(l.owner);
+	ck_file_server_free(l.owner);
 	close(j->serve.link);
 	close(j->serve.memory);
 	return NULL;

@@ -93,13 +93,13 @@ static void late_answer(struct ck_frames *f, struct look *all, unsigned n)
 	}
 }
 
-static void late_keep(struct ck_data_owner *o, const struct ck_framed *f,
+static void late_keep(struct ck_file_server *o, const struct ck_framed *f,
 		      struct look *look)
 {
 	const struct ck_message m = { .head = f->head, .body = f->body };
 
 	look->frame = f->frame;
-	if (ck_data_owner_answer(o, &m, &look->answer))
+	if (ck_file_server_answer(o, &m, &look->answer))
 		abort();
 	count(&late.looks, f->head.type == CK_WIRE_LOOK);
 	if (noted(&late.fails) && noted(&late.looks) >= noted(&late.fails)) {
@@ -114,7 +114,7 @@ static void late_keep(struct ck_data_owner *o, const struct ck_framed *f,
 static void *late_run(void *arg)
 {
 	struct joined *j = arg;
-	struct ck_data_owner *owner = owner_make();
+	struct ck_file_server *owner = owner_make();
 	struct ck_frames *f = calloc(1, sizeof(*f));
 	struct pollfd fd = { .fd = j->serve.link, .events = POLLIN };
 	struct ck_framed one;
@@ -139,7 +139,7 @@ static void *late_run(void *arg)
 	late_answer(f, looks, n);
 	ck_frames_fini(f);
 	free(f);
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	close(j->serve.link);
 	close(j->serve.memory);
 	return NULL;
@@ -228,7 +228,7 @@ static void *large_run(void *arg)
 {
 	const struct ck_loop loop = { LARGE_TURNS, LARGE, 0 };
 	struct joined *j = arg;
-	struct ck_mover *mover = &j->requester.mover;
+	struct ck_backend *mover = &j->requester.mover;
 	uint8_t *to = malloc((size_t)LARGE * LARGE_TURNS);
 	struct ck_move move = {
 		.run = LARGE, .nloops = 1, .loops = &loop, .to = to

@@ -183,7 +183,7 @@ static void told_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
 /* Not more than was asked for, and in its files. */
 static unsigned check_guesses(struct ck_tree_file *f)
 {
-	const struct ck_slice *s = ck_opened_slice(f->opened);
+	const struct ck_slice *s = ck_open_slice_slice(f->opened);
 	unsigned wrong = 0;
 
 	for (uint32_t i = 0; i < s->nparts; i++) {
@@ -192,11 +192,11 @@ static unsigned check_guesses(struct ck_tree_file *f)
 
 		if (ck_slice_part(s, i).kind != CK_PART_BOX)
 			continue;
-		ck_opened_guess(f->opened, i, len / 3, len, told_range, &t);
+		ck_open_slice_guess(f->opened, i, len / 3, len, told_range, &t);
 		wrong += t.bytes > len - len / 3;
 		wrong += t.outside && !f->faulty &&
-			 ck_opened_known(f->opened, i) &&
-			 !ck_opened_known(f->opened, i)->faulty;
+			 ck_open_slice_known(f->opened, i) &&
+			 !ck_open_slice_known(f->opened, i)->faulty;
 	}
 	return wrong;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Notes between the processes of a mount: they arrive as they were sent, or not at all. */
-#include "ckptfs/note.h"
+#include "ckptfs/control_msg.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -9,20 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char room[CK_NOTE_MOST], text[CK_NOTE_MOST + 1];
+static char room[CK_CONTROL_MSG_MOST], text[CK_CONTROL_MSG_MOST + 1];
 
 /* With so many files, and none behind them. */
-static struct ck_note note_of(size_t len, const int *files, int n)
+static struct ck_control_msg note_of(size_t len, const int *files, int n)
 {
-	struct ck_note note = { .kind = CK_NOTE_UP,
-				.err = 7,
-				.size = 1ULL << 40,
-				.bytes = { text, len },
-				.files = CK_NOTE_NO_FILES };
+	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_UP,
+				       .err = 7,
+				       .size = 1ULL << 40,
+				       .bytes = { text, len },
+				       .files = CK_CONTROL_MSG_NO_FILES };
 
 	for (int i = 0; i < n; i++)
 		note.files[i] = files[i];
-	if (n < CK_NOTE_FILES)
+	if (n < CK_CONTROL_MSG_FILES)
 		note.files[n] = -1;
 	return note;
 }
@@ -47,21 +47,21 @@ static int open_files(void)
 
 static bool arrives(const int ends[2], size_t len, int nfiles)
 {
-	int pipes[CK_NOTE_FILES], before;
-	struct ck_note sent, got;
+	int pipes[CK_CONTROL_MSG_FILES], before;
+	struct ck_control_msg sent, got;
 	bool good;
 
-	for (int i = 0; i < CK_NOTE_FILES; i += 2)
+	for (int i = 0; i < CK_CONTROL_MSG_FILES; i += 2)
 		if (pipe(pipes + i))
 			return false;
 	sent = note_of(len, pipes, nfiles);
 	before = open_files();
-	good = ck_note_send(ends[0], &sent, false) == 0 &&
-	       ck_note_take(ends[1], &got, room) == 0;
+	good = ck_control_msg_send(ends[0], &sent, false) == 0 &&
+	       ck_control_msg_take(ends[1], &got, room) == 0;
 	good = good && got.kind == sent.kind && got.err == sent.err &&
 	       got.size == sent.size && got.bytes.len == len &&
 	       memcmp(got.bytes.p, text, len) == 0;
-	for (int i = 0; good && i < CK_NOTE_FILES; i++)
+	for (int i = 0; good && i < CK_CONTROL_MSG_FILES; i++)
 		good = i < nfiles ? is_same_file(got.files[i], pipes[i]) &&
 					    fcntl(got.files[i], F_GETFD) ==
 						    FD_CLOEXEC
@@ -69,19 +69,19 @@ static bool arrives(const int ends[2], size_t len, int nfiles)
 	for (int i = 0; good && i < nfiles; i++)
 		close(got.files[i]);
 	good = good && open_files() == before;
-	for (int i = 0; i < CK_NOTE_FILES; i++)
+	for (int i = 0; i < CK_CONTROL_MSG_FILES; i++)
 		close(pipes[i]);
 	return good;
 }
 
 static void test_arrive(void)
 {
-	static const size_t lens[] = { 0, 1, 100, 4096, CK_NOTE_MOST };
+	static const size_t lens[] = { 0, 1, 100, 4096, CK_CONTROL_MSG_MOST };
 	int ends[2];
 
-	ok(ck_note_sockets(ends) == 0);
+	ok(ck_control_msg_sockets(ends) == 0);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(lens); i++)
-		for (int files = 0; files <= CK_NOTE_FILES; files++)
+		for (int files = 0; files <= CK_CONTROL_MSG_FILES; files++)
 			ok(arrives(ends, lens[i], files));
 	close(ends[0]);
 	close(ends[1]);
@@ -90,42 +90,42 @@ static void test_arrive(void)
 /* What is no note is refused, what came with it is closed, and the next one is taken. */
 static void test_refused(void)
 {
-	struct ck_note got,
-		sent = note_of(CK_NOTE_MOST + 1, (int[]){ 0, 1 }, 2);
+	struct ck_control_msg got,
+		sent = note_of(CK_CONTROL_MSG_MOST + 1, (int[]){ 0, 1 }, 2);
 	int ends[2], before;
 
-	if (ck_note_sockets(ends))
+	if (ck_control_msg_sockets(ends))
 		return;
 	before = open_files();
-	eq_err(ck_note_send(ends[0], &sent, false), 0);
-	eq_err(ck_note_take(ends[1], &got, room), -EPROTO);
+	eq_err(ck_control_msg_send(ends[0], &sent, false), 0);
+	eq_err(ck_control_msg_take(ends[1], &got, room), -EPROTO);
 	eq_i64(open_files(), before);
 	eq_i64(send(ends[0], text, 15, 0), 15);
-	eq_err(ck_note_take(ends[1], &got, room), -EPROTO);
+	eq_err(ck_control_msg_take(ends[1], &got, room), -EPROTO);
 	ok(arrives(ends, 10, 2));
 	close(ends[0]);
-	eq_err(ck_note_take(ends[1], &got, room), -EPIPE);
+	eq_err(ck_control_msg_take(ends[1], &got, room), -EPIPE);
 	close(ends[1]);
 }
 
 /* Who does not read does not stop the one who does not wait. */
 static void test_full(void)
 {
-	struct ck_note sent = note_of(32 << 10, NULL, 0), got;
+	struct ck_control_msg sent = note_of(32 << 10, NULL, 0), got;
 	int ends[2], n = 0, rc = 0;
 
-	if (ck_note_sockets(ends))
+	if (ck_control_msg_sockets(ends))
 		return;
 	while (rc == 0 && n < 1000 &&
-	       (rc = ck_note_send(ends[0], &sent, false)) == 0)
+	       (rc = ck_control_msg_send(ends[0], &sent, false)) == 0)
 		n++;
 	ok(rc == -EAGAIN && n > 0);
 	for (; n > 0; n--)
-		if (ck_note_take(ends[1], &got, room))
+		if (ck_control_msg_take(ends[1], &got, room))
 			break;
 	eq_i64(n, 0);
 	close(ends[1]);
-	eq_err(ck_note_send(ends[0], &sent, true), -EPIPE);
+	eq_err(ck_control_msg_send(ends[0], &sent, true), -EPIPE);
 	close(ends[0]);
 }
 

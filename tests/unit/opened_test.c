@@ -65,7 +65,7 @@ static void test_many_parts(void)
 	struct world *w = two_rows();
 	uint64_t *begins = calloc(MANY + 2, sizeof(*begins));
 	uint8_t bytes[16];
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 	double begin;
 
 	for (uint32_t i = 0; i <= MANY; i++)
@@ -96,7 +96,7 @@ static void test_many_parts(void)
 	eq_err(world_read_into(w, o, w->slice.size - 1, 1, bytes), 0);
 	ok(bytes[0] == content[0][3] || bytes[0] == content[1][3]);
 	eq_err(world_read_into(w, o, w->slice.size - 1, 2, bytes), -EINVAL);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	free(begins);
 	world_free(w);
 }
@@ -131,9 +131,9 @@ static void passing_put(struct ck_locator *l, const struct ck_layout *layout)
 	__atomic_fetch_add(&p->put, 1, __ATOMIC_RELAXED);
 }
 
-static struct ck_opened *passing_open(struct passing *p, struct world *w)
+static struct ck_open_slice *passing_open(struct passing *p, struct world *w)
 {
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 
 	*p = (struct passing){ .locator = { .get = passing_get,
 					    .put = passing_put },
@@ -146,7 +146,7 @@ static struct ck_opened *passing_open(struct passing *p, struct world *w)
 	p->bad.extents = p->extents;
 	p->bad.passing = true;
 	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
-	if (ck_opened_make(&w->slice, &p->locator, &o))
+	if (ck_open_slice_make(&w->slice, &p->locator, &o))
 		abort();
 	return o;
 }
@@ -158,7 +158,7 @@ static void test_asked_again(void)
 	struct world *w = two_rows();
 	uint8_t bytes[8];
 	struct passing p;
-	struct ck_opened *o = passing_open(&p, w);
+	struct ck_open_slice *o = passing_open(&p, w);
 
 	eq_err(world_read_into(w, o, 0, 4, bytes), 0);
 	eq_u64(p.asked, 1);
@@ -171,7 +171,7 @@ static void test_asked_again(void)
 	eq_err(world_read_into(w, o, 4, 4, bytes), 0);
 	eq_u64(p.asked, 3);
 	eq_u64(p.put, 1);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	eq_u64(p.put, 3);
 	world_free(w);
 }
@@ -182,7 +182,7 @@ static void test_outage_costs_nothing(void)
 	struct world *w = two_rows();
 	uint8_t bytes[8];
 	struct passing p;
-	struct ck_opened *o = passing_open(&p, w);
+	struct ck_open_slice *o = passing_open(&p, w);
 	unsigned wrong = 0;
 
 	p.answers = 2000;
@@ -191,13 +191,13 @@ static void test_outage_costs_nothing(void)
 	eq_u64(wrong, 0);
 	eq_u64(p.asked, 1001);
 	eq_u64(p.put, 1000);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	world_free(w);
 }
 
 struct crowd {
 	struct world *w;
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 	unsigned wrong;
 };
 
@@ -232,7 +232,7 @@ static void test_asked_by_many(void)
 				abort();
 		for (unsigned i = 0; i < 4; i++)
 			pthread_join(threads[i], NULL);
-		ck_opened_free(c.o);
+		ck_open_slice_free(c.o);
 		wrong += c.wrong || p.put != p.asked;
 		world_free(w);
 	}

@@ -120,7 +120,7 @@ static void answer_all(struct ck_str input)
 	while (ck_cur_bytes(&c, CK_WIRE_HEAD, &head) &&
 	       ck_wire_head_get((const uint8_t *)head.p, &m.head) == 0 &&
 	       ck_cur_bytes(&c, m.head.body, &m.body)) {
-		if (ck_data_owner_answer(dir.owner, &m, &a) == 0)
+		if (ck_file_server_answer(dir.owner, &m, &a) == 0)
 			ck_answer_fini(&a);
 	}
 }

@@ -66,7 +66,7 @@ static void test_on_disk(void)
 	char *map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
 
 	/* Pages that are mapped stay. */
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	owner = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	number = number_of(owner, "f");
 	m = small(0);
@@ -92,10 +92,10 @@ static void test_quick(void)
 {
 	struct ck_message m = { .head = { .type = CK_WIRE_READ } };
 
-	ok(ck_data_owner_is_quick(owner, &m, CK_OWNER_NOW_MOST));
-	ok(!ck_data_owner_is_quick(owner, &m, CK_OWNER_NOW_MOST + 1));
+	ok(ck_file_server_is_quick(owner, &m, CK_OWNER_NOW_MOST));
+	ok(!ck_file_server_is_quick(owner, &m, CK_OWNER_NOW_MOST + 1));
 	m.head.type = CK_WIRE_LOOK;
-	ok(!ck_data_owner_is_quick(owner, &m, 1));
+	ok(!ck_file_server_is_quick(owner, &m, 1));
 }
 
 static void test_elsewhere(void)

@@ -181,7 +181,7 @@ static void put_moves(struct ck_buf *b, const struct ck_move *list, size_t n)
 	}
 }
 
-static bool answer_moves(struct ck_data_owner *o, const struct ck_move *list,
+static bool answer_moves(struct ck_file_server *o, const struct ck_move *list,
 			 size_t n, struct ck_answer *out)
 {
 	struct ck_message m = { .head.type = CK_WIRE_READ };
@@ -192,17 +192,17 @@ static bool answer_moves(struct ck_data_owner *o, const struct ck_move *list,
 	put_moves(&body, list, n);
 	m.head.body = (uint32_t)body.len;
 	m.body = (struct ck_str){ body.data, body.len };
-	rc = ck_data_owner_cost(&m, &cost);
+	rc = ck_file_server_cost(&m, &cost);
 	taken_begin();
 	if (rc == 0)
-		rc = ck_data_owner_answer(o, &m, out);
+		rc = ck_file_server_answer(o, &m, out);
 	taken.on = false;
 	ck_buf_fini(&body);
 	return rc == 0 && taken.most <= (int64_t)cost + THREAD_KEEPS;
 }
 
 /* Moves in requests made by hand. */
-static void test_model(struct ck_data_owner *o, unsigned rounds)
+static void test_model(struct ck_file_server *o, unsigned rounds)
 {
 	struct nest nests[MOVES];
 	struct ck_move list[MOVES];
@@ -259,7 +259,7 @@ static void test_canary(void)
 static uint8_t near[ROOM], far[ROOM];
 
 /* Whether both ways bring the same. spoil: a byte that came is turned into another. */
-static bool is_same_way(struct ck_data_owner *o, struct ck_move *list,
+static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
 			struct nest *nests, size_t n, bool spoil)
 {
 	struct ck_move direct[MOVES];
@@ -535,7 +535,7 @@ static void test_impossible(uint8_t *space)
 }
 
 /* What lies between the runs is read with them where a file is not mapped. */
-static void test_between(struct ck_data_owner *unmapped)
+static void test_between(struct ck_file_server *unmapped)
 {
 	const struct ck_loop loop = { .count = 3, .src = 100 };
 	const struct ck_move m = { .nloops = 1, .loops = &loop, .run = 10 };
@@ -548,7 +548,7 @@ static void test_between(struct ck_data_owner *unmapped)
 
 int main(void)
 {
-	struct ck_data_owner *unmapped;
+	struct ck_file_server *unmapped;
 	size_t space_len = (size_t)4 << 30;
 	uint8_t *space = mmap(NULL, space_len, PROT_NONE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
@@ -580,7 +580,7 @@ int main(void)
 	test_cuts(space);
 	test_cuts_by_lot(space);
 	test_impossible(space);
-	ck_data_owner_free(unmapped);
+	ck_file_server_free(unmapped);
 	ck_files_free(files);
 	return case_end();
 }

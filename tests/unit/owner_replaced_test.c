@@ -6,7 +6,7 @@
  */
 #include "owner_case.h"
 
-#include "../../core/move/host/gather.h"
+#include "../../core/io/local/gather.h"
 
 #include <errno.h>
 
@@ -25,16 +25,16 @@ static void write_over(void)
 	armed = false;
 }
 
-int __real_ck_gather_copy(const struct ck_gather *g);
-int __wrap_ck_gather_copy(const struct ck_gather *g);
+int __real_ck_gather_desc(const struct ck_gather *g);
+int __wrap_ck_gather_desc(const struct ck_gather *g);
 
-int __wrap_ck_gather_copy(const struct ck_gather *g)
+int __wrap_ck_gather_desc(const struct ck_gather *g)
 {
 	int rc;
 
 	if (armed && !is_late)
 		write_over();
-	rc = __real_ck_gather_copy(g);
+	rc = __real_ck_gather_desc(g);
 	if (armed)
 		write_over();
 	return rc;
@@ -67,7 +67,7 @@ static void restore(void)
 
 /* The answer to a READ of both files, twice of the first; at_once: once of that alone,
  * which can be answered so. */
-static bool ask(struct ck_data_owner *o, const uint32_t numbers[2],
+static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 		bool at_once, struct ck_answer *out)
 {
 	uint8_t to[3][BYTES];
@@ -87,10 +87,10 @@ static bool ask(struct ck_data_owner *o, const uint32_t numbers[2],
 		abort();
 	m.head = a.head;
 	m.body = (struct ck_str){ a.body.data, a.body.len };
-	if (ck_data_owner_cost(&m, &cost))
+	if (ck_file_server_cost(&m, &cost))
 		abort();
-	answered = at_once ? ck_data_owner_answer_now(o, &m, cost, out)
-			   : ck_data_owner_answer(o, &m, out) == 0;
+	answered = at_once ? ck_file_server_answer_now(o, &m, cost, out)
+			   : ck_file_server_answer(o, &m, out) == 0;
 	ck_ask_fini(&a);
 	return answered;
 }
@@ -113,7 +113,7 @@ static bool has(const struct ck_answer *a, unsigned move, const uint8_t *bytes)
 static void test_written_over(bool at_once, bool late)
 {
 	static const uint8_t zeros[BYTES];
-	struct ck_data_owner *o;
+	struct ck_file_server *o;
 	struct ck_answer a;
 	uint32_t numbers[2];
 
@@ -138,7 +138,7 @@ static void test_written_over(bool at_once, bool late)
 		ok(has(&a, 1, zeros) && has(&a, 2, content));
 	}
 	ck_answer_fini(&a);
-	ck_data_owner_free(o);
+	ck_file_server_free(o);
 }
 
 int main(void)

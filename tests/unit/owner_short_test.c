@@ -48,20 +48,20 @@ static bool answer_short(const struct ck_ask *a, unsigned n)
 {
 	const struct ck_message m = { .head = a->head,
 				      .body = { a->body.data, a->body.len } };
-	struct ck_data_owner *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
+	struct ck_file_server *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	struct ck_answer out;
 	bool fired;
 
 	number_of(o, "a");
 	taken_begin();
 	taken.fails = n;
-	eq_err(ck_data_owner_answer(o, &m, &out), 0);
+	eq_err(ck_file_server_answer(o, &m, &out), 0);
 	taken.on = false;
 	fired = taken.fails == 0;
 	ok(out.head.err == 0 || (fired && out.head.err == ENOMEM));
 	ok(out.head.err == 0 || (!out.body.data && !out.payload));
 	ck_answer_fini(&out);
-	ck_data_owner_free(o);
+	ck_file_server_free(o);
 	return fired;
 }
 

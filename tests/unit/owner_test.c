@@ -48,7 +48,7 @@ static void test_look(void)
 	ok(number_of(owner, "a") != looked.number);
 }
 
-static void check_refused(struct ck_data_owner *o, struct ck_str name,
+static void check_refused(struct ck_file_server *o, struct ck_str name,
 			  const char *why)
 {
 	struct ck_looked looked;
@@ -107,14 +107,14 @@ static void test_refused(void)
 
 static void test_links(void)
 {
-	struct ck_data_owner *o = owner_begin(CK_BENEATH_SYMLINKS);
+	struct ck_file_server *o = owner_begin(CK_BENEATH_SYMLINKS);
 	struct ck_looked looked;
 
 	eq_err(look_at(o, CK_STR("link_dir/c"), &looked), 0);
 	ok(looked.seen && looked.info.err == 0 && looked.info.size == 5);
 	check_refused(o, CK_STR("link_out"),
 		      "is refused: not beneath the checkpoint's directory");
-	ck_data_owner_free(o);
+	ck_file_server_free(o);
 }
 
 static void test_too_many_names(void)
@@ -165,7 +165,7 @@ static void test_look_again(void)
 
 /* --- files that change --------------------------------------------------------------------- */
 
-static int digest_of(struct ck_data_owner *o, const struct ck_wire_run *runs,
+static int digest_of(struct ck_file_server *o, const struct ck_wire_run *runs,
 		     size_t n, uint8_t out[static 16])
 {
 	struct ck_buf bytes;
@@ -229,7 +229,7 @@ static void change(enum change how)
 /* read: it was read before, so that it is open. */
 static void test_change(enum change how, bool read)
 {
-	struct ck_data_owner *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
+	struct ck_file_server *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	int want = how == KEEP ? 0 : -ESTALE;
 	struct ck_wire_run run = { .len = 5 };
 	struct ck_move move = { .run = 5 };
@@ -249,7 +249,7 @@ static void test_change(enum change how, bool read)
 	eq_mem(bytes, 5, how == KEEP ? "first" : ".....", 5);
 	unlinkat(dir, "it", 0);
 	unlinkat(dir, "it", AT_REMOVEDIR);
-	ck_data_owner_free(o);
+	ck_file_server_free(o);
 }
 
 static void test_not_readable(void)
@@ -481,7 +481,7 @@ static void *read_on(void *arg)
 /* Two threads read the first file, and one looks at ever more names. */
 static void test_threads(void)
 {
-	struct ck_data_owner *before = owner;
+	struct ck_file_server *before = owner;
 	pthread_t threads[2];
 	unsigned wrong[2] = { 0 };
 	struct ck_looked looked;
@@ -510,7 +510,7 @@ static void test_threads(void)
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	ok(wrong[0] == 0 && wrong[1] == 0);
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	owner = before;
 }
 

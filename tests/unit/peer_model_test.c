@@ -113,9 +113,10 @@ static void model_begin(struct model *m)
 	m->calls = ck_calls_make(&m->options, &m->line, m->now);
 	if (!m->calls)
 		abort();
-	ck_requester_init(&m->requester, &(struct ck_ways){ .calls = m->calls,
-							    .files = m->files,
-							    .n = SET_FILES });
+	ck_remote_client_init(&m->requester,
+			      &(struct ck_ways){ .calls = m->calls,
+						 .files = m->files,
+						 .n = SET_FILES });
 }
 
 /* All that was lost is back, and nothing is done any more; all comes to its end. */
@@ -236,7 +237,7 @@ static void model_end(struct model *m)
 	op_begin(m, op);
 	if (ck_calls_tick(m->calls, m->now) == 0 || is_live(op))
 		wrong(m, "left over after the end");
-	ck_requester_fini(&m->requester);
+	ck_remote_client_fini(&m->requester);
 	ck_calls_free(m->calls);
 	packets_fini(&m->packets);
 }

@@ -46,8 +46,8 @@ static uint64_t define(struct boxes *b, const struct ck_request *r,
 }
 
 /* Takes one run off the list of what is wanted. */
-static bool take_run(struct origin *want, uint64_t len, const struct ck_copy *c,
-		     uint64_t dst, uint64_t src)
+static bool take_run(struct origin *want, uint64_t len,
+		     const struct ck_plan_op *c, uint64_t dst, uint64_t src)
 {
 	if (dst > len || c->run > len - dst)
 		return false;
@@ -62,7 +62,7 @@ static bool take_run(struct origin *want, uint64_t len, const struct ck_copy *c,
 }
 
 static bool take_copy(struct origin *want, uint64_t len,
-		      const struct ck_copy *c, const struct ck_loop *loops)
+		      const struct ck_plan_op *c, const struct ck_loop *loops)
 {
 	uint64_t runs = 1;
 
@@ -96,7 +96,7 @@ static bool is_right(struct boxes *b, const struct ck_request *r,
 	if (plan->covered != known)
 		return false;
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		const struct ck_copy *c = &plan->copies[i];
+		const struct ck_plan_op *c = &plan->copies[i];
 		const struct ck_loop *loops = plan->loops + c->loop;
 		uint64_t n = 1;
 
@@ -121,7 +121,7 @@ enum { NLIES = 9 };
 /* Makes a plan wrong; false if there is nothing to lie about. */
 static bool lie(struct ck_plan *plan, unsigned how, uint64_t *random)
 {
-	struct ck_copy *c;
+	struct ck_plan_op *c;
 	struct ck_loop *loop;
 
 	if (!plan->ncopies)

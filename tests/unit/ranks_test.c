@@ -27,7 +27,7 @@ static void rank_serve(struct joined *j, uint32_t rank, uint32_t n, int stop,
 		       bool offers)
 {
 	j->serve.stop = stop;
-	if (ck_xport_local(mesh, rank, n, 60000, &j->serve.xport))
+	if (ck_transport_local(mesh, rank, n, 60000, &j->serve.xport))
 		_exit(2);
 	j->serve.owner = offers ? owner_make() : NULL;
 	_exit(ck_serve_run(&j->serve) != 0);
@@ -69,16 +69,17 @@ static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 	r->stop = stop[1];
 	if (ck_link_make(&r->j->options, &r->j->link))
 		abort();
-	ck_requester_init(&r->j->requester,
-			  &(struct ck_ways){ .calls = ck_link_calls(r->j->link),
-					     .files = r->j->files,
-					     .n = FILES });
+	ck_remote_client_init(
+		&r->j->requester,
+		&(struct ck_ways){ .calls = ck_link_calls(r->j->link),
+				   .files = r->j->files,
+				   .n = FILES });
 }
 
 /* The files are had from all, one after the other. 0 or an error. */
 static int ranks_look(struct ranks *r, uint32_t among)
 {
-	struct ck_whereabouts files[FILES];
+	struct ck_location files[FILES];
 
 	for (unsigned i = 0; i < FILES; i++) {
 		int rc = joined_look(r->j, i % among);
@@ -97,7 +98,7 @@ static void ranks_end(struct ranks *r, uint32_t killed)
 	int status;
 
 	ck_link_free(r->j->link);
-	ck_requester_fini(&r->j->requester);
+	ck_remote_client_fini(&r->j->requester);
 	close(r->stop);
 	for (uint32_t i = 0; i < r->n; i++) {
 		if (waitpid(r->pids[i], &status, 0) != r->pids[i])
@@ -185,7 +186,7 @@ static void test_copies(uint32_t first, uint32_t second)
 	}
 	for (unsigned i = 0; i < 3 * FILES; i++) {
 		uint32_t file = i / 3, rank = 1 + (file + i % 3) % (RANKS - 1);
-		struct ck_whereabouts at = { rank, numbers[rank][file] };
+		struct ck_location at = { rank, numbers[rank][file] };
 
 		if (i % 3 == 0)
 			r.j->files[file] = at;

@@ -305,7 +305,7 @@ struct any {
 	struct copied set; /* its moves only */
 	struct ck_move list[ANY_MOVES];
 	uint8_t to[ANY_MOVES][8];
-	struct ck_whereabouts at[ANY_FILES][PLACES];
+	struct ck_location at[ANY_FILES][PLACES];
 	struct ck_other_place others[ANY_FILES * PLACES];
 	uint32_t places[ANY_FILES];
 	size_t nothers;
@@ -321,7 +321,7 @@ static void any_make(struct any *a, uint64_t *random)
 	for (unsigned f = 0; f < ANY_FILES; f++) {
 		a->places[f] = 1 + (uint32_t)boxes_below(random, PLACES);
 		for (uint32_t k = 0; k < a->places[f]; k++) {
-			a->at[f][k] = (struct ck_whereabouts){
+			a->at[f][k] = (struct ck_location){
 				(uint32_t)boxes_below(random, OWNERS),
 				(uint32_t)boxes_below(random, OWNED)
 			};
@@ -345,8 +345,7 @@ static void any_make(struct any *a, uint64_t *random)
 }
 
 /* What it should come to; *at: whose bytes. */
-static int any_model(const struct any *a, uint32_t file,
-		     struct ck_whereabouts *at)
+static int any_model(const struct any *a, uint32_t file, struct ck_location *at)
 {
 	int first = 0;
 
@@ -391,7 +390,7 @@ static bool any_answer(const struct any *a, uint64_t *random)
 static bool any_is_right(const struct any *a)
 {
 	for (unsigned i = 0; i < a->set.moves.n; i++) {
-		struct ck_whereabouts at = { 0, 0 };
+		struct ck_location at = { 0, 0 };
 		int want = any_model(a, a->list[i].file, &at);
 
 		if (a->list[i].rc != want ||

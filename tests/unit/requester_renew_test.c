@@ -10,7 +10,7 @@ enum { SETS = 6, JOBS_MOST = 8 };
 
 static struct ck_calls *jobs[JOBS_MOST]; /* ended ones, too */
 static unsigned njobs;
-static struct ck_whereabouts tables[JOBS_MOST][SET_FILES];
+static struct ck_location tables[JOBS_MOST][SET_FILES];
 
 /* Owners of a later job number their files otherwise. */
 static uint32_t renumbered(uint32_t number, unsigned job)
@@ -38,7 +38,7 @@ static struct ck_calls *job_make(void)
 	if (!c || njobs == JOBS_MOST)
 		abort();
 	for (uint32_t i = 0; i < SET_FILES; i++) {
-		struct ck_whereabouts at = files[i];
+		struct ck_location at = files[i];
 
 		if (i < OWNED_ALL)
 			at.number = renumbered(at.number, njobs);
@@ -53,14 +53,15 @@ static void jobs_begin(void)
 	line.line = (struct ck_line){ line_send, line_wake };
 	line.reads = ended = njobs = 0;
 	whereabouts_fill(files, OWNERS);
-	ck_requester_init(&requester, &(struct ck_ways){ .calls = job_make(),
-							 .files = tables[0],
-							 .n = SET_FILES });
+	ck_remote_client_init(&requester,
+			      &(struct ck_ways){ .calls = job_make(),
+						 .files = tables[0],
+						 .n = SET_FILES });
 }
 
 static void jobs_end(void)
 {
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	for (unsigned i = 0; i < njobs; i++)
 		ck_calls_free(jobs[i]);
 	packets_fini(&line.packets);
@@ -77,10 +78,10 @@ static void renew(void)
 {
 	struct ck_calls *old = jobs[njobs - 1], *c = job_make();
 
-	ck_requester_renew(&requester,
-			   &(struct ck_ways){ .calls = c,
-					      .files = tables[njobs - 1],
-					      .n = SET_FILES });
+	ck_remote_client_renew(&requester,
+			       &(struct ck_ways){ .calls = c,
+						  .files = tables[njobs - 1],
+						  .n = SET_FILES });
 	lose_all();
 	ck_calls_release(old);
 	ck_calls_end(old);

@@ -30,8 +30,8 @@ struct worker {
 };
 
 static struct owners owners;
-static struct ck_whereabouts files[SET_FILES];
-static struct ck_requester requester;
+static struct ck_location files[SET_FILES];
+static struct ck_remote_client requester;
 static struct line_thread line;
 static struct worker workers[THREADS];
 static unsigned workers_left; /* atomic */
@@ -214,9 +214,10 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 	for (unsigned i = 0; i < OWNERS; i++)
 		line.owner[i] = owners.owner[i];
 	line_thread_begin(&line, 300, tap_random(&random));
-	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
-							 .files = files,
-							 .n = SET_FILES });
+	ck_remote_client_init(&requester,
+			      &(struct ck_ways){ .calls = line.calls,
+						 .files = files,
+						 .n = SET_FILES });
 	line_thread_serve(&line, &requester);
 	workers_begin(rounds, &random);
 	interrupt_some(tap_random(&random));
@@ -225,7 +226,7 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 	printf("# %" PRIu64 " answers, %" PRIu64 " renewals, %" PRIu64
 	       " times a peer was lost\n",
 	       line.answered, line.renewed, line.lost);
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	return bad;
 }
 

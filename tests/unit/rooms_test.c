@@ -4,7 +4,7 @@
  * places never overlap, are nobody else's until they are given back, and there is one
  * whenever there are so many blocks side by side.
  */
-#include "rooms.h"
+#include "payload_alloc.h"
 #include "tap.h"
 
 enum { BLOCKS = 24, SLOTS = 64, PEERS = 4 };
@@ -18,7 +18,7 @@ struct slot {
 };
 
 struct model {
-	struct ck_rooms rooms;
+	struct ck_payload_alloc rooms;
 	struct slot slots[SLOTS];
 	uint64_t random, last_id;
 	unsigned wrong, taken, refused;
@@ -67,9 +67,10 @@ static bool model_overlaps(const struct model *m)
 	return false;
 }
 
-static struct ck_rooms_sum model_of(const struct model *m, uint32_t peer)
+static struct ck_payload_alloc_sum model_of(const struct model *m,
+					    uint32_t peer)
 {
-	struct ck_rooms_sum sum = { 0 };
+	struct ck_payload_alloc_sum sum = { 0 };
 
 	for (size_t i = 0; i < SLOTS; i++) {
 		const struct slot *s = &m->slots[i];
@@ -83,7 +84,7 @@ static struct ck_rooms_sum model_of(const struct model *m, uint32_t peer)
 	return sum;
 }
 
-static bool is_sum(struct ck_rooms_sum a, struct ck_rooms_sum b)
+static bool is_sum(struct ck_payload_alloc_sum a, struct ck_payload_alloc_sum b)
 {
 	return a.requests == b.requests && a.bodies == b.bodies &&
 	       a.bytes == b.bytes;
@@ -92,7 +93,8 @@ static bool is_sum(struct ck_rooms_sum a, struct ck_rooms_sum b)
 static bool slot_is_found(const struct model *m, const struct slot *s)
 {
 	uint64_t place = 1, bytes = 1;
-	bool found = ck_rooms_find(&m->rooms, s->peer, s->id, &place, &bytes);
+	bool found = ck_payload_alloc_find(&m->rooms, s->peer, s->id, &place,
+					   &bytes);
 
 	if (!s->used || s->blocks == 0)
 		return !found;
@@ -103,7 +105,7 @@ static void check(struct model *m)
 {
 	m->wrong += model_overlaps(m);
 	for (uint32_t peer = 0; peer < PEERS; peer++)
-		m->wrong += !is_sum(ck_rooms_of(&m->rooms, peer),
+		m->wrong += !is_sum(ck_payload_alloc_of(&m->rooms, peer),
 				    model_of(m, peer));
 	for (size_t i = 0; i < SLOTS; i++)
 		m->wrong += m->slots[i].id && !slot_is_found(m, &m->slots[i]);
@@ -136,7 +138,8 @@ static void take(struct model *m)
 			    .id = ++m->last_id,
 			    .body = (uint32_t)below(m, 1000),
 			    .blocks = blocks };
-	rc = ck_rooms_take(&m->rooms, s->peer, s->id, s->body, bytes, &place);
+	rc = ck_payload_alloc_take(&m->rooms, s->peer, s->id, s->body, bytes,
+				   &place);
 	s->used = rc == 0;
 	s->place = place;
 	m->taken += rc == 0;
@@ -151,8 +154,8 @@ static void give(struct model *m)
 	struct slot *s = &m->slots[below(m, SLOTS)];
 
 	/* Of another peer it is not the same request, and nothing is given twice. */
-	ck_rooms_give(&m->rooms, s->peer + 1, s->id);
-	ck_rooms_give(&m->rooms, s->peer, s->id);
+	ck_payload_alloc_give(&m->rooms, s->peer + 1, s->id);
+	ck_payload_alloc_give(&m->rooms, s->peer, s->id);
 	s->used = false;
 }
 
@@ -160,7 +163,7 @@ static void give_all(struct model *m)
 {
 	uint32_t peer = (uint32_t)below(m, PEERS);
 
-	ck_rooms_give_all(&m->rooms, peer);
+	ck_payload_alloc_give_all(&m->rooms, peer);
 	for (size_t i = 0; i < SLOTS; i++)
 		if (m->slots[i].peer == peer)
 			m->slots[i].used = false;
@@ -182,7 +185,8 @@ static void step(struct model *m)
 static void begin(struct model *m, uint64_t seed)
 {
 	*m = (struct model){ .random = seed };
-	if (ck_rooms_make(&m->rooms, BLOCKS * (uint64_t)CK_ROOM_BLOCK + 5))
+	if (ck_payload_alloc_make(&m->rooms,
+				  BLOCKS * (uint64_t)CK_ROOM_BLOCK + 5))
 		abort();
 }
 
@@ -196,9 +200,9 @@ static void test_random(void)
 	eq_u64(m.wrong, 0);
 	ok(m.taken > 1000 && m.refused > 1000);
 	for (uint32_t peer = 0; peer < PEERS; peer++)
-		ck_rooms_give_all(&m.rooms, peer);
+		ck_payload_alloc_give_all(&m.rooms, peer);
 	eq_u64(m.rooms.n, 0);
-	ck_rooms_fini(&m.rooms);
+	ck_payload_alloc_fini(&m.rooms);
 }
 
 /* Canaries: a place that is free although somebody has it, one that is lost. */
@@ -212,102 +216,110 @@ static void test_canaries(void)
 		m.rooms.taken[i % BLOCKS] = 0;
 	}
 	ok(m.wrong > 0);
-	ck_rooms_fini(&m.rooms);
+	ck_payload_alloc_fini(&m.rooms);
 	begin(&m, 4);
 	m.rooms.taken[BLOCKS / 2] = 1;
 	for (unsigned i = 0; i < 20000; i++)
 		step(&m);
 	ok(m.wrong > 0);
-	ck_rooms_fini(&m.rooms);
+	ck_payload_alloc_fini(&m.rooms);
 }
 
 /* --- by hand --------------------------------------------------------------------------- */
 
 static void test_full(void)
 {
-	struct ck_rooms r;
+	struct ck_payload_alloc r;
 	uint64_t place = 7, bytes = 7;
 
-	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place), 0);
+	eq_err(ck_payload_alloc_make(&r, 2 * CK_ROOM_BLOCK), 0);
+	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place),
+	       0);
 	eq_u64(place, 0);
-	eq_err(ck_rooms_take(&r, 0, 2, 0, 1, &place), -EAGAIN);
-	eq_err(ck_rooms_take(&r, 1, 1, 0, 1, &place), -EAGAIN);
-	ok(!ck_rooms_find(&r, 1, 1, &place, &bytes));
-	ck_rooms_give(&r, 0, 1);
-	eq_err(ck_rooms_take(&r, 1, 1, 0, CK_ROOM_BLOCK + 1, &place), 0);
-	eq_u64(ck_rooms_of(&r, 1).bytes, 2 * CK_ROOM_BLOCK);
-	eq_u64(ck_rooms_of(&r, 0).bytes, 0);
-	ck_rooms_fini(&r);
+	eq_err(ck_payload_alloc_take(&r, 0, 2, 0, 1, &place), -EAGAIN);
+	eq_err(ck_payload_alloc_take(&r, 1, 1, 0, 1, &place), -EAGAIN);
+	ok(!ck_payload_alloc_find(&r, 1, 1, &place, &bytes));
+	ck_payload_alloc_give(&r, 0, 1);
+	eq_err(ck_payload_alloc_take(&r, 1, 1, 0, CK_ROOM_BLOCK + 1, &place),
+	       0);
+	eq_u64(ck_payload_alloc_of(&r, 1).bytes, 2 * CK_ROOM_BLOCK);
+	eq_u64(ck_payload_alloc_of(&r, 0).bytes, 0);
+	ck_payload_alloc_fini(&r);
 }
 
 static void test_larger_than_all(void)
 {
-	struct ck_rooms r;
+	struct ck_payload_alloc r;
 	uint64_t place;
 
-	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK + CK_ROOM_BLOCK / 2), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK + 1, &place),
+	eq_err(ck_payload_alloc_make(&r, 2 * CK_ROOM_BLOCK + CK_ROOM_BLOCK / 2),
+	       0);
+	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK + 1,
+				     &place),
 	       -EAGAIN);
-	eq_err(ck_rooms_take(&r, 0, 1, 0, UINT64_MAX / 2, &place), -EAGAIN);
-	eq_u64(ck_rooms_of(&r, 0).bytes, 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place), 0);
-	ck_rooms_fini(&r);
+	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, UINT64_MAX / 2, &place),
+	       -EAGAIN);
+	eq_u64(ck_payload_alloc_of(&r, 0).bytes, 0);
+	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place),
+	       0);
+	ck_payload_alloc_fini(&r);
 	/* Memory of less than a block has no place at all. */
-	eq_err(ck_rooms_make(&r, CK_ROOM_BLOCK - 1), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 0, 1, &place), -EAGAIN);
-	ck_rooms_fini(&r);
+	eq_err(ck_payload_alloc_make(&r, CK_ROOM_BLOCK - 1), 0);
+	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 1, &place), -EAGAIN);
+	ck_payload_alloc_fini(&r);
 }
 
 /* Requests whose answers have no bytes count, and need no place. */
 static void test_no_payload(void)
 {
-	struct ck_rooms r;
-	struct ck_rooms_sum sum;
+	struct ck_payload_alloc r;
+	struct ck_payload_alloc_sum sum;
 	uint64_t place, bytes;
 
-	eq_err(ck_rooms_make(&r, 0), 0);
+	eq_err(ck_payload_alloc_make(&r, 0), 0);
 	for (uint32_t i = 0; i < 100; i++)
-		eq_err(ck_rooms_take(&r, i % 2, i, 10, 0, &place), 0);
-	sum = ck_rooms_of(&r, 1);
+		eq_err(ck_payload_alloc_take(&r, i % 2, i, 10, 0, &place), 0);
+	sum = ck_payload_alloc_of(&r, 1);
 	ok(sum.requests == 50 && sum.bodies == 500 && sum.bytes == 0);
-	ok(!ck_rooms_find(&r, 1, 1, &place, &bytes));
-	ck_rooms_give(&r, 1, 1);
-	eq_u64(ck_rooms_of(&r, 1).requests, 49);
-	ck_rooms_give_all(&r, 1);
-	eq_u64(ck_rooms_of(&r, 1).requests, 0);
-	eq_u64(ck_rooms_of(&r, 0).requests, 50);
-	ck_rooms_fini(&r);
+	ok(!ck_payload_alloc_find(&r, 1, 1, &place, &bytes));
+	ck_payload_alloc_give(&r, 1, 1);
+	eq_u64(ck_payload_alloc_of(&r, 1).requests, 49);
+	ck_payload_alloc_give_all(&r, 1);
+	eq_u64(ck_payload_alloc_of(&r, 1).requests, 0);
+	eq_u64(ck_payload_alloc_of(&r, 0).requests, 50);
+	ck_payload_alloc_fini(&r);
 }
 
 /* As many as there are blocks, which come back in any order. */
 static void test_many(void)
 {
 	enum { MANY = 512 };
-	struct ck_rooms r;
+	struct ck_payload_alloc r;
 	uint64_t place;
 
-	eq_err(ck_rooms_make(&r, MANY * (uint64_t)CK_ROOM_BLOCK), 0);
+	eq_err(ck_payload_alloc_make(&r, MANY * (uint64_t)CK_ROOM_BLOCK), 0);
 	for (uint32_t i = 0; i < MANY; i++)
-		if (ck_rooms_take(&r, i % 3, i, 0, 1, &place) ||
+		if (ck_payload_alloc_take(&r, i % 3, i, 0, 1, &place) ||
 		    place != i * (uint64_t)CK_ROOM_BLOCK)
 			tap_result(false, __FILE__, __LINE__,
 				   "each gets the next");
-	eq_u64(ck_rooms_of(&r, 0).bytes + ck_rooms_of(&r, 1).bytes +
-		       ck_rooms_of(&r, 2).bytes,
+	eq_u64(ck_payload_alloc_of(&r, 0).bytes +
+		       ck_payload_alloc_of(&r, 1).bytes +
+		       ck_payload_alloc_of(&r, 2).bytes,
 	       MANY * (uint64_t)CK_ROOM_BLOCK);
-	ck_rooms_give_all(&r, 1);
-	eq_u64(ck_rooms_of(&r, 1).bytes, 0);
-	eq_err(ck_rooms_take(&r, 9, 0, 0, CK_ROOM_BLOCK + 1, &place), -EAGAIN);
+	ck_payload_alloc_give_all(&r, 1);
+	eq_u64(ck_payload_alloc_of(&r, 1).bytes, 0);
+	eq_err(ck_payload_alloc_take(&r, 9, 0, 0, CK_ROOM_BLOCK + 1, &place),
+	       -EAGAIN);
 	for (uint32_t i = 0; i < MANY; i += 7)
-		ck_rooms_give(&r, i % 3, i);
-	ck_rooms_give_all(&r, 0);
-	ck_rooms_give_all(&r, 2);
+		ck_payload_alloc_give(&r, i % 3, i);
+	ck_payload_alloc_give_all(&r, 0);
+	ck_payload_alloc_give_all(&r, 2);
 	eq_u64(r.n, 0);
-	eq_err(ck_rooms_take(&r, 9, 0, 0, MANY * (uint64_t)CK_ROOM_BLOCK,
-			     &place),
+	eq_err(ck_payload_alloc_take(&r, 9, 0, 0,
+				     MANY * (uint64_t)CK_ROOM_BLOCK, &place),
 	       0);
-	ck_rooms_fini(&r);
+	ck_payload_alloc_fini(&r);
 }
 
 int main(void)

@@ -134,7 +134,7 @@ static void runs_name(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static int runs_stat(const struct ck_catalog *c, const struct ck_dir *d,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	(void)c, (void)d, (void)entry, (void)out;
 	return -ENOENT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who the ranks of a job are: what they come to, what is refused, and what the process of
  * a mount gets of it. */
-#include "ckptfs/roster.h"
+#include "ckptfs/rank_table.h"
 #include "tap.h"
 
 #include <limits.h>
@@ -9,48 +9,49 @@
 
 enum { MOST = 8 };
 
-static uint8_t said[MOST * CK_ROSTER_SAID];
+static uint8_t said[MOST * CK_RANK_TABLE_SAID];
 
-static const struct ck_roster_rank
+static const struct ck_rank_table_rank
 	a = { "a", "1", "/ck", CK_VERSION, 0, 0 },
 	a_mount = { "a", "1", "/ck", CK_VERSION, true, 0 },
 	b = { "b", "2", "/other/ck", CK_VERSION, 0, 0 },
 	b_mount = { "b", "2", "/other/ck", CK_VERSION, true, 0 };
 
-static void say(const struct ck_roster_rank *list, uint32_t n)
+static void say(const struct ck_rank_table_rank *list, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (ck_roster_say(&list[i], said + i * CK_ROSTER_SAID))
+		if (ck_rank_table_say(&list[i], said + i * CK_RANK_TABLE_SAID))
 			abort();
 }
 
 /* --- what they come to ----------------------------------------------------------------- */
 
 /* which: a letter for each rank, x: it has a mount. */
-static void mounts(const struct ck_roster_rank *list, const char *which)
+static void mounts(const struct ck_rank_table_rank *list, const char *which)
 {
 	uint32_t n = (uint32_t)strlen(which);
-	struct ck_roster r = { 0 };
+	struct ck_rank_table r = { 0 };
 	struct ck_diag d = { 0 };
 	char found[MOST + 1] = "";
 
 	say(list, n);
-	eq_i64(ck_roster_read(said, n, &r, &d), 0);
+	eq_i64(ck_rank_table_read(said, n, &r, &d), 0);
 	for (uint32_t i = 0; i < n; i++)
 		found[i] = r.ranks[i].mounts ? 'x' : '.';
 	eq_text(found, which);
-	ck_roster_fini(&r);
+	ck_rank_table_fini(&r);
 }
 
 static void test_mounts(void)
 {
-	mounts((struct ck_roster_rank[]){ a_mount }, "x");
-	mounts((struct ck_roster_rank[]){ a_mount, b }, "x.");
-	mounts((struct ck_roster_rank[]){ a, b_mount }, ".x");
-	mounts((struct ck_roster_rank[]){ a_mount, b_mount, a_mount, b_mount },
+	mounts((struct ck_rank_table_rank[]){ a_mount }, "x");
+	mounts((struct ck_rank_table_rank[]){ a_mount, b }, "x.");
+	mounts((struct ck_rank_table_rank[]){ a, b_mount }, ".x");
+	mounts((struct ck_rank_table_rank[]){ a_mount, b_mount, a_mount,
+					      b_mount },
 	       "xx..");
-	mounts((struct ck_roster_rank[]){ a, b_mount, a_mount, b_mount,
-					  a_mount },
+	mounts((struct ck_rank_table_rank[]){ a, b_mount, a_mount, b_mount,
+					      a_mount },
 	       ".xx..");
 }
 
@@ -58,16 +59,16 @@ static void test_mounts(void)
 
 static void refused_bytes(uint32_t n, int rc, const char *why)
 {
-	struct ck_roster r = { 0 };
+	struct ck_rank_table r = { 0 };
 	struct ck_diag d = { 0 };
 
-	eq_i64(ck_roster_read(said, n, &r, &d), rc);
+	eq_i64(ck_rank_table_read(said, n, &r, &d), rc);
 	if (!tap_result(strstr(d.text, why), __FILE__, __LINE__, why))
 		printf("# %s\n", d.text);
-	ck_roster_fini(&r);
+	ck_rank_table_fini(&r);
 }
 
-static void refused(const struct ck_roster_rank *list, uint32_t n,
+static void refused(const struct ck_rank_table_rank *list, uint32_t n,
 		    const char *why)
 {
 	say(list, n);
@@ -76,36 +77,37 @@ static void refused(const struct ck_roster_rank *list, uint32_t n,
 
 static void test_refused(void)
 {
-	struct ck_roster_rank other = b_mount;
+	struct ck_rank_table_rank other = b_mount;
 
-	refused((struct ck_roster_rank[]){ a, b, a }, 3, "no rank has --mount");
+	refused((struct ck_rank_table_rank[]){ a, b, a }, 3,
+		"no rank has --mount");
 	other.version = "9.8.7";
-	refused((struct ck_roster_rank[]){ a, b, other }, 3,
+	refused((struct ck_rank_table_rank[]){ a, b, other }, 3,
 		"rank 0 is ckptfs " CK_VERSION ", rank 2 is ckptfs 9.8.7");
-	refused((struct ck_roster_rank[]){ other, a }, 2,
+	refused((struct ck_rank_table_rank[]){ other, a }, 2,
 		"rank 0 is ckptfs 9.8.7, rank 1 is ckptfs " CK_VERSION);
 	other = b_mount;
 	other.path = "/ck";
-	refused((struct ck_roster_rank[]){ a, b, other }, 3,
+	refused((struct ck_rank_table_rank[]){ a, b, other }, 3,
 		"the ranks of b have to serve one directory: /ck is not "
 		"/other/ck");
 	other = b_mount;
 	other.machine = "3";
-	refused((struct ck_roster_rank[]){ a, b, other }, 3,
+	refused((struct ck_rank_table_rank[]){ a, b, other }, 3,
 		"two hosts have the name b");
 }
 
 /* Another version may say more than this one knows. */
 static void test_no_rank(void)
 {
-	struct ck_roster_rank rank = a_mount;
+	struct ck_rank_table_rank rank = a_mount;
 
 	say(&a_mount, 1);
 	memset(said, 0, 3);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	say(&a_mount, 1);
-	memset(said + strlen("ckptfs") + 1, 'x', CK_ROSTER_SAID - 10);
-	memset(said + CK_ROSTER_SAID - 10, 'y', 10);
+	memset(said + strlen("ckptfs") + 1, 'x', CK_RANK_TABLE_SAID - 10);
+	memset(said + CK_RANK_TABLE_SAID - 10, 'y', 10);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	rank.host = "a b";
 	say(&rank, 1);
@@ -120,45 +122,45 @@ static void test_no_rank(void)
 	rank = a_mount;
 	rank.version = "0";
 	rank.host = "\1";
-	say((struct ck_roster_rank[]){ a_mount, rank }, 2);
-	memset(said + CK_ROSTER_SAID + 9, 0xff, CK_ROSTER_SAID - 9);
+	say((struct ck_rank_table_rank[]){ a_mount, rank }, 2);
+	memset(said + CK_RANK_TABLE_SAID + 9, 0xff, CK_RANK_TABLE_SAID - 9);
 	refused_bytes(2, -EINVAL, "rank 1 is ckptfs 0;");
 }
 
 static void test_long(void)
 {
-	static char path[CK_ROSTER_SAID];
-	struct ck_roster_rank rank = a_mount;
+	static char path[CK_RANK_TABLE_SAID];
+	struct ck_rank_table_rank rank = a_mount;
 
 	memset(path, 'x', sizeof(path) - 1);
 	path[0] = '/';
 	rank.path = path;
-	eq_i64(ck_roster_say(&rank, said), -ENAMETOOLONG);
+	eq_i64(ck_rank_table_say(&rank, said), -ENAMETOOLONG);
 	path[PATH_MAX] = '\0';
-	eq_i64(ck_roster_say(&rank, said), 0);
+	eq_i64(ck_rank_table_say(&rank, said), 0);
 }
 
 static void test_own(void)
 {
 	struct ck_diag d = { 0 };
-	struct ck_roster r = { 0 };
+	struct ck_rank_table r = { 0 };
 	static char host[HOST_NAME_MAX + 1], cwd[PATH_MAX];
 
 	if (gethostname(host, sizeof(host) - 1) || !getcwd(cwd, sizeof(cwd)))
 		abort();
-	eq_i64(ck_roster_say_own("no/such", true, said, &d), 0);
-	eq_i64(ck_roster_read(said, 1, &r, &d), 0);
+	eq_i64(ck_rank_table_say_own("no/such", true, said, &d), 0);
+	eq_i64(ck_rank_table_read(said, 1, &r, &d), 0);
 	eq_text(r.ranks[0].host, host);
 	eq_u64(strlen(r.ranks[0].path), strlen(cwd) + strlen("/no/such"));
 	ok(strncmp(r.ranks[0].path, cwd, strlen(cwd)) == 0);
 	ok(strlen(r.ranks[0].machine) > 30);
-	ck_roster_fini(&r);
+	ck_rank_table_fini(&r);
 }
 
 /* --- the list of a mount --------------------------------------------------------------- */
 
 static void is_rank(const struct ck_host_rank *one, uint32_t rank,
-		    const struct ck_roster_rank *of)
+		    const struct ck_rank_table_rank *of)
 {
 	eq_u64(one->rank, rank);
 	eq_text(one->name, of->host);
@@ -168,19 +170,19 @@ static void is_rank(const struct ck_host_rank *one, uint32_t rank,
 
 static void test_list(void)
 {
-	const struct ck_roster_rank all[] = { a, b, a, b_mount, a };
+	const struct ck_rank_table_rank all[] = { a, b, a, b_mount, a };
 	struct ck_host_rank *list = NULL;
-	struct ck_roster r = { 0 };
+	struct ck_rank_table r = { 0 };
 	struct ck_buf text = { 0 };
 	uint32_t n;
 
 	say(all, 5);
-	eq_i64(ck_roster_read(said, 5, &r, NULL), 0);
-	ck_roster_list(&r, 3, &text);
-	ck_roster_fini(&r);
+	eq_i64(ck_rank_table_read(said, 5, &r, NULL), 0);
+	ck_rank_table_list(&r, 3, &text);
+	ck_rank_table_fini(&r);
 	eq_i64(text.err, 0);
-	eq_i64(ck_roster_take((struct ck_str){ text.data, text.len }, &list,
-			      &n),
+	eq_i64(ck_rank_table_take((struct ck_str){ text.data, text.len }, &list,
+				  &n),
 	       0);
 	eq_u64(n, 5);
 	is_rank(&list[0], 3, &b);
@@ -191,12 +193,12 @@ static void test_list(void)
 	free(list);
 	/* Cut anywhere, it is none; and no byte of it leads anywhere. */
 	for (size_t len = 0; len < text.len; len++)
-		ok(ck_roster_take((struct ck_str){ text.data, len }, &list,
-				  &n) == -EPROTO);
+		ok(ck_rank_table_take((struct ck_str){ text.data, len }, &list,
+				      &n) == -EPROTO);
 	for (size_t i = 0; i < text.len; i++) {
 		text.data[i] ^= 0x55;
-		if (ck_roster_take((struct ck_str){ text.data, text.len },
-				   &list, &n) == 0)
+		if (ck_rank_table_take((struct ck_str){ text.data, text.len },
+				       &list, &n) == 0)
 			free(list);
 		text.data[i] ^= 0x55;
 	}

@@ -26,10 +26,10 @@ static struct rank_result *results; /* of all ranks */
 static _Noreturn void be_rank(const char *directory, uint32_t rank,
 			      const struct rank_plan *plan)
 {
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	alarm(ALARM_SECONDS + (unsigned)(plan->rounds / 100));
-	if (ck_xport_local(directory, rank, RANKS, JOIN_MSEC, &x))
+	if (ck_transport_local(directory, rank, RANKS, JOIN_MSEC, &x))
 		_exit(3);
 	rank_run(x, plan, &results[rank]);
 	_exit(0);

@@ -117,7 +117,7 @@ static void one_done(struct ck_read *r, int rc)
 	sem_post(o->done);
 }
 
-static void one_init(struct one *o, struct ck_opened *from, sem_t *done,
+static void one_init(struct one *o, struct ck_open_slice *from, sem_t *done,
 		     uint64_t *random)
 {
 	*o = (struct one){ .done = done, .random = tap_random(random) | 1 };
@@ -152,7 +152,7 @@ static unsigned ones_start(struct one *ones, struct ck_route *route,
 }
 
 static void round_of_reads(struct spoiler *s, struct ck_route *route,
-			   struct ck_opened *from, struct tally *t,
+			   struct ck_open_slice *from, struct tally *t,
 			   uint64_t *random)
 {
 	struct one ones[AT_A_TIME];
@@ -185,7 +185,7 @@ static void round_of_reads(struct spoiler *s, struct ck_route *route,
 /* --- one who waits ------------------------------------------------------------------------------ */
 
 static void round_of_waiting(struct spoiler *s, struct ck_route *route,
-			     struct ck_opened *from, struct tally *t,
+			     struct ck_open_slice *from, struct tally *t,
 			     uint64_t *random)
 {
 	uint8_t to[ROWS_BYTES];
@@ -204,10 +204,10 @@ static void round_of_waiting(struct spoiler *s, struct ck_route *route,
 
 /* Sent again and again until it is unwanted. */
 static void round_of_errands(struct spoiler *s, struct ck_route *route,
-			     struct ck_opened *from, struct tally *t,
+			     struct ck_open_slice *from, struct tally *t,
 			     uint64_t *random)
 {
-	struct ck_errand e = { 0 };
+	struct ck_header_fetch e = { 0 };
 	uint64_t fpos = 0;
 	int rc = 0;
 
@@ -222,7 +222,7 @@ static void round_of_errands(struct spoiler *s, struct ck_route *route,
 
 		dawdle(random, 14);
 		ck_fetch_want(&e.fetch, 1, fpos, 8);
-		rc = ck_move_errand(route, &e);
+		rc = ck_io_header_fetch(route, &e);
 		if (rc)
 			break;
 		taken = ck_fetch_take(&e.fetch, 1, fpos, 8, to);
@@ -232,11 +232,11 @@ static void round_of_errands(struct spoiler *s, struct ck_route *route,
 	}
 	count(t, rc, true);
 	spoiler_wait(s);
-	ck_errand_fini(&e);
+	ck_header_fetch_fini(&e);
 }
 
 typedef void round_of(struct spoiler *s, struct ck_route *route,
-		      struct ck_opened *from, struct tally *t,
+		      struct ck_open_slice *from, struct tally *t,
 		      uint64_t *random);
 
 /* With headers first in each third round, since they are read once for a slice. */
@@ -246,12 +246,12 @@ static void one_round(unsigned i, round_of *run, struct spoiler *s,
 	uint64_t random = i * 2 + 1;
 	struct headers headers;
 	struct ck_route route;
-	struct ck_opened *o = headers_open(&headers, w, w->files, i % 3);
+	struct ck_open_slice *o = headers_open(&headers, w, w->files, i % 3);
 
 	ck_route_init(&route, w->files, &answerer.mover);
 	run(s, &route, o, t, &random);
 	ck_route_fini(&route);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	t->wrong += headers.wrong || headers.given != headers.put;
 }
 
@@ -300,7 +300,7 @@ static void test_before(void)
 	route.remote = NULL;
 	ck_route_interrupt(&route, &r.waiter);
 	ck_route_fini(&route);
-	ck_opened_free(r.from);
+	ck_open_slice_free(r.from);
 	rows_free(w);
 }
 

@@ -15,7 +15,7 @@ struct trial {
 	struct world *w;
 	unsigned remote; /* bits of files */
 	struct headers headers;
-	struct ck_opened *here, *there;
+	struct ck_open_slice *here, *there;
 	struct ck_route route;
 };
 
@@ -33,10 +33,10 @@ struct reader {
 };
 
 static struct ck_files *sets[NSETS]; /* by what is remote */
-static struct ck_data_owner *owner;
+static struct ck_file_server *owner;
 static struct line_thread line;
-static struct ck_requester requester;
-static struct ck_whereabouts files_at[BIG + 2];
+static struct ck_remote_client requester;
+static struct ck_location files_at[BIG + 2];
 static struct reader readers[THREADS];
 static unsigned readers_left; /* atomic */
 
@@ -165,8 +165,8 @@ static unsigned check_trial(struct trial *t, uint64_t *random)
 	ck_route_init(&t->route, set_of(t->remote), &requester.mover);
 	wrong = readers_run(t, random);
 	ck_route_fini(&t->route);
-	ck_opened_free(t->here);
-	ck_opened_free(t->there);
+	ck_open_slice_free(t->here);
+	ck_open_slice_free(t->there);
 	return wrong + t->headers.wrong + (t->headers.given != t->headers.put);
 }
 
@@ -184,14 +184,15 @@ static unsigned check_trials(uint64_t trials, uint64_t seed, bool calm,
 		line.owner[i] = owner;
 	t.w = world_make();
 	line_thread_begin(&line, 500, seed);
-	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
-							 .files = files_at,
-							 .n = BIG + 2 });
+	ck_remote_client_init(&requester,
+			      &(struct ck_ways){ .calls = line.calls,
+						 .files = files_at,
+						 .n = BIG + 2 });
 	line_thread_serve(&line, &requester);
 	for (uint64_t i = 0; i < trials; i++)
 		wrong += check_trial(&t, &random);
 	line_thread_end(&line);
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	world_free(t.w);
 	return wrong;
 }
@@ -208,9 +209,9 @@ static void owner_begin(void)
 	for (unsigned i = 0; i < BIG + 2; i++) {
 		snprintf(text[i], sizeof(text[i]), "f%u", i % 10);
 		names[i] = ck_str_from(text[i]);
-		files_at[i] = (struct ck_whereabouts){ i % PEERS, i };
+		files_at[i] = (struct ck_location){ i % PEERS, i };
 	}
-	owner = ck_data_owner_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
+	owner = ck_file_server_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	if (!owner ||
 	    ck_ask_look(&a, (struct ck_ids){ getuid(), getgid() }, names,
 			BIG + 2, &taken) ||
@@ -264,6 +265,6 @@ int main(void)
 		pthread_mutex_destroy(&readers[i].lock);
 	for (unsigned i = 0; i < NSETS; i++)
 		ck_files_free(sets[i]);
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	return world_end();
 }

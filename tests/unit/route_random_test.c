@@ -18,7 +18,7 @@ struct trial {
 	struct trial_world is; /* first */
 	bool located;	       /* without headers */
 	struct headers headers;
-	struct ck_opened *here, *there;
+	struct ck_open_slice *here, *there;
 	struct ck_files *files;
 	struct ck_route route;
 	sem_t done;
@@ -262,7 +262,7 @@ static bool describe_one(const struct ck_move *m, struct ck_described *out)
 	return true;
 }
 
-static bool describe(struct ck_mover *mover, const struct ck_moves *moves,
+static bool describe(struct ck_backend *mover, const struct ck_moves *moves,
 		     struct ck_described *out)
 {
 	bool all = moves->n > 0;
@@ -361,8 +361,8 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	if (t->route.gatherer && !gathering.spoils)
 		wrong += check_interrupts(t, random);
 	ck_route_fini(&t->route);
-	ck_opened_free(t->here);
-	ck_opened_free(t->there);
+	ck_open_slice_free(t->here);
+	ck_open_slice_free(t->there);
 	return wrong + t->headers.wrong + (t->headers.given != t->headers.put);
 }
 

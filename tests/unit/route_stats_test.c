@@ -18,7 +18,7 @@ static uint64_t waits(void)
 	return sum;
 }
 
-static int read_all(struct world *w, struct ck_opened *o,
+static int read_all(struct world *w, struct ck_open_slice *o,
 		    struct ck_route *route)
 {
 	uint8_t to[ROWS_BYTES];
@@ -34,7 +34,7 @@ static void test_rows(bool mapped, bool copied)
 	struct world *w = rows_make(ODD, false);
 	struct headers headers;
 	struct ck_route route;
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 
 	stats = ck_stats_make(1);
 	if (!stats)
@@ -60,7 +60,7 @@ static void test_rows(bool mapped, bool copied)
 	eq_u64(stats->hosts[0].file_bytes, copied ? HERE + HERE / 2 : HERE);
 
 	ck_route_fini(&route);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	rows_free(w);
 	free(stats);
 	write_file(2, FILE_BYTES);

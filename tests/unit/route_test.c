@@ -17,7 +17,7 @@ static struct answerer answerer;
 struct scene {
 	struct world *w;
 	struct headers headers;
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 	struct ck_route route;
 	unsigned started, moved; /* by then */
 };
@@ -35,7 +35,7 @@ static void scene_begin(struct scene *s, struct world *w, unsigned depth)
 static void scene_end(struct scene *s)
 {
 	ck_route_fini(&s->route);
-	ck_opened_free(s->o);
+	ck_open_slice_free(s->o);
 	eq_u64(s->headers.wrong, 0);
 	eq_u64(s->headers.given, s->headers.put);
 	rows_free(s->w);
@@ -251,26 +251,26 @@ static void test_noted_once(void)
 /* Headers of all parts come together. */
 static void test_locate(void)
 {
-	struct ck_errand e = { 0 };
+	struct ck_header_fetch e = { 0 };
 	struct scene s;
 	int rc;
 
 	scene_begin(&s, rows_make(ODD, true), 1);
-	eq_err(ck_opened_locate(s.o), -EREMOTE); /* nobody notes it */
-	ok(ck_opened_known(s.o, 0) && !ck_opened_known(s.o, 1));
+	eq_err(ck_open_slice_locate(s.o), -EREMOTE); /* nobody notes it */
+	ok(ck_open_slice_known(s.o, 0) && !ck_open_slice_known(s.o, 1));
 	ck_fetch_begin(&e.fetch);
-	eq_err(ck_opened_locate(s.o), -EREMOTE);
+	eq_err(ck_open_slice_locate(s.o), -EREMOTE);
 	ck_fetch_end(&e.fetch);
 	eq_u64(e.fetch.n, 2); /* what two parts want is noted once */
-	eq_err(ck_move_errand(&s.route, &e), 0);
+	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_u64(e.fetch.brought, 2);
 	eq_u64(starts(&s), 1);
 	ck_fetch_begin(&e.fetch);
-	rc = ck_opened_locate(s.o);
+	rc = ck_open_slice_locate(s.o);
 	ck_fetch_end(&e.fetch);
 	eq_err(rc, 0);
-	ok(ck_opened_known(s.o, 1) && ck_opened_known(s.o, 7));
-	ck_errand_fini(&e);
+	ok(ck_open_slice_known(s.o, 1) && ck_open_slice_known(s.o, 7));
+	ck_header_fetch_fini(&e);
 	eq_err(far(&s, 0, ROWS_BYTES), 0);
 	eq_u64(starts(&s), 2);
 	scene_end(&s);
@@ -284,7 +284,7 @@ static void test_locate_error(void)
 
 	scene_begin(&s, rows_make(ODD, true), 1);
 	ck_files_set_remote(s.w->files, 3, &gone);
-	eq_err(ck_opened_locate(s.o), -ESTALE);
+	eq_err(ck_open_slice_locate(s.o), -ESTALE);
 	scene_end(&s);
 }
 
@@ -304,50 +304,50 @@ static void test_file_in_progress(void)
 
 static void test_errands(void)
 {
-	struct ck_errand e = { 0 };
+	struct ck_header_fetch e = { 0 };
 	uint8_t to[8];
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
-	eq_err(ck_move_errand(&s.route, &e), -EIO); /* nothing is wanted */
+	eq_err(ck_io_header_fetch(&s.route, &e), -EIO); /* nothing is wanted */
 	ck_fetch_want(&e.fetch, 1, 50, 8);
 	ck_fetch_want(&e.fetch, 2, 60, 8);
 	answerer.errs[2] = -EHOSTDOWN;
-	eq_err(ck_move_errand(&s.route, &e), 0);
+	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_err(ck_fetch_take(&e.fetch, 1, 50, 8, to), 0);
 	eq_mem(to, 8, content[1] + 50, 8);
 	eq_err(ck_fetch_take(&e.fetch, 2, 60, 8, to), -EIO);
-	eq_err(ck_move_errand(&s.route, &e), -EIO);
+	eq_err(ck_io_header_fetch(&s.route, &e), -EIO);
 	ck_fetch_want(&e.fetch, 3, 0, 8); /* it can be sent again */
-	eq_err(ck_move_errand(&s.route, &e), 0);
+	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_u64(e.fetch.rounds, 2);
 	eq_u64(starts(&s), 2);
 	e.fetch.err = -ENOMEM;
 	ck_fetch_want(&e.fetch, 3, 100, 8);
-	eq_err(ck_move_errand(&s.route, &e), -ENOMEM);
+	eq_err(ck_io_header_fetch(&s.route, &e), -ENOMEM);
 	e.fetch.err = 0;
 	s.route.remote = NULL;
-	eq_err(ck_move_errand(&s.route, &e), -EIO);
+	eq_err(ck_io_header_fetch(&s.route, &e), -EIO);
 	s.route.remote = &answerer.mover;
-	eq_err(ck_move_errand(&s.route, &e), 0);
-	ck_errand_fini(&e);
+	eq_err(ck_io_header_fetch(&s.route, &e), 0);
+	ck_header_fetch_fini(&e);
 	scene_end(&s);
 }
 
 static void test_unwanted_errand(void)
 {
-	struct ck_errand e = { 0 };
+	struct ck_header_fetch e = { 0 };
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
 	ck_fetch_want(&e.fetch, 1, 50, 8);
 	ck_route_interrupt(&s.route, &e.waiter);
-	eq_err(ck_move_errand(&s.route, &e), -EINTR);
+	eq_err(ck_io_header_fetch(&s.route, &e), -EINTR);
 	eq_u64(starts(&s), 0);
 	eq_u64(e.fetch.brought, 0);
 	e.waiter.unwanted = false;
-	eq_err(ck_move_errand(&s.route, &e), 0);
-	ck_errand_fini(&e);
+	eq_err(ck_io_header_fetch(&s.route, &e), 0);
+	ck_header_fetch_fini(&e);
 	scene_end(&s);
 }
 
@@ -372,9 +372,9 @@ static int again_get(struct ck_locator *l, uint32_t tensor,
 	return 0;
 }
 
-static struct ck_opened *again_open(struct again *a, struct world *w)
+static struct ck_open_slice *again_open(struct again *a, struct world *w)
 {
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 
 	*a = (struct again){ .locator = { .get = again_get, .put = world_put },
 			     .w = w,
@@ -385,7 +385,7 @@ static struct ck_opened *again_open(struct again *a, struct world *w)
 	a->extents[7].passing = true;
 	a->bad.extents = a->extents;
 	a->bad.passing = true;
-	if (ck_opened_make(&w->slice, &a->locator, &o))
+	if (ck_open_slice_make(&w->slice, &a->locator, &o))
 		abort();
 	return o;
 }
@@ -397,14 +397,14 @@ static void test_again(void)
 	struct ck_read r = { .len = ROWS_BYTES, .to = to };
 	struct ck_route route;
 	struct again a;
-	struct ck_opened *o = again_open(&a, w);
+	struct ck_open_slice *o = again_open(&a, w);
 
 	ck_route_init(&route, w->files, &answerer.mover);
 	r.from = o;
 	eq_err(ck_move_read(&route, &r), 0);
 	ok(are_rows(to, 0, ROWS_BYTES));
 	ck_route_fini(&route);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	rows_free(w);
 }
 
@@ -434,7 +434,7 @@ static void try_again(unsigned n, bool changed, bool *fired, unsigned *wrong)
 	*wrong += rc == 0 && !are_rows(to, 0, r.len);
 	*wrong += answerer_counted(&answerer.moved) - before != (rc ? 0 : 3);
 	ck_route_fini(&route);
-	ck_opened_free(r.from);
+	ck_open_slice_free(r.from);
 	rows_free(w);
 }
 
@@ -499,7 +499,7 @@ static void test_crowd(void)
 		}
 		wrong += answerer.wrong;
 		ck_route_fini(&s.route);
-		ck_opened_free(s.o);
+		ck_open_slice_free(s.o);
 		wrong += s.headers.wrong + (s.headers.given != s.headers.put);
 		rows_free(s.w);
 	}

@@ -101,7 +101,7 @@ static uint64_t expect(const struct drawn *d)
 	return size;
 }
 
-static bool is_right(struct world *w, struct ck_opened *o, uint64_t begin,
+static bool is_right(struct world *w, struct ck_open_slice *o, uint64_t begin,
 		     uint64_t len)
 {
 	int rc = world_read_into(w, o, begin, len, got);
@@ -138,12 +138,12 @@ static unsigned check_drawn(struct drawn *d, uint64_t *random)
 	uint64_t size = expect(d);
 	struct ck_sections *s;
 	struct ck_slice *slice;
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 	unsigned wrong;
 
 	if (ck_sections_make(d->sections, d->n, &d->maker, &s) ||
 	    ck_sections_slice(s, &slice) ||
-	    ck_opened_make(slice, &d->w->locator, &o))
+	    ck_open_slice_make(slice, &d->w->locator, &o))
 		abort();
 	wrong = ck_sections_size(s) != size;
 	ck_sections_put(s); /* the slice has it */
@@ -158,7 +158,7 @@ static unsigned check_drawn(struct drawn *d, uint64_t *random)
 	}
 	wrong += !is_right(d->w, o, 0, size);
 	wrong += d->freed;
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	return wrong + (d->freed != 1);
 }
 

@@ -105,7 +105,7 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 		stream_case_be_lazy(&t->c, &answerer);
 	wrong = read_all(t, random);
 	wrong += !stream_case_end(&t->c);
-	ck_opened_free(t->c.opened);
+	ck_open_slice_free(t->c.opened);
 	from_segments += t->c.ready + t->c.waited;
 	had_waited += t->c.waited;
 	alone += t->c.alone;

@@ -12,7 +12,7 @@ static struct answerer answerer;
 
 /* Counts what it hands on. */
 static struct {
-	struct ck_mover mover;
+	struct ck_backend mover;
 	uint64_t bytes;	       /* atomic */
 	uint64_t last;	       /* where in the file the last of them ended */
 	unsigned moves, brief; /* atomic */
@@ -20,7 +20,7 @@ static struct {
 	uint64_t at_once; /* moves before that place come at once; atomic */
 } counter;
 
-static int counter_start(struct ck_mover *m, struct ck_moves *moves)
+static int counter_start(struct ck_backend *m, struct ck_moves *moves)
 {
 	(void)m;
 	for (size_t i = 0; i < moves->n; i++) {
@@ -47,7 +47,7 @@ static int counter_start(struct ck_mover *m, struct ck_moves *moves)
 	return 0;
 }
 
-static void counter_interrupt(struct ck_mover *m, struct ck_moves *moves)
+static void counter_interrupt(struct ck_backend *m, struct ck_moves *moves)
 {
 	(void)m;
 	answerer_interrupt(&answerer.mover, moves);
@@ -102,7 +102,7 @@ static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
 static void scene_end(void)
 {
 	ok(stream_case_end(&scene.c));
-	ck_opened_free(scene.c.opened);
+	ck_open_slice_free(scene.c.opened);
 	ck_files_free(scene.files);
 	free(scene.stats);
 	world_free(scene.w);
@@ -402,9 +402,9 @@ int main(void)
 	if (!world_begin())
 		return 2;
 	answerer_begin(&answerer);
-	counter.mover = (struct ck_mover){ .name = "counter",
-					   .start = counter_start,
-					   .interrupt = counter_interrupt };
+	counter.mover = (struct ck_backend){ .name = "counter",
+					     .start = counter_start,
+					     .interrupt = counter_interrupt };
 	test_front_to_back();
 	test_no_more_than_read();
 	test_no_stream();

@@ -4,7 +4,7 @@
  * within what they may load, and are aligned. Random copies against the definition and
  * against the host mover; what a launch costs, by hand.
  */
-#include "host/gather.h"
+#include "local/gather.h"
 #include "tiles_case.h"
 
 /* --- random copies ----------------------------------------------------------------- */
@@ -29,7 +29,8 @@ static void define(const struct random_copy *r)
 static bool host_agrees(const struct random_copy *r)
 {
 	size_t from, len = span_of(r, &from);
-	struct ck_copy copy = { .run = r->copy.run, .nloops = r->copy.nloops };
+	struct ck_plan_op copy = { .run = r->copy.run,
+				   .nloops = r->copy.nloops };
 	const struct ck_plan plan = {
 		.copies = &copy,
 		.loops = (struct ck_loop *)(uintptr_t)r->loops,

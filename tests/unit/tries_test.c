@@ -4,7 +4,7 @@
  * these make each job fail that they are in. All others have to come back, soon, and the
  * bad ones are to be tried less and less often.
  */
-#include "ckptfs/tries.h"
+#include "ckptfs/retry_policy.h"
 #include "tap.h"
 
 enum { MOST = 40, EVERY = 30000 };
@@ -13,7 +13,7 @@ enum { MOST = 40, EVERY = 30000 };
 enum kind { GOOD, DEAD, BAD, REFUSED };
 
 struct world {
-	struct ck_tries t;
+	struct ck_retry_policy t;
 	size_t n;
 	enum kind kind[MOST];
 	bool found; /* it is known on which hosts no program can be started */
@@ -28,7 +28,7 @@ static void begin(struct world *w, size_t n, bool found)
 	*w = (struct world){ .n = n, .found = found };
 	for (size_t i = 0; i < n; i++)
 		w->up[i] = i == 0;
-	if (ck_tries_make(&w->t, w->up, n, EVERY, 0))
+	if (ck_retry_policy_make(&w->t, w->up, n, EVERY, 0))
 		abort();
 }
 
@@ -68,7 +68,7 @@ static void job_failed(struct world *w, const bool *in)
 					    : CK_TRIED_IN;
 	w->failed++;
 	w->now += w->found ? 500 : 8000;
-	ck_tries_failed(&w->t, tried, w->now);
+	ck_retry_policy_failed(&w->t, tried, w->now);
 }
 
 static void job(struct world *w)
@@ -76,10 +76,10 @@ static void job(struct world *w)
 	bool in[MOST], fails = false;
 	uint8_t how[MOST];
 
-	ck_tries_choose(&w->t, w->now, how);
+	ck_retry_policy_choose(&w->t, w->now, how);
 	if (!take(w, how, in)) {
 		w->now += 100;
-		ck_tries_silent(&w->t, w->now);
+		ck_retry_policy_silent(&w->t, w->now);
 		return;
 	}
 	w->jobs++;
@@ -91,16 +91,16 @@ static void job(struct world *w)
 		w->now += 1000;
 		for (size_t i = 0; i < w->n; i++)
 			w->up[i] = in[i] && w->kind[i] != REFUSED;
-		ck_tries_over(&w->t, in, w->up, w->now);
+		ck_retry_policy_over(&w->t, in, w->up, w->now);
 	}
-	while (ck_tries_log(&w->t) < w->n)
+	while (ck_retry_policy_log(&w->t) < w->n)
 		w->logged++;
 }
 
 static void pass(struct world *w, uint64_t msec)
 {
 	for (uint64_t end = w->now + msec; w->now < end; w->now += 500)
-		if (ck_tries_look(&w->t, w->up, w->now))
+		if (ck_retry_policy_look(&w->t, w->up, w->now))
 			job(w);
 }
 
@@ -137,13 +137,13 @@ static void test_one(bool found)
 	ok(w.failed > 10 && w.failed < 18);
 	eq_u64(w.logged, 1);
 	w.kind[1] = w.kind[2] = GOOD;
-	pass(&w, CK_TRIES_PAUSE_MOST + EVERY);
+	pass(&w, CK_RETRY_POLICY_PAUSE_MOST + EVERY);
 	ok(all_good_are_up(&w));
 	w.kind[2] = BAD;
 	w.up[2] = false; /* again, and it is logged again */
 	pass(&w, 20000);
 	eq_u64(w.logged, 2);
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Its files are not those of the checkpoint. */
@@ -157,7 +157,7 @@ static void test_refused(void)
 	ok(all_good_are_up(&w));
 	ok(w.jobs > 10 && w.jobs < 24);
 	eq_u64(w.logged, 1);
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* All have gone down. */
@@ -166,7 +166,7 @@ static void begin_lost(struct world *w, size_t n, bool found)
 	begin(w, n, found);
 	for (size_t i = 0; i < w->n; i++)
 		w->up[i] = true;
-	(void)ck_tries_look(&w->t, w->up, 0);
+	(void)ck_retry_policy_look(&w->t, w->up, 0);
 	for (size_t i = 0; i < w->n; i++)
 		w->up[i] = false;
 }
@@ -182,7 +182,7 @@ static void test_here(bool found)
 	ok(w.up[0]);
 	pass(&w, 40000);
 	ok(all_good_are_up(&w));
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Nothing can be started by this host for a while: no other one pays for that later. */
@@ -197,7 +197,7 @@ static void test_at_home(bool found)
 	w.kind[0] = GOOD;
 	pass(&w, found ? 10000 : 20000);
 	ok(all_good_are_up(&w));
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Nothing can be started on a host that is up, and that is known: no host that returns is
@@ -208,7 +208,7 @@ static void test_not_the_newcomer(void)
 
 	begin(&w, 3, true);
 	w.up[2] = true;
-	(void)ck_tries_look(&w.t, w.up, 0);
+	(void)ck_retry_policy_look(&w.t, w.up, 0);
 	w.kind[2] = BAD;
 	pass(&w, 3600 * 1000);
 	eq_u64(w.jobs, w.failed);
@@ -218,7 +218,7 @@ static void test_not_the_newcomer(void)
 	w.kind[2] = GOOD;
 	pass(&w, EVERY + 2000);
 	ok(all_good_are_up(&w));
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Several come, of which some are bad, and that is known: one job fails for all of them. */
@@ -231,7 +231,7 @@ static void test_found(void)
 	pass(&w, EVERY + 2000);
 	ok(all_good_are_up(&w));
 	eq_u64(w.failed, 1);
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Jobs that do not begin are tried every so often. */
@@ -243,13 +243,13 @@ static void test_none_begins(void)
 
 	begin(&w, 2, true);
 	for (uint64_t now = 0; now < 3600 * 1000; now += 500)
-		if (ck_tries_look(&w.t, up, now)) {
-			ck_tries_failed(&w.t, NULL, now);
+		if (ck_retry_policy_look(&w.t, up, now)) {
+			ck_retry_policy_failed(&w.t, NULL, now);
 			n++;
 		}
 	eq_u64(n, 3600 * 1000 / EVERY - 1);
-	eq_u64(ck_tries_log(&w.t), 2);
-	ck_tries_fini(&w.t);
+	eq_u64(ck_retry_policy_log(&w.t), 2);
+	ck_retry_policy_fini(&w.t);
 }
 
 /* Any hosts go down, and some of those that come back are bad. */
@@ -271,11 +271,11 @@ static bool run(uint64_t seed)
 			w.up[i] &= w.kind[i] == GOOD;
 		}
 		/* One job for each host, and more for those that are bad. */
-		pass(&w, CK_TRIES_PAUSE_MOST + 2 * EVERY + MOST * 10000UL +
-				 bad * 8 * 10000UL);
+		pass(&w, CK_RETRY_POLICY_PAUSE_MOST + 2 * EVERY +
+				 MOST * 10000UL + bad * 8 * 10000UL);
 		good = all_good_are_up(&w);
 	}
-	ck_tries_fini(&w.t);
+	ck_retry_policy_fini(&w.t);
 	return good;
 }
 

@@ -260,7 +260,7 @@ static void many_name(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int many_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		     uint32_t entry, struct ck_about *out)
+		     uint32_t entry, struct ck_file_content *out)
 {
 	struct ck_sections *s;
 	int rc;
@@ -270,8 +270,8 @@ static int many_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 	rc = many_sections(c, dir, &s);
 	if (rc)
 		return rc;
-	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
-				  .size = ck_sections_size(s) };
+	*out = (struct ck_file_content){ .topic = CK_FILE_KIND_CHECKPOINT,
+					 .size = ck_sections_size(s) };
 	ck_sections_put(s);
 	return 0;
 }

@@ -116,18 +116,19 @@ static int read_window(struct ck_checkpoint *cp, uint32_t tensor,
 			       NULL };
 	struct ck_slice_builder b = { 0 };
 	struct ck_slice *slice;
-	struct ck_opened *o;
+	struct ck_open_slice *o;
 	struct ck_read r;
 	int rc;
 
 	ck_slice_add_box(&b, tensor,
 			 ck_catalog_tensor(cp->catalog, tensor)->ndim, window,
 			 len);
-	if (ck_slice_make(&b, &slice) || ck_opened_make(slice, &c.locator, &o))
+	if (ck_slice_make(&b, &slice) ||
+	    ck_open_slice_make(slice, &c.locator, &o))
 		abort();
 	r = (struct ck_read){ .from = o, .len = len, .to = to };
 	rc = ck_host_read(cp->files, &r);
-	ck_opened_free(o);
+	ck_open_slice_free(o);
 	return rc;
 }
 

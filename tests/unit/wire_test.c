@@ -3,7 +3,7 @@
  * wire: every message, as the bytes that it is; and messages with a fault, each of which
  * is refused before anything is allocated. What an owner does is in owner_test.c.
  */
-#include "peer_internal.h"
+#include "dist_internal.h"
 #include "taken.h"
 #include "tap.h"
 #include "wire_case.h"
@@ -20,7 +20,7 @@ static const char *const names[REQUESTS] = {
 	[DIGEST] = "DIGEST", [PING] = "PING",
 };
 
-static struct ck_data_owner *owner;
+static struct ck_file_server *owner;
 
 static int ask_make(struct ck_ask *a, enum which which)
 {
@@ -217,9 +217,9 @@ static bool is_refused_request(const void *bytes, size_t len)
 
 	if (wire_split(bytes, len, &m))
 		return true;
-	if (ck_data_owner_cost(&m, &cost) != -EPROTO || cost != 1)
+	if (ck_file_server_cost(&m, &cost) != -EPROTO || cost != 1)
 		return false;
-	return ck_data_owner_answer(owner, &m, &out) == -EPROTO &&
+	return ck_file_server_answer(owner, &m, &out) == -EPROTO &&
 	       !out.payload && !out.body.data && out.head.type == 0;
 }
 
@@ -502,7 +502,7 @@ int main(void)
 {
 	int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	owner = ck_data_owner_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
+	owner = ck_file_server_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	if (!owner)
 		abort();
 	close(dir);
@@ -522,6 +522,6 @@ int main(void)
 	}
 	test_edges();
 	test_limits();
-	ck_data_owner_free(owner);
+	ck_file_server_free(owner);
 	return tap_done();
 }

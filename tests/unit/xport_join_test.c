@@ -23,7 +23,7 @@ struct joiner {
 	uint32_t rank, size;
 	unsigned late; /* milliseconds */
 	int msec, rc;
-	struct ck_xport *x;
+	struct ck_transport *x;
 	pthread_t thread;
 };
 
@@ -32,7 +32,7 @@ static void *joiner_thread(void *arg)
 	struct joiner *j = arg;
 
 	usleep(j->late * 1000);
-	j->rc = ck_xport_local(directory, j->rank, j->size, j->msec, &j->x);
+	j->rc = ck_transport_local(directory, j->rank, j->size, j->msec, &j->x);
 	return NULL;
 }
 
@@ -64,41 +64,43 @@ static void test_late(void)
 
 static void test_never(void)
 {
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	xport_directory(directory);
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		uint64_t start = now_msec(), took;
 
-		eq_err(ck_xport_local(directory, rank, 3, 60, &x), -ETIMEDOUT);
+		eq_err(ck_transport_local(directory, rank, 3, 60, &x),
+		       -ETIMEDOUT);
 		took = now_msec() - start;
 		ok(took >= 59);
 		ok(took < 5000 || !tap_is_long());
-		eq_err(ck_xport_local(directory, rank, 3, 0, &x), -ETIMEDOUT);
+		eq_err(ck_transport_local(directory, rank, 3, 0, &x),
+		       -ETIMEDOUT);
 	}
-	eq_err(ck_xport_local(directory, 3, 3, 60, &x), -EINVAL);
-	eq_err(ck_xport_local(directory, 0, 0, 60, &x), -EINVAL);
+	eq_err(ck_transport_local(directory, 3, 3, 60, &x), -EINVAL);
+	eq_err(ck_transport_local(directory, 0, 0, 60, &x), -EINVAL);
 	eq_i64(rmdir(directory), 0);
-	eq_err(ck_xport_local(directory, 0, 1, 60, &x), -ENOENT);
+	eq_err(ck_transport_local(directory, 0, 1, 60, &x), -ENOENT);
 }
 
 /* A rank that there is already, and names of directories that are long. */
 static void test_names(void)
 {
 	char path[400], other[420];
-	struct ck_xport *x;
+	struct ck_transport *x;
 	struct stat st;
 
 	xport_directory(directory);
 	(void)snprintf(path, sizeof(path), "%s/%0200d", directory, 0);
 	eq_i64(mkdir(path, 0700), 0);
-	eq_err(ck_xport_local(path, 0, 1, 60, &x), 0);
+	eq_err(ck_transport_local(path, 0, 1, 60, &x), 0);
 	x->close(x);
 	(void)snprintf(other, sizeof(other), "%s/0", path);
 	eq_i64(mkdir(other, 0700), 0);
-	eq_err(ck_xport_local(path, 0, 1, 60, &x), -EADDRINUSE);
+	eq_err(ck_transport_local(path, 0, 1, 60, &x), -EADDRINUSE);
 	eq_i64(stat(other, &st), 0);
-	eq_err(ck_xport_local(other, 0, 1, 60, &x), 0);
+	eq_err(ck_transport_local(other, 0, 1, 60, &x), 0);
 	x->close(x);
 	eq_i64(rmdir(other), 0);
 	eq_i64(rmdir(path), 0);
@@ -109,12 +111,12 @@ static void test_names(void)
 
 enum { SIZE = 3 };
 
-static struct ck_xport *joined;
+static struct ck_transport *joined;
 
 static void *join_as_first(void *arg)
 {
 	(void)arg;
-	eq_err(ck_xport_local(directory, 0, SIZE, JOIN_MSEC, &joined), 0);
+	eq_err(ck_transport_local(directory, 0, SIZE, JOIN_MSEC, &joined), 0);
 	return NULL;
 }
 
@@ -243,7 +245,7 @@ static void test_comers(void)
 /* The lower rank is another user's. */
 static void test_stranger_listens(void)
 {
-	struct ck_xport *x;
+	struct ck_transport *x;
 	int ready[2];
 	char byte;
 	pid_t child;
@@ -260,11 +262,11 @@ static void test_stranger_listens(void)
 			pause();
 	}
 	eq_i64(read(ready[0], &byte, 1), 1);
-	eq_err(ck_xport_local(directory, 1, 2, JOIN_MSEC, &x), -EPERM);
+	eq_err(ck_transport_local(directory, 1, 2, JOIN_MSEC, &x), -EPERM);
 	kill(child, SIGKILL);
 	eq_i64(waitpid(child, NULL, 0), child);
 	/* And it is dead now: somebody may take its place, but nobody does. */
-	eq_err(ck_xport_local(directory, 1, 2, 30, &x), -ETIMEDOUT);
+	eq_err(ck_transport_local(directory, 1, 2, 30, &x), -ETIMEDOUT);
 	unlink(address(directory, 0).sun_path);
 	eq_i64(rmdir(directory), 0);
 	close(ready[0]);

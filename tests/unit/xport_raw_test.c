@@ -37,7 +37,7 @@ static int raw_accept(const char *directory, uint32_t rank, int listener)
 
 static struct scene {
 	char directory[64];
-	struct ck_xport *x;
+	struct ck_transport *x;
 	int raw[2];
 	unsigned got[2], lost[2], sent, unsent;
 	unsigned got_when_lost;
@@ -83,7 +83,7 @@ static void begin(void)
 	xport_directory(s.directory);
 	for (uint32_t i = 0; i < OURS; i++)
 		listeners[i] = raw_listen(s.directory, i);
-	eq_err(ck_xport_local(s.directory, OURS, SIZE, WAIT_MSEC, &s.x), 0);
+	eq_err(ck_transport_local(s.directory, OURS, SIZE, WAIT_MSEC, &s.x), 0);
 	s.x->got = scene_got;
 	s.x->lost = scene_lost;
 	for (uint32_t i = 0; i < OURS; i++)

@@ -50,8 +50,8 @@ static void *rank_thread(void *arg)
 {
 	struct thread_rank *t = arg;
 	struct side *s = &t->side;
-	int rc = ck_xport_local(t->directory, s->rank, s->e->size, JOIN_MSEC,
-				&s->x);
+	int rc = ck_transport_local(t->directory, s->rank, s->e->size,
+				    JOIN_MSEC, &s->x);
 
 	check(s, rc == 0, "join");
 	if (rc == 0)
@@ -129,10 +129,10 @@ static void test_flipped(uint64_t seed)
 static void test_waiting(void)
 {
 	char directory[64];
-	struct ck_xport *x;
+	struct ck_transport *x;
 
 	xport_directory(directory);
-	eq_err(ck_xport_local(directory, 0, 1, 60, &x), 0);
+	eq_err(ck_transport_local(directory, 0, 1, 60, &x), 0);
 	test_wake(x);
 	test_also(x);
 	x->close(x);

@@ -20,7 +20,7 @@ static size_t first_other(const struct ck_ways *w, uint32_t file)
 }
 
 bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
-		    struct ck_whereabouts *out)
+		    struct ck_location *out)
 {
 	size_t at;
 

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * requester: see requester.h. Moves are sorted by peer, and those of each become READs.
+ * remote_client: see remote_client.h. Moves are sorted by peer, and those of each become READs.
  * When all READs of one peer have come or were given up, those of its moves that failed
  * are sorted by the peers of the next copies, and so on; all is done when no peer is
  * asked any more. Those that were not answered, and have no other copy, are asked for once
  * more, by calls that wait for another line if there may be one.
  */
-#include "ckptfs/requester.h"
+#include "ckptfs/remote_client.h"
 #include "places.h"
 
 #include <errno.h>
 
 /* Moves on their way. */
-struct ck_requester_op {
-	struct ck_requester_op *next, *prev; /* under ck_requester.lock */
-	struct ck_requester *r;
+struct ck_remote_client_op {
+	struct ck_remote_client_op *next,
+		*prev; /* under ck_remote_client.lock */
+	struct ck_remote_client *r;
 	struct ck_moves *moves;
-	/* Under ck_requester.lock, once they are sent: */
+	/* Under ck_remote_client.lock, once they are sent: */
 	struct part *parts;
 	size_t left; /* parts that are not over */
 };
@@ -31,14 +32,14 @@ struct attempt {
 /* Those for which one peer is asked. */
 struct part {
 	struct part *next;
-	struct ck_requester_op *op;
+	struct ck_remote_client_op *op;
 	uint32_t peer;
 	struct attempt attempt;
 	/* Of the ways by which it is asked: */
 	struct ck_calls *line;
 	uint32_t generation;
 	bool unanswered; /* of a call nobody has said what it came to */
-	bool over;	 /* under ck_requester.lock: `line` may be gone */
+	bool over;	 /* under ck_remote_client.lock: `line` may be gone */
 	struct read_call *calls;
 	size_t ncalls, cap;
 	size_t left;	 /* calls that are not over; of the line's thread */
@@ -67,7 +68,7 @@ static void parts_free(struct part *p)
 	}
 }
 
-static void op_free(struct ck_requester_op *op)
+static void op_free(struct ck_remote_client_op *op)
 {
 	parts_free(op->parts);
 	free(op);
@@ -110,7 +111,7 @@ static int add_calls(struct part *p)
 }
 
 /* Of n moves that go to the same peer. */
-static struct part *part_make(struct ck_requester_op *op,
+static struct part *part_make(struct ck_remote_client_op *op,
 			      const struct ck_sorted *order, size_t n,
 			      struct attempt attempt)
 {
@@ -138,7 +139,7 @@ static struct part *part_make(struct ck_requester_op *op,
 }
 
 /* One for each peer that is asked for some of the moves. -ENOMEM. */
-static int parts_make(struct ck_requester_op *op, struct ck_sorted *order,
+static int parts_make(struct ck_remote_client_op *op, struct ck_sorted *order,
 		      size_t n, struct attempt attempt, struct part **out)
 {
 	struct part **last = out;
@@ -178,7 +179,7 @@ static void part_note(const struct part *p)
 }
 
 /* Takes parts into the op, those of nothing that could be asked for too. */
-static void parts_add(struct ck_requester_op *op, struct part *list)
+static void parts_add(struct ck_remote_client_op *op, struct part *list)
 {
 	struct part **end = &op->parts;
 
@@ -194,12 +195,12 @@ static void parts_add(struct ck_requester_op *op, struct part *list)
 
 /* Moves of files that nobody has now are -EIO, of what is no file -ENODATA, and no
  * peer's. */
-static struct ck_requester_op *op_make(struct ck_requester *r,
-				       struct ck_moves *moves)
+static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
+					   struct ck_moves *moves)
 {
 	ck_auto_free struct ck_sorted *order = calloc(moves->n + 1,
 						      sizeof(*order));
-	struct ck_requester_op *op = calloc(1, sizeof(*op));
+	struct ck_remote_client_op *op = calloc(1, sizeof(*op));
 	struct part *parts;
 
 	if (!order || !op) {
@@ -224,9 +225,9 @@ static struct ck_requester_op *op_make(struct ck_requester *r,
 
 /* --- on the way ------------------------------------------------------------------------ */
 
-static void link_in(struct ck_requester_op *op)
+static void link_in(struct ck_remote_client_op *op)
 {
-	struct ck_requester *r = op->r;
+	struct ck_remote_client *r = op->r;
 
 	op->next = r->first;
 	if (op->next)
@@ -234,7 +235,7 @@ static void link_in(struct ck_requester_op *op)
 	r->first = op;
 }
 
-static void link_out(struct ck_requester_op *op)
+static void link_out(struct ck_remote_client_op *op)
 {
 	if (op->prev)
 		op->prev->next = op->next;
@@ -258,7 +259,7 @@ static void send_all(const struct part *p)
 }
 
 /* The same. */
-static void drop_all(const struct ck_requester_op *op)
+static void drop_all(const struct ck_remote_client_op *op)
 {
 	for (const struct part *p = op->parts; p; p = p->next)
 		for (size_t i = 0; i < p->ncalls && !p->over; i++)
@@ -286,7 +287,7 @@ static bool has_failed(const struct part *p)
 static struct part *parts_again(struct part *failed, struct attempt attempt,
 				bool only_last)
 {
-	struct ck_requester_op *op = failed->op;
+	struct ck_remote_client_op *op = failed->op;
 	ck_auto_free struct ck_sorted *order = calloc(failed->n,
 						      sizeof(*order));
 	struct part *parts;
@@ -295,7 +296,7 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 	for (size_t i = 0; order && i < failed->n; i++) {
 		uint32_t index = failed->index[i];
 		uint32_t file = op->moves->list[index].file;
-		struct ck_whereabouts next;
+		struct ck_location next;
 
 		if (!may_try_again(failed->list[i].rc) ||
 		    (only_last &&
@@ -312,7 +313,7 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 }
 
 /* Nobody wants them any more, though there are places that could be asked. */
-static void give_up(struct ck_requester_op *op, const struct part *p)
+static void give_up(struct ck_remote_client_op *op, const struct part *p)
 {
 	for (; p; p = p->next)
 		for (size_t i = 0; i < p->n; i++)
@@ -322,7 +323,7 @@ static void give_up(struct ck_requester_op *op, const struct part *p)
 static void ask_again(struct part *failed, struct attempt attempt,
 		      bool only_last)
 {
-	struct ck_requester_op *op = failed->op;
+	struct ck_remote_client_op *op = failed->op;
 	struct part *parts = parts_again(failed, attempt, only_last);
 
 	if (parts && is_unwanted(op->moves)) {
@@ -361,8 +362,8 @@ static void try_again(struct part *failed)
 /* All its calls are. */
 static void part_over(struct part *p)
 {
-	struct ck_requester_op *op = p->op;
-	struct ck_requester *r = op->r;
+	struct ck_remote_client_op *op = p->op;
+	struct ck_remote_client *r = op->r;
 	struct ck_moves *moves = op->moves;
 	bool over;
 
@@ -409,9 +410,9 @@ static void fail_all(struct ck_moves *moves, int rc)
 }
 
 /* With ways_lock. */
-static int begin(struct ck_requester *r, struct ck_moves *moves)
+static int begin(struct ck_remote_client *r, struct ck_moves *moves)
 {
-	struct ck_requester_op *op = op_make(r, moves);
+	struct ck_remote_client_op *op = op_make(r, moves);
 
 	if (!op) {
 		fail_all(moves, -ENOMEM);
@@ -431,9 +432,9 @@ static int begin(struct ck_requester *r, struct ck_moves *moves)
 	return -EINPROGRESS;
 }
 
-static int start(struct ck_mover *mover, struct ck_moves *moves)
+static int start(struct ck_backend *mover, struct ck_moves *moves)
 {
-	struct ck_requester *r = (struct ck_requester *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)mover;
 	int rc;
 
 	pthread_rwlock_rdlock(&r->ways_lock);
@@ -442,10 +443,10 @@ static int start(struct ck_mover *mover, struct ck_moves *moves)
 	return rc;
 }
 
-static void interrupt(struct ck_mover *mover, struct ck_moves *moves)
+static void interrupt(struct ck_backend *mover, struct ck_moves *moves)
 {
-	struct ck_requester *r = (struct ck_requester *)mover;
-	struct ck_requester_op *op;
+	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_remote_client_op *op;
 
 	pthread_mutex_lock(&r->lock);
 	for (op = r->first; op && op->moves != moves;)
@@ -455,7 +456,8 @@ static void interrupt(struct ck_mover *mover, struct ck_moves *moves)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways)
+void ck_remote_client_renew(struct ck_remote_client *r,
+			    const struct ck_ways *ways)
 {
 	pthread_rwlock_wrlock(&r->ways_lock);
 	r->ways = *ways;
@@ -463,8 +465,8 @@ void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways)
 	pthread_rwlock_unlock(&r->ways_lock);
 }
 
-bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
-			struct ck_whereabouts *out)
+bool ck_remote_client_place(struct ck_remote_client *r, uint32_t file,
+			    uint32_t i, struct ck_location *out)
 {
 	bool found;
 
@@ -474,7 +476,7 @@ bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
 	return found;
 }
 
-bool ck_requester_is_up(struct ck_requester *r, uint32_t peer)
+bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer)
 {
 	bool up;
 
@@ -496,9 +498,10 @@ static void ways_lock_init(pthread_rwlock_t *lock)
 	pthread_rwlockattr_destroy(&how);
 }
 
-void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways)
+void ck_remote_client_init(struct ck_remote_client *r,
+			   const struct ck_ways *ways)
 {
-	*r = (struct ck_requester){
+	*r = (struct ck_remote_client){
 		.mover = { "peers", start, interrupt, ck_places_describe,
 			   ck_places_came },
 		.ways = *ways,
@@ -507,7 +510,7 @@ void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways)
 	pthread_mutex_init(&r->lock, NULL);
 }
 
-void ck_requester_fini(struct ck_requester *r)
+void ck_remote_client_fini(struct ck_remote_client *r)
 {
 	free((void *)(uintptr_t)r->rounds.ranks);
 	pthread_mutex_destroy(&r->lock);

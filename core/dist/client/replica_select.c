@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* copies: see copies.h. */
-#include "copies.h"
+/* replica_select: see copies.h. */
+#include "replica_select.h"
 
-static bool has(const struct ck_copies_asked *q, uint32_t host, uint64_t least)
+static bool has(const struct ck_replica_query *q, uint32_t host, uint64_t least)
 {
 	return q->copies[host].has && q->copies[host].size >= least;
 }
 
-static bool is_like(const struct ck_copies_asked *q, uint32_t host,
+static bool is_like(const struct ck_replica_query *q, uint32_t host,
 		    uint32_t like)
 {
 	const struct ck_file_copy *a = &q->copies[host], *b = &q->copies[like];
@@ -19,7 +19,7 @@ static bool is_like(const struct ck_copies_asked *q, uint32_t host,
 
 /* Each of these is n if there is none. */
 
-static uint32_t first_that_has(const struct ck_copies_asked *q, uint64_t least)
+static uint32_t first_that_has(const struct ck_replica_query *q, uint64_t least)
 {
 	uint32_t i = 0;
 
@@ -28,7 +28,8 @@ static uint32_t first_that_has(const struct ck_copies_asked *q, uint64_t least)
 	return i;
 }
 
-static uint32_t first_too_short(const struct ck_copies_asked *q, uint64_t least)
+static uint32_t first_too_short(const struct ck_replica_query *q,
+				uint64_t least)
 {
 	uint32_t i = 0;
 
@@ -37,7 +38,7 @@ static uint32_t first_too_short(const struct ck_copies_asked *q, uint64_t least)
 	return i;
 }
 
-static uint32_t first_unlike(const struct ck_copies_asked *q, uint64_t least,
+static uint32_t first_unlike(const struct ck_replica_query *q, uint64_t least,
 			     uint32_t like)
 {
 	uint32_t i = 0;
@@ -48,7 +49,7 @@ static uint32_t first_unlike(const struct ck_copies_asked *q, uint64_t least,
 }
 
 /* The one that counts where they differ. */
-static uint32_t preferred(const struct ck_copies_asked *q, uint64_t least)
+static uint32_t preferred(const struct ck_replica_query *q, uint64_t least)
 {
 	for (uint32_t i = 0; i < q->nprefer; i++)
 		if (q->prefer[i] < q->n && has(q, q->prefer[i], least))
@@ -57,14 +58,14 @@ static uint32_t preferred(const struct ck_copies_asked *q, uint64_t least)
 }
 
 /* Who has less to serve comes first, and who asks before all. */
-static bool is_before(const struct ck_copies_asked *q, uint32_t a, uint32_t b)
+static bool is_before(const struct ck_replica_query *q, uint32_t a, uint32_t b)
 {
 	if (a == q->here || b == q->here)
 		return a == q->here;
 	return q->loads[a] < q->loads[b];
 }
 
-static void add(const struct ck_copies_asked *q, struct ck_copies_chosen *out,
+static void add(const struct ck_replica_query *q, struct ck_replica_choice *out,
 		uint32_t *list, uint32_t host)
 {
 	uint32_t at = out->n++;
@@ -76,13 +77,13 @@ static void add(const struct ck_copies_asked *q, struct ck_copies_chosen *out,
 		out->server = host;
 }
 
-void ck_copies_choose(const struct ck_copies_asked *q,
-		      struct ck_copies_chosen *out, uint32_t *list)
+void ck_replica_select(const struct ck_replica_query *q,
+		       struct ck_replica_choice *out, uint32_t *list)
 {
 	uint64_t least = q->needed;
 	uint32_t like;
 
-	*out = (struct ck_copies_chosen){ .server = q->n, .too_short = q->n };
+	*out = (struct ck_replica_choice){ .server = q->n, .too_short = q->n };
 	out->one = first_that_has(q, least);
 	if (out->one < q->n)
 		out->too_short = first_too_short(q, least);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copies: which copies of a file are used, where several hosts have one. It follows from
+ * replica_select: which copies of a file are used, where several hosts have one. It follows from
  * what they say and from nothing else, above all from no time: every host that asks and
  * has no copy itself comes to the same.
  */
@@ -22,7 +22,7 @@ struct ck_file_copy {
 };
 
 /* Hosts are numbers below n, the same for all who ask. */
-struct ck_copies_asked {
+struct ck_replica_query {
 	const struct ck_file_copy *copies; /* by host, n */
 	uint32_t n;
 	uint32_t here;		/* the one that asks */
@@ -34,10 +34,10 @@ struct ck_copies_asked {
 	const uint64_t *loads; /* by host: bytes that it has to serve */
 };
 
-enum ck_copies_outcome { CK_COPIES_NONE, CK_COPIES_FINE, CK_COPIES_DIFFER };
+enum ck_replica_outcome { CK_COPIES_NONE, CK_COPIES_FINE, CK_COPIES_DIFFER };
 
-struct ck_copies_chosen {
-	enum ck_copies_outcome outcome;
+struct ck_replica_choice {
+	enum ck_replica_outcome outcome;
 	/* Of FINE: the copies in use, the one that is read first, those for when it
 	 * fails behind it; and whose load it is, whoever asks. */
 	uint32_t n;
@@ -50,7 +50,7 @@ struct ck_copies_chosen {
 };
 
 /* list: room for n. */
-void ck_copies_choose(const struct ck_copies_asked *asked,
-		      struct ck_copies_chosen *out, uint32_t *list);
+void ck_replica_select(const struct ck_replica_query *asked,
+		       struct ck_replica_choice *out, uint32_t *list);
 
 #endif

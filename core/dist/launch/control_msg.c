@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* note: see note.h. */
-#include "ckptfs/note.h"
+/* control_msg: see control_msg.h. */
+#include "ckptfs/control_msg.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -12,24 +12,25 @@ struct head {
 };
 
 union control {
-	char bytes[CMSG_SPACE(CK_NOTE_FILES * sizeof(int))];
+	char bytes[CMSG_SPACE(CK_CONTROL_MSG_FILES * sizeof(int))];
 	struct cmsghdr head;
 };
 
-int ck_note_sockets(int ends[static 2])
+int ck_control_msg_sockets(int ends[static 2])
 {
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)
 		       ? -errno
 		       : 0;
 }
 
-int ck_note_job(char *const words[], int *sock, struct ck_job *out)
+int ck_control_msg_job(char *const words[], int *sock,
+		       struct ck_subprocess *out)
 {
-	int ends[2], rc = ck_note_sockets(ends);
+	int ends[2], rc = ck_control_msg_sockets(ends);
 
 	if (rc)
 		return rc;
-	rc = ck_job_start_beside(words, &ends[1], 1, out);
+	rc = ck_subprocess_start_beside(words, &ends[1], 1, out);
 	close(ends[1]);
 	if (rc)
 		close(ends[0]);
@@ -39,11 +40,11 @@ int ck_note_job(char *const words[], int *sock, struct ck_job *out)
 }
 
 static void put_files(struct msghdr *m, union control *control,
-		      const struct ck_note *n)
+		      const struct ck_control_msg *n)
 {
 	size_t files = 0;
 
-	while (files < CK_NOTE_FILES && n->files[files] >= 0)
+	while (files < CK_CONTROL_MSG_FILES && n->files[files] >= 0)
 		files++;
 	if (files == 0)
 		return;
@@ -56,7 +57,7 @@ static void put_files(struct msghdr *m, union control *control,
 	memcpy(CMSG_DATA(&control->head), n->files, files * sizeof(int));
 }
 
-int ck_note_send(int sock, const struct ck_note *n, bool wait)
+int ck_control_msg_send(int sock, const struct ck_control_msg *n, bool wait)
 {
 	struct head head = { n->kind, n->err, n->size };
 	struct iovec pieces[] = { { &head, sizeof(head) },
@@ -74,28 +75,28 @@ int ck_note_send(int sock, const struct ck_note *n, bool wait)
 	return rc < 0 ? -errno : 0;
 }
 
-static void take_files(struct msghdr *m, struct ck_note *out)
+static void take_files(struct msghdr *m, struct ck_control_msg *out)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(m);
 
-	for (size_t i = 0; i < CK_NOTE_FILES; i++)
+	for (size_t i = 0; i < CK_CONTROL_MSG_FILES; i++)
 		out->files[i] = -1;
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
 	    c->cmsg_len <= CMSG_LEN(sizeof(out->files)))
 		memcpy(out->files, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 }
 
-void ck_note_close(struct ck_note *n)
+void ck_control_msg_close(struct ck_control_msg *n)
 {
-	for (size_t i = 0; i < CK_NOTE_FILES; i++)
+	for (size_t i = 0; i < CK_CONTROL_MSG_FILES; i++)
 		ck_fd_cleanup(&n->files[i]);
 }
 
-int ck_note_take(int sock, struct ck_note *out, char *room)
+int ck_control_msg_take(int sock, struct ck_control_msg *out, char *room)
 {
 	struct head head;
 	struct iovec pieces[] = { { &head, sizeof(head) },
-				  { room, CK_NOTE_MOST } };
+				  { room, CK_CONTROL_MSG_MOST } };
 	union control control = { 0 };
 	struct msghdr m = { .msg_iov = pieces,
 			    .msg_iovlen = 2,
@@ -111,10 +112,10 @@ int ck_note_take(int sock, struct ck_note *out, char *room)
 	take_files(&m, out);
 	if ((size_t)n < sizeof(head) ||
 	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		ck_note_close(out);
+		ck_control_msg_close(out);
 		return -EPROTO;
 	}
-	out->kind = (enum ck_note_kind)head.kind;
+	out->kind = (enum ck_control_msg_kind)head.kind;
 	out->err = head.err;
 	out->size = head.size;
 	out->bytes = (struct ck_str){ room, (size_t)n - sizeof(head) };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* launch: what mpirun is told; see launch.h. Who can take part is in launch_ask.c. */
+/* launch: what mpirun is told; see launch.h. Who can take part is in launch_preflight.c. */
 #include "ckptfs/launch.h"
 
 #include "launch_internal.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch_ask: a shell on each host is asked for two versions, and for what is in the way
+ * launch_preflight: a shell on each host is asked for two versions, and for what is in the way
  * there; or, when a job has failed, to start what mpirun starts. All are asked at once and have one deadline, so that a host that is switched off costs no more than ten do.
  */
-#include "ckptfs/job.h"
 #include "ckptfs/launch.h"
+#include "ckptfs/subprocess.h"
 #include "launch_internal.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ enum {
 
 /* One host that is asked. */
 struct asked {
-	struct ck_job job;
+	struct ck_subprocess job;
 	struct ck_buf said;
 	int err;		       /* it could not be asked */
 	bool started;		       /* the job is to be ended */
@@ -99,7 +99,8 @@ static void start(struct asking *a, size_t i)
 	if (a->wanted && !a->wanted[i])
 		return;
 	words = words_for(a, i);
-	host->err = words ? ck_job_start(words, NULL, &host->job) : -ENOMEM;
+	host->err = words ? ck_subprocess_start(words, NULL, &host->job)
+			  : -ENOMEM;
 	host->started = host->err == 0;
 	ck_launch_words_free(words);
 	a->fds[2 * i] = (struct pollfd){ .fd = host->started ? host->job.ended
@@ -114,7 +115,7 @@ static void start(struct asking *a, size_t i)
 
 static void hear(struct asked *host)
 {
-	ck_job_hear(&host->job, &host->said);
+	ck_subprocess_read(&host->job, &host->said);
 	if (host->said.len > SAID_MOST)
 		host->said.len = SAID_MOST;
 }
@@ -168,7 +169,7 @@ static void end_all(struct asking *a)
 			(void)kill(-a->hosts[i].job.process, SIGTERM);
 	for (size_t i = 0; i < n; i++)
 		if (a->hosts[i].started)
-			ck_job_end(&a->hosts[i].job, 0);
+			ck_subprocess_end(&a->hosts[i].job, 0);
 }
 
 /* --- versions ----------------------------------------------------------------------- */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * roster: see roster.h. What a rank says are texts, each with its NUL, then zeros:
+ * rank_table: see rank_table.h. What a rank says are texts, each with its NUL, then zeros:
  *
  *	"ckptfs" VERSION HOST MACHINE "mount" or "" PATH
  *
  * The first two are so in all versions.
  */
-#include "ckptfs/roster.h"
+#include "ckptfs/rank_table.h"
 
 #include "ckptfs/hostlist.h"
 
@@ -21,8 +21,8 @@ static const char program[] = "ckptfs", wanted[] = "mount";
 
 /* --- saying ------------------------------------------------------------------------- */
 
-int ck_roster_say(const struct ck_roster_rank *rank,
-		  uint8_t out[static CK_ROSTER_SAID])
+int ck_rank_table_say(const struct ck_rank_table_rank *rank,
+		      uint8_t out[static CK_RANK_TABLE_SAID])
 {
 	const char *const texts[] = { program,
 				      rank->version,
@@ -32,11 +32,11 @@ int ck_roster_say(const struct ck_roster_rank *rank,
 				      rank->path };
 	size_t at = 0;
 
-	memset(out, 0, CK_ROSTER_SAID);
+	memset(out, 0, CK_RANK_TABLE_SAID);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(texts); i++) {
 		size_t len = strlen(texts[i]) + 1;
 
-		if (len > CK_ROSTER_SAID - at)
+		if (len > CK_RANK_TABLE_SAID - at)
 			return -ENAMETOOLONG;
 		memcpy(out + at, texts[i], len);
 		at += len;
@@ -55,16 +55,17 @@ static void machine_read(char out[static 64])
 	out[strcspn(out, "\n")] = '\0';
 }
 
-int ck_roster_say_own(const char *source, bool wants,
-		      uint8_t out[static CK_ROSTER_SAID], struct ck_diag *d)
+int ck_rank_table_say_own(const char *source, bool wants,
+			  uint8_t out[static CK_RANK_TABLE_SAID],
+			  struct ck_diag *d)
 {
 	char host[HOST_NAME_MAX + 1] = "", machine[64];
 	ck_auto_free char *path = ck_host_absolute(source);
-	struct ck_roster_rank own = { .host = host,
-				      .machine = machine,
-				      .path = path,
-				      .version = CK_VERSION,
-				      .wants = wants };
+	struct ck_rank_table_rank own = { .host = host,
+					  .machine = machine,
+					  .path = path,
+					  .version = CK_VERSION,
+					  .wants = wants };
 	int rc;
 
 	if (!path)
@@ -77,7 +78,7 @@ int ck_roster_say_own(const char *source, bool wants,
 	if (rc)
 		return rc;
 	machine_read(machine);
-	rc = ck_roster_say(&own, out);
+	rc = ck_rank_table_say(&own, out);
 	return rc ? ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(path)),
 			    strerror(-rc))
 		  : 0;
@@ -99,9 +100,9 @@ static const char *take(struct ck_str *rest)
 }
 
 /* As much as its version has in common with ours. */
-static bool read_rank(const uint8_t *said, struct ck_roster_rank *out)
+static bool read_rank(const uint8_t *said, struct ck_rank_table_rank *out)
 {
-	struct ck_str rest = { (const char *)said, CK_ROSTER_SAID };
+	struct ck_str rest = { (const char *)said, CK_RANK_TABLE_SAID };
 	const char *first = take(&rest), *wants;
 
 	if (!first || strcmp(first, program) != 0)
@@ -120,7 +121,7 @@ static bool read_rank(const uint8_t *said, struct ck_roster_rank *out)
 	return out->wants || !*wants;
 }
 
-static int check_versions(const struct ck_roster *r, struct ck_diag *d)
+static int check_versions(const struct ck_rank_table *r, struct ck_diag *d)
 {
 	const char *first = r->ranks[0].version;
 
@@ -135,13 +136,13 @@ static int check_versions(const struct ck_roster *r, struct ck_diag *d)
 	return 0;
 }
 
-static bool is_same_host(const struct ck_roster_rank *a,
-			 const struct ck_roster_rank *b)
+static bool is_same_host(const struct ck_rank_table_rank *a,
+			 const struct ck_rank_table_rank *b)
 {
 	return strcmp(a->host, b->host) == 0;
 }
 
-static uint32_t first_of_host(const struct ck_roster *r, uint32_t rank)
+static uint32_t first_of_host(const struct ck_rank_table *r, uint32_t rank)
 {
 	uint32_t i = 0;
 
@@ -151,8 +152,8 @@ static uint32_t first_of_host(const struct ck_roster *r, uint32_t rank)
 }
 
 /* A rank beside the first one of its host. */
-static int check_pair(const struct ck_roster_rank *first,
-		      const struct ck_roster_rank *other, struct ck_diag *d)
+static int check_pair(const struct ck_rank_table_rank *first,
+		      const struct ck_rank_table_rank *other, struct ck_diag *d)
 {
 	if (strcmp(first->machine, other->machine) != 0)
 		return ck_fail(d, EINVAL, "two hosts have the name %s",
@@ -167,13 +168,13 @@ static int check_pair(const struct ck_roster_rank *first,
 }
 
 /* Whoever comes first of its host and wants a mount has it. */
-static int settle(struct ck_roster *r, struct ck_diag *d)
+static int settle(struct ck_rank_table *r, struct ck_diag *d)
 {
 	uint32_t mounts = 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < r->n && rc == 0; i++) {
-		struct ck_roster_rank *rank = &r->ranks[i];
+		struct ck_rank_table_rank *rank = &r->ranks[i];
 		uint32_t first = first_of_host(r, i), k = first;
 
 		while (k < i && !(r->ranks[k].mounts &&
@@ -190,8 +191,8 @@ static int settle(struct ck_roster *r, struct ck_diag *d)
 	return rc;
 }
 
-int ck_roster_read(const uint8_t *said, uint32_t n, struct ck_roster *out,
-		   struct ck_diag *d)
+int ck_rank_table_read(const uint8_t *said, uint32_t n,
+		       struct ck_rank_table *out, struct ck_diag *d)
 {
 	int rc;
 
@@ -200,7 +201,7 @@ int ck_roster_read(const uint8_t *said, uint32_t n, struct ck_roster *out,
 		return ck_fail(d, ENOMEM, "out of memory");
 	out->n = n;
 	for (uint32_t i = 0; i < n; i++)
-		if (!read_rank(said + (size_t)i * CK_ROSTER_SAID,
+		if (!read_rank(said + (size_t)i * CK_RANK_TABLE_SAID,
 			       &out->ranks[i]))
 			return ck_fail(d, EPROTO,
 				       "rank %" PRIu32 " is no ckptfs", i);
@@ -208,18 +209,18 @@ int ck_roster_read(const uint8_t *said, uint32_t n, struct ck_roster *out,
 	return rc ? rc : settle(out, d);
 }
 
-void ck_roster_fini(struct ck_roster *r)
+void ck_rank_table_fini(struct ck_rank_table *r)
 {
 	free(r->ranks);
-	*r = (struct ck_roster){ 0 };
+	*r = (struct ck_rank_table){ 0 };
 }
 
 /* --- for the process of a mount ----------------------------------------------------- */
 
-static void list_rank(const struct ck_roster *r, uint32_t rank,
+static void list_rank(const struct ck_rank_table *r, uint32_t rank,
 		      struct ck_buf *out)
 {
-	const struct ck_roster_rank *one = &r->ranks[rank];
+	const struct ck_rank_table_rank *one = &r->ranks[rank];
 
 	ck_buf_u32(out, rank);
 	ck_buf_add(out, one->host, strlen(one->host) + 1);
@@ -227,16 +228,16 @@ static void list_rank(const struct ck_roster *r, uint32_t rank,
 }
 
 /* All of one host but `but`, from the first one on. */
-static void list_host(const struct ck_roster *r, uint32_t first, uint32_t but,
-		      struct ck_buf *out)
+static void list_host(const struct ck_rank_table *r, uint32_t first,
+		      uint32_t but, struct ck_buf *out)
 {
 	for (uint32_t i = first; i < r->n; i++)
 		if (i != but && is_same_host(&r->ranks[i], &r->ranks[first]))
 			list_rank(r, i, out);
 }
 
-void ck_roster_list(const struct ck_roster *r, uint32_t rank,
-		    struct ck_buf *out)
+void ck_rank_table_list(const struct ck_rank_table *r, uint32_t rank,
+			struct ck_buf *out)
 {
 	uint32_t own = first_of_host(r, rank);
 
@@ -262,7 +263,8 @@ static bool take_rank(struct ck_str *rest, struct ck_host_rank *out)
 	       !ck_host_name_check(ck_str_from(out->name), "", NULL);
 }
 
-int ck_roster_take(struct ck_str text, struct ck_host_rank **out, uint32_t *n)
+int ck_rank_table_take(struct ck_str text, struct ck_host_rank **out,
+		       uint32_t *n)
 {
 	struct ck_cur c = ck_cur_make(text.p, text.len);
 	struct ck_host_rank *list;

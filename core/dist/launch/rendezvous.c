@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* door: see door.h. */
-#include "ckptfs/door.h"
+/* rendezvous: see rendezvous.h. */
+#include "ckptfs/rendezvous.h"
 #include "ckptfs/wire.h"
 #include "sockets.h"
 
@@ -16,9 +16,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The time limit of ck_door_enter() for a reply of the owner; tests shorten it. */
-#ifndef CK_DOOR_SECONDS
-#define CK_DOOR_SECONDS 10
+/* The time limit of ck_rendezvous_enter() for a reply of the owner; tests shorten it. */
+#ifndef CK_RENDEZVOUS_SECONDS
+#define CK_RENDEZVOUS_SECONDS 10
 #endif
 
 enum {
@@ -66,20 +66,20 @@ static struct sockaddr_un address(const char *name, socklen_t *len)
 
 /* --- the mount ---------------------------------------------------------------------- */
 
-static int make_name(char name[static CK_DOOR_NAME])
+static int make_name(char name[static CK_RENDEZVOUS_NAME])
 {
 	uint64_t random[3];
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
-	(void)snprintf(name, CK_DOOR_NAME, "%s%016llx%016llx%016llx", prefix,
-		       (unsigned long long)random[0],
+	(void)snprintf(name, CK_RENDEZVOUS_NAME, "%s%016llx%016llx%016llx",
+		       prefix, (unsigned long long)random[0],
 		       (unsigned long long)random[1],
 		       (unsigned long long)random[2]);
 	return 0;
 }
 
-int ck_door_open(struct ck_door *door)
+int ck_rendezvous_open(struct ck_rendezvous *door)
 {
 	struct sockaddr_un a;
 	socklen_t len;
@@ -99,13 +99,13 @@ int ck_door_open(struct ck_door *door)
 	return rc;
 }
 
-void ck_door_close(struct ck_door *door)
+void ck_rendezvous_close(struct ck_rendezvous *door)
 {
 	ck_fd_cleanup(&door->listener);
 }
 
 /* Nobody can make it smaller under the other's eyes, which would be a SIGBUS. */
-int ck_door_memory(uint64_t size)
+int ck_rendezvous_memory(uint64_t size)
 {
 	ck_auto_fd int fd = memfd_create("ckptfs",
 					 MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -119,10 +119,10 @@ int ck_door_memory(uint64_t size)
 	return out;
 }
 
-int ck_door_pair(uint64_t size, struct ck_door_way *one,
-		 struct ck_door_way *other)
+int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_way *one,
+		       struct ck_rendezvous_way *other)
 {
-	int ends[2], memory = ck_door_memory(size), again;
+	int ends[2], memory = ck_rendezvous_memory(size), again;
 
 	if (memory < 0)
 		return memory;
@@ -135,8 +135,8 @@ int ck_door_pair(uint64_t size, struct ck_door_way *one,
 		ck_fd_cleanup(&again);
 		return rc;
 	}
-	*one = (struct ck_door_way){ ends[0], memory, size };
-	*other = (struct ck_door_way){ ends[1], again, size };
+	*one = (struct ck_rendezvous_way){ ends[0], memory, size };
+	*other = (struct ck_rendezvous_way){ ends[1], again, size };
 	return 0;
 }
 
@@ -149,10 +149,10 @@ static int welcome(const char *name, int sock, int memory, uint64_t size)
 }
 
 /* 1: he is in. 0: he has gone away. Takes sock then. */
-static int hand_over(const struct ck_door *door, uint64_t size, int *sock,
-		     struct ck_door_way *out)
+static int hand_over(const struct ck_rendezvous *door, uint64_t size, int *sock,
+		     struct ck_rendezvous_way *out)
 {
-	ck_auto_fd int memory = ck_door_memory(size);
+	ck_auto_fd int memory = ck_rendezvous_memory(size);
 	int rc;
 
 	if (memory < 0)
@@ -160,7 +160,7 @@ static int hand_over(const struct ck_door *door, uint64_t size, int *sock,
 	rc = welcome(door->name, *sock, memory, size);
 	if (rc)
 		return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
-	*out = (struct ck_door_way){ *sock, memory, size };
+	*out = (struct ck_rendezvous_way){ *sock, memory, size };
 	*sock = memory = -1;
 	return 1;
 }
@@ -173,7 +173,7 @@ struct comers {
 
 /* He has to say what only the mover was told, and until then others come, too. Strangers
  * are turned away. */
-static int let_near(const struct ck_door *door, struct comers *c)
+static int let_near(const struct ck_rendezvous *door, struct comers *c)
 {
 	ck_auto_fd int sock = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -189,7 +189,7 @@ static int let_near(const struct ck_door *door, struct comers *c)
 }
 
 /* What he said, at once and whole, is the second part of the name. */
-static bool knocks(const struct ck_door *door, int sock)
+static bool knocks(const struct ck_rendezvous *door, int sock)
 {
 	char said[PART];
 
@@ -198,8 +198,8 @@ static bool knocks(const struct ck_door *door, int sock)
 }
 
 /* As hand_over(), of the first that says it; those who say anything else are gone. */
-static int let_in(const struct ck_door *door, uint64_t size, struct comers *c,
-		  struct ck_door_way *out)
+static int let_in(const struct ck_rendezvous *door, uint64_t size,
+		  struct comers *c, struct ck_rendezvous_way *out)
 {
 	int rc = 0;
 
@@ -216,9 +216,9 @@ static int let_in(const struct ck_door *door, uint64_t size, struct comers *c,
 }
 
 /* 1: somebody is in. */
-static int wait_once(const struct ck_door *door, uint64_t size,
+static int wait_once(const struct ck_rendezvous *door, uint64_t size,
 		     struct pollfd fds[static 2 + COMERS_MOST],
-		     struct comers *c, int msec, struct ck_door_way *out)
+		     struct comers *c, int msec, struct ck_rendezvous_way *out)
 {
 	int n = poll(fds, 2 + COMERS_MOST, msec), rc;
 
@@ -232,8 +232,8 @@ static int wait_once(const struct ck_door *door, uint64_t size,
 	return rc;
 }
 
-int ck_door_wait(const struct ck_door *door, uint64_t size, int ended, int msec,
-		 struct ck_door_way *out)
+int ck_rendezvous_wait(const struct ck_rendezvous *door, uint64_t size,
+		       int ended, int msec, struct ck_rendezvous_way *out)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
 	struct pollfd fds[2 + COMERS_MOST] = {
@@ -280,7 +280,7 @@ static bool is_memory(int fd, uint64_t size)
 }
 
 static int check_welcome(const struct welcome *w, const char *name,
-			 const struct ck_door_way *way)
+			 const struct ck_rendezvous_way *way)
 {
 	if (w->magic != MAGIC || w->version != CK_WIRE_VERSION ||
 	    way->memory < 0)
@@ -290,7 +290,8 @@ static int check_welcome(const struct welcome *w, const char *name,
 	return is_memory(way->memory, w->size) ? 0 : -EPROTO;
 }
 
-static int hear_welcome(int sock, const char *name, struct ck_door_way *out)
+static int hear_welcome(int sock, const char *name,
+			struct ck_rendezvous_way *out)
 {
 	struct welcome w = { 0 };
 	struct iovec piece = { &w, sizeof(w) };
@@ -321,7 +322,7 @@ static int hear_welcome(int sock, const char *name, struct ck_door_way *out)
 /* A door at which many stand makes others wait as one that does not answer. */
 static int come_near(int sock, const char *name)
 {
-	const struct timeval most = { .tv_sec = CK_DOOR_SECONDS };
+	const struct timeval most = { .tv_sec = CK_RENDEZVOUS_SECONDS };
 	struct sockaddr_un a;
 	socklen_t len;
 
@@ -338,7 +339,7 @@ static int come_near(int sock, const char *name)
 	return 0;
 }
 
-int ck_door_enter(const char *name, struct ck_door_way *out)
+int ck_rendezvous_enter(const char *name, struct ck_rendezvous_way *out)
 {
 	const struct timeval ever = { 0 };
 	ck_auto_fd int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -346,7 +347,7 @@ int ck_door_enter(const char *name, struct ck_door_way *out)
 
 	if (sock < 0)
 		return -errno;
-	if (strlen(name) != CK_DOOR_NAME - 1)
+	if (strlen(name) != CK_RENDEZVOUS_NAME - 1)
 		return -EINVAL;
 	rc = come_near(sock, name);
 	if (rc == 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tries: when hosts that are down are tried, see tries.h. A host is up, wanted (down, and
+ * retry_policy: when hosts that are down are tried, see retry_policy.h. A host is up, wanted (down, and
  * no job with it has failed) or a suspect. It becomes wanted again when it does not
  * answer, or has been up.
  */
-#include "ckptfs/tries.h"
+#include "ckptfs/retry_policy.h"
 
 #include <errno.h>
 
@@ -15,32 +15,32 @@ enum {
 };
 
 /* The first pauses are short, since a host that has just started may need a moment. */
-static uint64_t pause_of(const struct ck_tries *t, unsigned failed)
+static uint64_t pause_of(const struct ck_retry_policy *t, unsigned failed)
 {
 	uint64_t msec = t->every;
 
 	if (failed <= SOON_MOST)
 		return ck_min(msec, SOON_MSEC);
-	for (unsigned i = SOON_MOST; i < failed && msec < CK_TRIES_PAUSE_MOST;
-	     i++)
-		msec = ck_min(2 * msec, CK_TRIES_PAUSE_MOST);
+	for (unsigned i = SOON_MOST;
+	     i < failed && msec < CK_RETRY_POLICY_PAUSE_MOST; i++)
+		msec = ck_min(2 * msec, CK_RETRY_POLICY_PAUSE_MOST);
 	return msec;
 }
 
-static bool is_suspect(const struct ck_tries_host *host)
+static bool is_suspect(const struct ck_retry_policy_host *host)
 {
 	return !host->up && host->failed;
 }
 
 /* The next job is started after `every`, or soon if none is running. */
-static void pause(struct ck_tries *t, uint64_t now)
+static void pause(struct ck_retry_policy *t, uint64_t now)
 {
 	t->due = now +
 		 (t->hosts[0].up ? t->every : ck_min(t->every, SOON_MSEC));
 }
 
 /* The same, or when a suspect is due. */
-static void schedule(struct ck_tries *t, uint64_t now)
+static void schedule(struct ck_retry_policy *t, uint64_t now)
 {
 	pause(t, now);
 	for (size_t i = 1; i < t->n; i++)
@@ -48,10 +48,10 @@ static void schedule(struct ck_tries *t, uint64_t now)
 			t->due = ck_min(t->due, t->hosts[i].due);
 }
 
-int ck_tries_make(struct ck_tries *t, const bool *up, size_t n, uint64_t every,
-		  uint64_t now)
+int ck_retry_policy_make(struct ck_retry_policy *t, const bool *up, size_t n,
+			 uint64_t every, uint64_t now)
 {
-	*t = (struct ck_tries){ .n = n, .every = every };
+	*t = (struct ck_retry_policy){ .n = n, .every = every };
 	t->hosts = calloc(n + 1, sizeof(*t->hosts));
 	if (!t->hosts)
 		return -ENOMEM;
@@ -61,21 +61,22 @@ int ck_tries_make(struct ck_tries *t, const bool *up, size_t n, uint64_t every,
 	return 0;
 }
 
-void ck_tries_fini(struct ck_tries *t)
+void ck_retry_policy_fini(struct ck_retry_policy *t)
 {
 	free(t->hosts);
-	*t = (struct ck_tries){ 0 };
+	*t = (struct ck_retry_policy){ 0 };
 }
 
-bool ck_tries_look(struct ck_tries *t, const bool *up, uint64_t now)
+bool ck_retry_policy_look(struct ck_retry_policy *t, const bool *up,
+			  uint64_t now)
 {
 	bool missing = false;
 
 	for (size_t i = 0; i < t->n; i++) {
-		struct ck_tries_host *host = &t->hosts[i];
+		struct ck_retry_policy_host *host = &t->hosts[i];
 
 		if (host->up && !up[i]) {
-			*host = (struct ck_tries_host){ .up = false };
+			*host = (struct ck_retry_policy_host){ .up = false };
 			t->due = 0;
 		}
 		host->up = up[i];
@@ -85,7 +86,7 @@ bool ck_tries_look(struct ck_tries *t, const bool *up, uint64_t now)
 }
 
 /* The suspect that has been due for longest; 0: none is. */
-static size_t next_suspect(const struct ck_tries *t, uint64_t now)
+static size_t next_suspect(const struct ck_retry_policy *t, uint64_t now)
 {
 	size_t next = 0;
 
@@ -96,11 +97,12 @@ static size_t next_suspect(const struct ck_tries *t, uint64_t now)
 	return next;
 }
 
-void ck_tries_choose(struct ck_tries *t, uint64_t now, uint8_t *how)
+void ck_retry_policy_choose(struct ck_retry_policy *t, uint64_t now,
+			    uint8_t *how)
 {
 	t->suspect = next_suspect(t, now);
 	for (size_t i = 0; i < t->n; i++) {
-		const struct ck_tries_host *host = &t->hosts[i];
+		const struct ck_retry_policy_host *host = &t->hosts[i];
 
 		if (host->up)
 			how[i] = CK_TRY_UP;
@@ -113,7 +115,7 @@ void ck_tries_choose(struct ck_tries *t, uint64_t now, uint8_t *how)
 }
 
 /* A suspect that does not answer any more makes no job fail. */
-void ck_tries_silent(struct ck_tries *t, uint64_t now)
+void ck_retry_policy_silent(struct ck_retry_policy *t, uint64_t now)
 {
 	if (t->suspect)
 		t->hosts[t->suspect].failed = 0;
@@ -122,9 +124,9 @@ void ck_tries_silent(struct ck_tries *t, uint64_t now)
 
 /* --- failed jobs ---------------------------------------------------------------------- */
 
-static void suspect(struct ck_tries *t, size_t i, uint64_t now)
+static void suspect(struct ck_retry_policy *t, size_t i, uint64_t now)
 {
-	struct ck_tries_host *host = &t->hosts[i];
+	struct ck_retry_policy_host *host = &t->hosts[i];
 
 	host->failed++;
 	host->due = now + pause_of(t, host->failed);
@@ -132,8 +134,8 @@ static void suspect(struct ck_tries *t, size_t i, uint64_t now)
 
 /* Counts the hosts that are up, or down, and have this part; the first host, which is in
  * each job, counts as up. */
-static size_t count(const struct ck_tries *t, const uint8_t *tried, bool up,
-		    enum ck_tried what)
+static size_t count(const struct ck_retry_policy *t, const uint8_t *tried,
+		    bool up, enum ck_tried what)
 {
 	size_t n = 0;
 
@@ -144,13 +146,14 @@ static size_t count(const struct ck_tries *t, const uint8_t *tried, bool up,
 
 /* A job of this host alone has failed, so those before may have failed for the same
  * reason. */
-static void clear_suspects(struct ck_tries *t)
+static void clear_suspects(struct ck_retry_policy *t)
 {
 	for (size_t i = 1; i < t->n; i++)
 		t->hosts[i].failed = 0;
 }
 
-void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now)
+void ck_retry_policy_failed(struct ck_retry_policy *t, const uint8_t *tried,
+			    uint64_t now)
 {
 	size_t bad = tried ? count(t, tried, false, CK_TRIED_BAD) : 0;
 	size_t in = tried ? count(t, tried, false, CK_TRIED_IN) : 0;
@@ -171,12 +174,13 @@ void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now)
 		t->due = now;
 }
 
-void ck_tries_over(struct ck_tries *t, const bool *in, const bool *up,
-		   uint64_t now)
+void ck_retry_policy_over(struct ck_retry_policy *t, const bool *in,
+			  const bool *up, uint64_t now)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		if (up[i])
-			t->hosts[i] = (struct ck_tries_host){ .up = true };
+			t->hosts[i] =
+				(struct ck_retry_policy_host){ .up = true };
 		else
 			t->hosts[i].up = false;
 		if (i && in[i] && !up[i])
@@ -185,7 +189,7 @@ void ck_tries_over(struct ck_tries *t, const bool *in, const bool *up,
 	schedule(t, now);
 }
 
-size_t ck_tries_log(struct ck_tries *t)
+size_t ck_retry_policy_log(struct ck_retry_policy *t)
 {
 	size_t i = 0;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* job: see job.h. */
-#include "ckptfs/job.h"
+/* subprocess: see subprocess.h. */
+#include "ckptfs/subprocess.h"
 #include "ckptfs/process.h"
 
 #include <dirent.h>
@@ -49,11 +49,11 @@ static int set_files(posix_spawn_file_actions_t *files, const struct files *of)
 		err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
 						       O_RDONLY, 0);
 	for (size_t i = 0; i < of->n && !err; i++)
-		err = posix_spawn_file_actions_adddup2(files, of->more[i],
-						       CK_JOB_FILES + (int)i);
+		err = posix_spawn_file_actions_adddup2(
+			files, of->more[i], CK_SUBPROCESS_FILES + (int)i);
 	if (!err)
 		err = posix_spawn_file_actions_addclosefrom_np(
-			files, CK_JOB_FILES + (int)of->n);
+			files, CK_SUBPROCESS_FILES + (int)of->n);
 	return err;
 }
 
@@ -99,11 +99,11 @@ static int spawn(char *const argv[], char *const environment[],
 
 /* As spawn(), and a descriptor that says when it has ended. */
 static int start(char *const argv[], char *const environment[],
-		 const struct files *of, struct ck_job *out)
+		 const struct files *of, struct ck_subprocess *out)
 {
 	int rc;
 
-	*out = (struct ck_job){ .ended = -1, .said = -1 };
+	*out = (struct ck_subprocess){ .ended = -1, .said = -1 };
 	rc = spawn(argv, environment, of, &out->process);
 	if (rc)
 		return rc;
@@ -117,8 +117,8 @@ static int start(char *const argv[], char *const environment[],
 	return rc;
 }
 
-int ck_job_start(char *const argv[], char *const environment[],
-		 struct ck_job *out)
+int ck_subprocess_start(char *const argv[], char *const environment[],
+			struct ck_subprocess *out)
 {
 	ck_auto_fd int from_it = -1, said = -1;
 	int ends[2], rc;
@@ -138,16 +138,17 @@ int ck_job_start(char *const argv[], char *const environment[],
 }
 
 /* Where they go to may be where others of them are: they are copied out of the way. */
-int ck_job_start_beside(char *const argv[], const int *files, size_t n,
-			struct ck_job *out)
+int ck_subprocess_start_beside(char *const argv[], const int *files, size_t n,
+			       struct ck_subprocess *out)
 {
-	int copies[CK_JOB_FILES_MOST];
+	int copies[CK_SUBPROCESS_FILES_MOST];
 	struct files of = { .said = -1, .more = copies };
-	int rc = n > CK_JOB_FILES_MOST ? -EINVAL : 0;
+	int rc = n > CK_SUBPROCESS_FILES_MOST ? -EINVAL : 0;
 
 	for (; of.n < n && rc == 0; of.n += rc == 0) {
-		copies[of.n] = fcntl(files[of.n], F_DUPFD_CLOEXEC,
-				     CK_JOB_FILES + CK_JOB_FILES_MOST);
+		copies[of.n] =
+			fcntl(files[of.n], F_DUPFD_CLOEXEC,
+			      CK_SUBPROCESS_FILES + CK_SUBPROCESS_FILES_MOST);
 		rc = copies[of.n] < 0 ? -errno : 0;
 	}
 	if (rc == 0)
@@ -157,19 +158,19 @@ int ck_job_start_beside(char *const argv[], const int *files, size_t n,
 	return rc;
 }
 
-int ck_job_settle(void)
+int ck_subprocess_settle(void)
 {
 	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || chdir("/") ||
-	    fcntl(CK_JOB_FILES, F_SETFD, FD_CLOEXEC))
+	    fcntl(CK_SUBPROCESS_FILES, F_SETFD, FD_CLOEXEC))
 		return -errno;
 	return 0;
 }
 
 /* --- hearing -------------------------------------------------------------------------- */
 
-void ck_job_hear(const struct ck_job *job, struct ck_buf *out)
+void ck_subprocess_read(const struct ck_subprocess *job, struct ck_buf *out)
 {
 	char step[2048];
 	size_t heard = 0;
@@ -185,7 +186,7 @@ void ck_job_hear(const struct ck_job *job, struct ck_buf *out)
 /* --- ending --------------------------------------------------------------------------- */
 
 /* What it says meanwhile is read, or it would wait for that. */
-static bool has_ended(const struct ck_job *job, int msec)
+static bool has_ended(const struct ck_subprocess *job, int msec)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
 	struct pollfd fds[] = { { .fd = job->ended, .events = POLLIN },
@@ -198,7 +199,7 @@ static bool has_ended(const struct ck_job *job, int msec)
 			continue;
 		if (fds[0].revents)
 			return true;
-		ck_job_hear(job, &unheard);
+		ck_subprocess_read(job, &unheard);
 		ck_buf_fini(&unheard);
 		if (!(fds[1].revents & POLLIN))
 			fds[1].fd = -1; /* it has closed it */
@@ -234,7 +235,7 @@ static void end_session(pid_t session)
 		closedir(dir);
 }
 
-void ck_job_end(struct ck_job *job, int msec)
+void ck_subprocess_end(struct ck_subprocess *job, int msec)
 {
 	static const int signals[] = { SIGTERM, SIGKILL };
 	bool ended = has_ended(job, msec);

@@ -110,7 +110,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 			.there = !o->list[i].missing,
 		};
 	h->replicas = o->replicas;
-	ck_requester_init(
+	ck_remote_client_init(
 		&h->requester,
 		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
 	h->requester.stats = o->stats;
@@ -124,7 +124,7 @@ void ck_hosts_free(struct ck_hosts *h)
 {
 	if (!h)
 		return;
-	ck_requester_fini(&h->requester);
+	ck_remote_client_fini(&h->requester);
 	ck_hosts_tables_fini(&h->at);
 	ck_hosts_names_fini(h);
 	free(h->metadata.text);
@@ -135,17 +135,17 @@ void ck_hosts_free(struct ck_hosts *h)
 	free(h);
 }
 
-struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h)
+struct ck_remote_source *ck_hosts_elsewhere(struct ck_hosts *h)
 {
 	return &h->elsewhere;
 }
 
-struct ck_mover *ck_hosts_mover(struct ck_hosts *h)
+struct ck_backend *ck_hosts_mover(struct ck_hosts *h)
 {
 	return &h->requester.mover;
 }
 
 int ck_hosts_rounds(struct ck_hosts *h, const struct ck_ways_by_rounds *by)
 {
-	return ck_requester_rounds(&h->requester, by);
+	return ck_remote_client_rounds(&h->requester, by);
 }

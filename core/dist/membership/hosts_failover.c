@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_renew: a new job replaces the one before it. Each host of the new job is asked
+ * hosts_failover: a new job replaces the one before it. Each host of the new job is asked
  * for the files that it had, and for files that no host had so far. A file that is
  * unchanged since it was first seen there is read there again.
  *
@@ -239,14 +239,14 @@ static int look_at_all(struct renewal *r)
  * in the job, where it is down, or did not answer. */
 static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 {
-	struct ck_whereabouts *at = &r->at.files[p->file];
+	struct ck_location *at = &r->at.files[p->file];
 
 	const struct ck_looked *l = said_of(r, p->peer, p->file);
 
 	if (l && l->seen)
-		*at = (struct ck_whereabouts){ p->peer, UINT32_MAX };
+		*at = (struct ck_location){ p->peer, UINT32_MAX };
 	else if (!r->there[p->peer])
-		*at = (struct ck_whereabouts){ p->peer, 0 };
+		*at = (struct ck_location){ p->peer, 0 };
 }
 
 /* n places of a file that was there when it was opened. Those that have changed, and those
@@ -316,7 +316,7 @@ static int place_first(struct renewal *r, uint32_t file)
 
 static int place_all(struct renewal *r)
 {
-	const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
+	const struct ck_location nowhere = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
 	const struct ck_hosts_places *known = &h->at.known;
 	size_t from = 0, end;

@@ -89,7 +89,7 @@ static const char *show_copy(const struct ck_hosts *h,
 
 static const char *show_difference(const struct ck_hosts *h,
 				   const struct ck_gathered *g, size_t i,
-				   const struct ck_copies_chosen *c)
+				   const struct ck_replica_choice *c)
 {
 	return ck_shown("%s: %s; %s", ck_file_why_differs(),
 			show_copy(h, g, i, c->one),
@@ -217,7 +217,7 @@ static int use_remote(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 }
 
 static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
-	       const struct ck_copies_chosen *c, struct ck_files *files)
+	       const struct ck_replica_choice *c, struct ck_files *files)
 {
 	uint64_t size = g->copies[c->server][i].size;
 	uint32_t rank = rank_of(h, g, c->server, i);
@@ -257,7 +257,7 @@ static bool is_chosen(const struct ck_gathered *g, uint32_t n, uint32_t host)
 
 /* Those that hosts have beside the ones in use. */
 static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
-		       size_t i, const struct ck_copies_asked *asked,
+		       size_t i, const struct ck_replica_query *asked,
 		       uint32_t n, const struct ck_files *files)
 {
 	for (uint32_t host = 0; host < h->ngroups; host++) {
@@ -286,7 +286,7 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 /* Which tensors are an error only one of the copies can tell: it is read until the checkpoint
  * is open. */
 static void set_differs(struct ck_hosts *h, const struct ck_gathered *g,
-			size_t i, const struct ck_copies_chosen *c,
+			size_t i, const struct ck_replica_choice *c,
 			struct ck_files *files)
 {
 	const char *how = show_difference(h, g, i, c);
@@ -299,7 +299,7 @@ static void set_differs(struct ck_hosts *h, const struct ck_gathered *g,
 	}
 	if (c->one != h->here && rank < h->n) {
 		l = &g->said[rank][i];
-		h->at.files[file] = (struct ck_whereabouts){ rank, l->number };
+		h->at.files[file] = (struct ck_location){ rank, l->number };
 		ck_files_set_remote(files, file, &l->info);
 	}
 	ck_files_note_differs(files, file, how);
@@ -333,7 +333,7 @@ static uint64_t needed(const struct ck_hosts *h, const struct ck_gathered *g,
 static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		  struct ck_file_copy *copies, struct ck_files *files)
 {
-	const struct ck_copies_asked asked = {
+	const struct ck_replica_query asked = {
 		.copies = copies,
 		.n = h->ngroups,
 		.here = h->here,
@@ -343,7 +343,7 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		.compared = h->replicas != CK_REPLICAS_FIRST,
 		.loads = g->loads,
 	};
-	struct ck_copies_chosen c;
+	struct ck_replica_choice c;
 	int rc;
 
 	for (uint32_t host = 0; host < h->ngroups; host++) {
@@ -351,7 +351,7 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		copies[host].has &= host == h->here ||
 				    rank_of(h, g, host, i) < h->n;
 	}
-	ck_copies_choose(&asked, &c, g->chosen);
+	ck_replica_select(&asked, &c, g->chosen);
 	if (c.too_short < h->ngroups)
 		note_short(g, i);
 	switch (c.outcome) {
@@ -383,8 +383,8 @@ static void log_short(const struct ck_gathered *g, const struct ck_files *files)
 static int room_make(struct ck_hosts *h, const struct ck_files *files)
 {
 	uint32_t n = ck_files_count(files);
-	struct ck_whereabouts *list = realloc(h->at.files,
-					      (n + 1UL) * sizeof(*list));
+	struct ck_location *list = realloc(h->at.files,
+					   (n + 1UL) * sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
@@ -421,7 +421,7 @@ static void use_all(struct ck_hosts *h, struct ck_files *files)
 	ck_files_set_reader(files, &h->reader);
 }
 
-int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
+int ck_hosts_files(struct ck_remote_source *e, struct ck_files *files,
 		   const struct ck_ids *shown, struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
@@ -445,7 +445,7 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 	return 0;
 }
 
-int ck_hosts_opened(struct ck_elsewhere *e, struct ck_files *files,
+int ck_hosts_opened(struct ck_remote_source *e, struct ck_files *files,
 		    bool *partly)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;

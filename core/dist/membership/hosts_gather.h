@@ -24,7 +24,7 @@ struct ck_gathered {
 	size_t too_short, first_short; /* files of which there is such a copy */
 };
 
-/* g: zeros but for `shown` and `is_shown`, see ck_elsewhere. ck_gathered_fini() it, also after an error:
+/* g: zeros but for `shown` and `is_shown`, see ck_remote_source. ck_gathered_fini() it, also after an error:
  * -ENOMEM; what a host that is there answered with. */
 CK_MUST_USE int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 			  struct ck_gathered *g, struct ck_diag *d);

@@ -4,9 +4,9 @@
 #define CK_HOSTS_INTERNAL_H
 
 #include "ckptfs/hosts.h"
-#include "ckptfs/requester.h"
-#include "copies.h"
+#include "ckptfs/remote_client.h"
 #include "hosts_names.h"
+#include "replica_select.h"
 
 #include <pthread.h>
 
@@ -72,7 +72,7 @@ struct ck_hosts_others {
 /* Where files are: what the requester has of this job, by number in the set, and what is
  * known for other jobs. */
 struct ck_hosts_tables {
-	struct ck_whereabouts *files;
+	struct ck_location *files;
 	struct ck_hosts_others others;
 	struct ck_hosts_places known;
 };
@@ -92,11 +92,11 @@ struct ck_hosts_unused {
 struct ck_hosts_hearing;
 
 struct ck_hosts {
-	struct ck_elsewhere elsewhere; /* first */
+	struct ck_remote_source elsewhere; /* first */
 	struct ck_calls
 		*calls; /* of the thread that opens the checkpoint, then of the
 				 * one that hears */
-	struct ck_requester requester;
+	struct ck_remote_client requester;
 	struct ck_remote_reader reader;
 	bool let_wait;
 	/* Of the one thread that opens the checkpoint, then constant: */
@@ -135,7 +135,7 @@ struct ck_hosts {
 };
 
 /* Its locks are no part of what is constant of it. */
-static inline struct ck_hosts *ck_hosts_of(const struct ck_elsewhere *e)
+static inline struct ck_hosts *ck_hosts_of(const struct ck_remote_source *e)
 {
 	return (struct ck_hosts *)(uintptr_t)e;
 }
@@ -164,35 +164,38 @@ uint32_t ck_hosts_there(const struct ck_hosts *h);
 
 /* Bytes of a file of a requester, for who may wait. until: by the monotonic clock; NULL:
  * as long as it takes. -EINTR: they were not there by then; errors as of its moves. */
-CK_MUST_USE int ck_hosts_bring(struct ck_requester *r, uint32_t file,
+CK_MUST_USE int ck_hosts_bring(struct ck_remote_client *r, uint32_t file,
 			       uint64_t fpos, uint64_t len, void *to,
 			       const struct timespec *until);
 /* The same of several moves, each of which has its rc then. */
-void ck_hosts_bring_all(struct ck_requester *r, struct ck_move *list, size_t n);
-/* As of struct ck_elsewhere. */
-CK_MUST_USE int ck_hosts_opened(struct ck_elsewhere *e, struct ck_files *files,
-				bool *partly);
-CK_MUST_USE int ck_hosts_text(struct ck_elsewhere *e, struct ck_str name,
+void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
+			size_t n);
+/* As of struct ck_remote_source. */
+CK_MUST_USE int ck_hosts_opened(struct ck_remote_source *e,
+				struct ck_files *files, bool *partly);
+CK_MUST_USE int ck_hosts_text(struct ck_remote_source *e, struct ck_str name,
 			      uint64_t most, struct ck_file_info *said,
 			      void **pages, struct ck_diag *d);
-CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
-				  uint64_t most, struct ck_file_info *said,
-				  void **pages, struct ck_diag *d);
-CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
+CK_MUST_USE int ck_hosts_metadata(struct ck_remote_source *e,
+				  struct ck_str name, uint64_t most,
+				  struct ck_file_info *said, void **pages,
+				  struct ck_diag *d);
+CK_MUST_USE int ck_hosts_files(struct ck_remote_source *e,
+			       struct ck_files *files,
 			       const struct ck_ids *shown, struct ck_diag *d);
 
 /* Whether metadata on another host has changed, as far as was heard. */
-CK_MUST_USE int ck_hosts_changed(struct ck_elsewhere *e,
+CK_MUST_USE int ck_hosts_changed(struct ck_remote_source *e,
 				 struct ck_file_access *now);
-const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
+const char *ck_hosts_host(const struct ck_remote_source *e, uint32_t file,
 			  uint32_t i);
-const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file);
-bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
+const char *ck_hosts_away(const struct ck_remote_source *e, uint32_t file);
+bool ck_hosts_unused(const struct ck_remote_source *e, size_t i,
 		     struct ck_unused_copy *out);
 /* As ck_shown(), UTC. */
 const char *ck_hosts_time(time_t when);
-void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out);
-void ck_hosts_paths(const struct ck_elsewhere *e, struct ck_buf *out);
+void ck_hosts_print(const struct ck_remote_source *e, struct ck_buf *out);
+void ck_hosts_paths(const struct ck_remote_source *e, struct ck_buf *out);
 
 /* What is read on a host, by all its processes. */
 struct ck_hosts_load {

@@ -154,7 +154,7 @@ static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 }
 
 static int differ(const struct ck_hosts *h, const struct copies *all,
-		  const struct ck_copies_chosen *c, struct ck_diag *d)
+		  const struct ck_replica_choice *c, struct ck_diag *d)
 {
 	return ck_fail(d, ESTALE, "%.*s differs between hosts: %s, %s",
 		       (int)all->name.len, all->name.p,
@@ -164,13 +164,13 @@ static int differ(const struct ck_hosts *h, const struct copies *all,
 
 /* Which hosts' copies are used, list of them. */
 static int compare(const struct ck_hosts *h, const struct copies *all,
-		   struct ck_copies_chosen *c, uint32_t *list,
+		   struct ck_replica_choice *c, uint32_t *list,
 		   struct ck_diag *d)
 {
 	ck_auto_free struct ck_file_copy *copies = calloc(h->ngroups,
 							  sizeof(*copies));
 	ck_auto_free uint64_t *loads = calloc(h->ngroups, sizeof(*loads));
-	const struct ck_copies_asked asked = {
+	const struct ck_replica_query asked = {
 		.copies = copies,
 		.n = h->ngroups,
 		.here = h->here,
@@ -189,7 +189,7 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 		copies[i].size = copy->looked.info.size;
 		memcpy(copies[i].digest, copy->digest, CK_COPY_DIGEST);
 	}
-	ck_copies_choose(&asked, c, list);
+	ck_replica_select(&asked, c, list);
 	switch (c->outcome) {
 	case CK_COPIES_FINE: return 0;
 	case CK_COPIES_DIFFER: return differ(h, all, c, d);
@@ -201,7 +201,7 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 
 /* What other copies in use say of it, too; which bits they take. */
 static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
-			  const struct ck_copies_chosen *c,
+			  const struct ck_replica_choice *c,
 			  const uint32_t *list, struct ck_file_info *said)
 {
 	const struct ck_ids shown = { said->uid, said->gid };
@@ -222,20 +222,20 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 /* --- bringing it ------------------------------------------------------------------------ */
 
 /* All bytes of a file of a peer, in pages. */
-static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
+static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
 		 void **pages)
 {
-	struct ck_requester requester;
+	struct ck_remote_client requester;
 	int rc;
 
 	*pages = ck_pages_alloc((size_t)size);
 	if (!*pages)
 		return -ENOMEM;
-	ck_requester_init(&requester, &(struct ck_ways){ .calls = h->calls,
-							 .files = &where,
-							 .n = 1 });
+	ck_remote_client_init(&requester, &(struct ck_ways){ .calls = h->calls,
+							     .files = &where,
+							     .n = 1 });
 	rc = ck_hosts_bring(&requester, 0, 0, size, *pages, NULL);
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	if (rc) {
 		ck_pages_free(*pages, (size_t)size);
 		*pages = NULL;
@@ -275,7 +275,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 
 	if (i == 0)
 		return 0;
-	rc = bring(h, (struct ck_whereabouts){ i, copy->looked.number },
+	rc = bring(h, (struct ck_location){ i, copy->looked.number },
 		   said->size, pages);
 	h->hosts[i].there = ck_calls_is_up(h->calls, i);
 	if (rc)
@@ -291,7 +291,7 @@ static int choose(struct ck_hosts *h, struct copies *all,
 		  void **pages, struct ck_diag *d)
 {
 	ck_auto_free uint32_t *list = calloc(h->ngroups, sizeof(*list));
-	struct ck_copies_chosen c;
+	struct ck_replica_choice c;
 	int rc = list ? look_at_all(h, all, tasks, look, d)
 		      : ck_fail(d, ENOMEM, "out of memory");
 
@@ -310,7 +310,7 @@ static int choose(struct ck_hosts *h, struct copies *all,
 	return take(h, all, all->first, said, pages, d);
 }
 
-int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
+int ck_hosts_changed(struct ck_remote_source *e, struct ck_file_access *now)
 {
 	const struct ck_hosts *h = (struct ck_hosts *)e;
 
@@ -320,7 +320,7 @@ int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
 	return 0;
 }
 
-static int find(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
+static int find(struct ck_remote_source *e, struct ck_str name, uint64_t most,
 		bool is_metadata, struct ck_file_info *said, void **pages,
 		struct ck_diag *d)
 {
@@ -347,14 +347,14 @@ static int find(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
 	return rc;
 }
 
-int ck_hosts_text(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
+int ck_hosts_text(struct ck_remote_source *e, struct ck_str name, uint64_t most,
 		  struct ck_file_info *said, void **pages, struct ck_diag *d)
 {
 	return find(e, name, most, false, said, pages, d);
 }
 
-int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
-		      struct ck_file_info *said, void **pages,
+int ck_hosts_metadata(struct ck_remote_source *e, struct ck_str name,
+		      uint64_t most, struct ck_file_info *said, void **pages,
 		      struct ck_diag *d)
 {
 	return find(e, name, most, true, said, pages, d);

@@ -54,7 +54,7 @@ static int fail(const struct ck_hosts_host *host, int rc, struct ck_diag *d)
 
 /* Those of one host. */
 struct names {
-	struct ck_elsewhere_name *list;
+	struct ck_remote_source_name *list;
 	size_t n, cap;
 	struct ck_arena text;
 	/* Of the page that came last: */
@@ -78,15 +78,15 @@ static const unsigned char types[] = {
 
 static int name_add(struct names *to, struct ck_str name, unsigned char type)
 {
-	struct ck_elsewhere_name *list = ck_grow(to->list, &to->cap, to->n, 1,
-						 sizeof(*list));
+	struct ck_remote_source_name *list = ck_grow(to->list, &to->cap, to->n,
+						     1, sizeof(*list));
 	const char *text = ck_arena_copy(&to->text, name).p;
 
 	if (list)
 		to->list = list;
 	if (!list || !text)
 		return -ENOMEM;
-	list[to->n++] = (struct ck_elsewhere_name){ text, type };
+	list[to->n++] = (struct ck_remote_source_name){ text, type };
 	return to->n > NAMES_MOST ? -E2BIG : 0;
 }
 
@@ -132,7 +132,7 @@ static int names_ask(struct ck_hosts_task *t)
 /* Natural order is the same for names that are not: those are told apart, too. */
 static int name_cmp(const void *a, const void *b)
 {
-	const struct ck_elsewhere_name *x = a, *y = b;
+	const struct ck_remote_source_name *x = a, *y = b;
 	int order = ck_str_natural_cmp(ck_str_from(x->name),
 				       ck_str_from(y->name));
 
@@ -192,8 +192,9 @@ static int names_find(struct ck_hosts *h, struct names *of,
 	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc)) : 0;
 }
 
-int ck_hosts_list(struct ck_elsewhere *e, const struct ck_elsewhere_name **list,
-		  size_t *n, struct ck_diag *d)
+int ck_hosts_list(struct ck_remote_source *e,
+		  const struct ck_remote_source_name **list, size_t *n,
+		  struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
 	int rc = 0;
@@ -234,9 +235,9 @@ struct beginning {
 /* The first bytes of what one host has. */
 struct heads {
 	struct ck_looked *looked;
-	struct ck_whereabouts *files;
+	struct ck_location *files;
 	struct ck_move *moves;
-	uint8_t (*bytes)[CK_ELSEWHERE_HEAD];
+	uint8_t (*bytes)[CK_REMOTE_SOURCE_HEAD];
 };
 
 static void heads_fini(struct heads *h)
@@ -255,12 +256,12 @@ static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct ck_looked *l = &h->looked[i];
 
-		h->files[i] = (struct ck_whereabouts){ peer, l->number };
+		h->files[i] = (struct ck_location){ peer, l->number };
 		if (l->seen && !l->info.err && l->info.size)
 			h->moves[moves++] = (struct ck_move){
 				.file = (uint32_t)i,
 				.run = ck_min(l->info.size,
-					      (uint64_t)CK_ELSEWHERE_HEAD),
+					      (uint64_t)CK_REMOTE_SOURCE_HEAD),
 				.to = h->bytes[i],
 			};
 	}
@@ -273,15 +274,15 @@ static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 {
 	const struct beginning *b = t->arg;
 	size_t n = moves_make(h, t->index, b->n);
-	struct ck_requester requester;
+	struct ck_remote_client requester;
 	bool is_up;
 
-	ck_requester_init(&requester,
-			  &(struct ck_ways){ .calls = t->hosts->calls,
-					     .files = h->files,
-					     .n = (uint32_t)b->n });
+	ck_remote_client_init(&requester,
+			      &(struct ck_ways){ .calls = t->hosts->calls,
+						 .files = h->files,
+						 .n = (uint32_t)b->n });
 	ck_hosts_bring_all(&requester, h->moves, n);
-	ck_requester_fini(&requester);
+	ck_remote_client_fini(&requester);
 	is_up = ck_calls_is_up(t->hosts->calls, t->index);
 	for (size_t i = 0; i < n; i++) {
 		const struct ck_move *m = &h->moves[i];
@@ -324,7 +325,7 @@ static int begins_ask(struct ck_hosts_task *t)
 	return rc == -ENODATA ? 0 : rc;
 }
 
-int ck_hosts_begins(struct ck_elsewhere *e, const struct ck_str *names,
+int ck_hosts_begins(struct ck_remote_source *e, const struct ck_str *names,
 		    size_t n, bool (*is)(const uint8_t *head, size_t len),
 		    bool *out, struct ck_diag *d)
 {
@@ -342,7 +343,7 @@ int ck_hosts_begins(struct ck_elsewhere *e, const struct ck_str *names,
 
 /* --- bytes of files that are known ---------------------------------------------------------- */
 
-int ck_hosts_fetch(struct ck_elsewhere *e, struct ck_fetch *wanted)
+int ck_hosts_fetch(struct ck_remote_source *e, struct ck_fetch *wanted)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
 	size_t n = wanted->n - wanted->brought;

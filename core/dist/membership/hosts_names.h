@@ -6,27 +6,28 @@
 #ifndef CK_HOSTS_NAMES_H
 #define CK_HOSTS_NAMES_H
 
-#include "ckptfs/elsewhere.h"
+#include "ckptfs/remote_source.h"
 
 struct ck_hosts;
 
 /* The names in the directories of all hosts. */
 struct ck_hosts_names {
-	struct ck_elsewhere_name *list;
+	struct ck_remote_source_name *list;
 	size_t n;
 	struct ck_arena text;
 	bool known; /* they were asked for */
 };
 
-/* As of struct ck_elsewhere. */
-CK_MUST_USE int ck_hosts_list(struct ck_elsewhere *e,
-			      const struct ck_elsewhere_name **list, size_t *n,
-			      struct ck_diag *d);
-CK_MUST_USE int ck_hosts_begins(struct ck_elsewhere *e,
+/* As of struct ck_remote_source. */
+CK_MUST_USE int ck_hosts_list(struct ck_remote_source *e,
+			      const struct ck_remote_source_name **list,
+			      size_t *n, struct ck_diag *d);
+CK_MUST_USE int ck_hosts_begins(struct ck_remote_source *e,
 				const struct ck_str *names, size_t n,
 				bool (*is)(const uint8_t *head, size_t len),
 				bool *out, struct ck_diag *d);
-CK_MUST_USE int ck_hosts_fetch(struct ck_elsewhere *e, struct ck_fetch *wanted);
+CK_MUST_USE int ck_hosts_fetch(struct ck_remote_source *e,
+			       struct ck_fetch *wanted);
 void ck_hosts_names_fini(struct ck_hosts *h);
 
 #endif

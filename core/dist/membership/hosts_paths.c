@@ -265,7 +265,7 @@ static void print_way(const struct ck_hosts *h,
 }
 
 /* Without a mount the rates are measured now. */
-void ck_hosts_paths(const struct ck_elsewhere *e, struct ck_buf *out)
+void ck_hosts_paths(const struct ck_remote_source *e, struct ck_buf *out)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
 

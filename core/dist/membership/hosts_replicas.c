@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_copies: what is known of the copies of files that have several: they are one
+ * hosts_replicas: what is known of the copies of files that have several: they are one
  * file, of the newest time, that only those may read who may read all of them, and that
  * has changed when all of them have.
  */

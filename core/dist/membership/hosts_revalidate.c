@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_hear: what hosts say of their files is heard again from time to time: whether
+ * hosts_revalidate: what hosts say of their files is heard again from time to time: whether
  * they have changed, and who may read them. Each host is asked for some of its files,
  * and the next time for those that follow. Nobody waits: answers are noted by the
  * thread of the line.

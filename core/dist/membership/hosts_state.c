@@ -54,9 +54,10 @@ static const struct ck_hosts_host *host_at(const struct ck_hosts *h,
 /* Where it is read, or would be if its host was in this job. */
 static uint32_t first_peer(struct ck_hosts *h, uint32_t file)
 {
-	struct ck_whereabouts at = { 0 };
+	struct ck_location at = { 0 };
 
-	return ck_requester_place(&h->requester, file, 0, &at) ? at.peer : 0;
+	return ck_remote_client_place(&h->requester, file, 0, &at) ? at.peer
+								   : 0;
 }
 
 /* Of the copies of a file those that are not at the first place of it, the i-th. */
@@ -93,7 +94,7 @@ static const struct ck_hosts_host *host_of_copy(struct ck_hosts *h,
 	return host_behind(h, file, first, i - 1);
 }
 
-const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
+const char *ck_hosts_host(const struct ck_remote_source *e, uint32_t file,
 			  uint32_t i)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
@@ -135,20 +136,20 @@ static const char *show_down(struct ck_hosts *h, uint32_t file)
 		others ? ", and those of its copies" : "");
 }
 
-const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
+const char *ck_hosts_away(const struct ck_remote_source *e, uint32_t file)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
-	struct ck_whereabouts place;
+	struct ck_location place;
 
 	if (file >= h->nfiles || !ck_files_is_remote(h->set, file) ||
 	    ck_files_info(h->set, file)->err)
 		return NULL;
 	if (!ck_files_is_seen(h->set, file))
 		return ck_shown("its file %s", ck_file_why_away());
-	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
-	     i++)
+	for (uint32_t i = 0;
+	     ck_remote_client_place(&h->requester, file, i, &place); i++)
 		if (place.peer < h->n &&
-		    ck_requester_is_up(&h->requester, place.peer))
+		    ck_remote_client_is_up(&h->requester, place.peer))
 			return NULL;
 	return show_down(h, file);
 }
@@ -172,7 +173,7 @@ static void describe_unused(const struct ck_hosts_unused_copy *copy,
 }
 
 /* What is read of it is what the others have. */
-bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
+bool ck_hosts_unused(const struct ck_remote_source *e, size_t i,
 		     struct ck_unused_copy *out)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
@@ -274,7 +275,7 @@ static void print_lost(const struct ck_hosts *h, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out)
+void ck_hosts_print(const struct ck_remote_source *e, struct ck_buf *out)
 {
 	const struct ck_hosts *h = (const struct ck_hosts *)e;
 

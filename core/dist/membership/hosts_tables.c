@@ -15,7 +15,7 @@ int ck_hosts_tables_use(struct ck_hosts_tables *t, uint32_t file, uint32_t peer,
 	struct ck_other_place *list;
 
 	if (is_first) {
-		t->files[file] = (struct ck_whereabouts){ peer, number };
+		t->files[file] = (struct ck_location){ peer, number };
 		return 0;
 	}
 	list = ck_grow(t->others.list, &t->others.cap, t->others.n, 1,
@@ -57,7 +57,7 @@ void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 				      .others = t->others.list,
 				      .nothers = t->others.n };
 
-	ck_requester_renew(&h->requester, &ways);
+	ck_remote_client_renew(&h->requester, &ways);
 	h->calls = calls;
 	ck_hosts_tables_fini(&h->at);
 	h->at = *t;

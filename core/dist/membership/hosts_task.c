@@ -118,7 +118,7 @@ static bool await_moves(struct await *a, const struct timespec *until)
 	return there;
 }
 
-static void bring(struct ck_requester *r, struct ck_move *list, size_t n,
+static void bring(struct ck_remote_client *r, struct ck_move *list, size_t n,
 		  const struct timespec *until)
 {
 	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -137,13 +137,14 @@ static void bring(struct ck_requester *r, struct ck_move *list, size_t n,
 	pthread_mutex_destroy(&a.lock);
 }
 
-void ck_hosts_bring_all(struct ck_requester *r, struct ck_move *list, size_t n)
+void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
+			size_t n)
 {
 	if (n)
 		bring(r, list, n, NULL);
 }
 
-int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
+int ck_hosts_bring(struct ck_remote_client *r, uint32_t file, uint64_t fpos,
 		   uint64_t len, void *to, const struct timespec *until)
 {
 	struct ck_move move = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * take: answers. What an owner says is believed only as far as it cannot do harm here:
+ * decode_reply: answers. What an owner says is believed only as far as it cannot do harm here:
  * a number, a size, a name; the requester compares it with what it knows.
  */
-#include "peer_internal.h"
+#include "dist_internal.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ask: requests, but for READ, which is in cut.c. */
-#include "peer_internal.h"
+/* encode_request: requests, but for READ, which is in cut.c. */
+#include "dist_internal.h"
 
 #include <errno.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cut: moves become READs. The bytes of a move have an order, that in which they come
+ * split_reads: moves become READs. The bytes of a move have an order, that in which they come
  * packed: where in it a part begins says all. A part is then some turns of the
  * outermost loop that begins there and fits, with all loops inside of it, or bytes of
  * one run.
  */
-#include "peer_internal.h"
+#include "dist_internal.h"
 
 #include <errno.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * describe: moves of a requester in the words of wants.h, for rounds: each is asked of the
+ * transfer_describe: moves of a requester in the words of transfer_list.h, for rounds: each is asked of the
  * first place of its file, if that can send so, and becomes one READ.
  */
 #include "places.h"
-#include "wants.h"
+#include "transfer_list.h"
 
 #include <errno.h>
 
-int ck_requester_rounds(struct ck_requester *r,
-			const struct ck_ways_by_rounds *by)
+int ck_remote_client_rounds(struct ck_remote_client *r,
+			    const struct ck_ways_by_rounds *by)
 {
 	uint32_t *ranks = calloc(by->n + 1UL, sizeof(*ranks));
 	const uint32_t *before;
@@ -46,11 +46,11 @@ static bool put(struct ck_described *out, const struct ck_move *m,
 }
 
 /* With ways_lock. */
-static bool describe_one(const struct ck_requester *r, const struct ck_move *m,
-			 struct ck_described *out)
+static bool describe_one(const struct ck_remote_client *r,
+			 const struct ck_move *m, struct ck_described *out)
 {
 	struct ck_move at_owner = *m;
-	struct ck_whereabouts at;
+	struct ck_location at;
 	struct ck_want want = { 0 };
 	uint64_t bytes, end;
 	size_t from = (size_t)(m->to - out->base);
@@ -83,10 +83,10 @@ static bool is_packed(const struct ck_move *m)
 	return true;
 }
 
-bool ck_places_describe(struct ck_mover *mover, const struct ck_moves *moves,
+bool ck_places_describe(struct ck_backend *mover, const struct ck_moves *moves,
 			struct ck_described *out)
 {
-	struct ck_requester *r = (struct ck_requester *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)mover;
 	bool all;
 
 	out->used = 0;
@@ -101,10 +101,10 @@ bool ck_places_describe(struct ck_mover *mover, const struct ck_moves *moves,
 	return all;
 }
 
-void ck_places_came(struct ck_mover *mover, const struct ck_moves *moves)
+void ck_places_came(struct ck_backend *mover, const struct ck_moves *moves)
 {
-	struct ck_requester *r = (struct ck_requester *)mover;
-	struct ck_whereabouts at;
+	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_location at;
 	uint64_t bytes, end;
 
 	pthread_rwlock_rdlock(&r->ways_lock);

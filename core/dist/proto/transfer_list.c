@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* wants: see wants.h. */
-#include "wants.h"
+/* transfer_list: see transfer_list.h. */
+#include "transfer_list.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wants: bytes of remote files that are to come by a round, as bytes: in a slot of a
+ * transfer_list: bytes of remote files that are to come by a round, as bytes: in a slot of a
  * gatherer, and in what the ranks of a round are asked to prepare. Each is that of one
  * rank, lies there packed, and is one message.
  *

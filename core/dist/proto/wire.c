@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* wire: heads, and what all bodies consist of. */
-#include "peer_internal.h"
+#include "dist_internal.h"
 
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the three parts that a rank can play in a round share: it asks for it
- * (rounds_ask.c), it takes part in it (rounds_join.c), it gives it a number
- * (rounds_sequence.c). They speak to each other by messages only, also within one rank.
+ * (rounds_initiator.c), it takes part in it (rounds_participant.c), it gives it a number
+ * (rounds_sequencer.c). They speak to each other by messages only, also within one rank.
  */
 #ifndef CK_ROUNDS_INTERNAL_H
 #define CK_ROUNDS_INTERNAL_H

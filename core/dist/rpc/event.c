@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* event: see peer_internal.h. */
-#include "peer_internal.h"
+/* event: see dist_internal.h. */
+#include "dist_internal.h"
 
 #include <sys/eventfd.h>
 

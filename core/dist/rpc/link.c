@@ -5,9 +5,9 @@
  * had no room for.
  */
 #include "ckptfs/link.h"
+#include "dist_internal.h"
 #include "link_internal.h"
-#include "peer_internal.h"
-#include "rooms.h"
+#include "payload_alloc.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ struct ck_link {
 	pthread_mutex_t lock;
 	/* Under lock, but `in` of the frames, which is the thread's: */
 	struct ck_frames frames;
-	struct ck_rooms rooms;
+	struct ck_payload_alloc rooms;
 	bool dead; /* the mover is gone */
 	/* Atomic: */
 	bool ending;
@@ -52,7 +52,7 @@ static void wake(struct ck_line *line)
 static bool is_busy(const struct ck_link *l, uint32_t peer,
 		    const struct ck_ask *a)
 {
-	struct ck_rooms_sum has = ck_rooms_of(&l->rooms, peer);
+	struct ck_payload_alloc_sum has = ck_payload_alloc_of(&l->rooms, peer);
 	uint64_t bytes = ck_ask_bytes(a);
 
 	return has.requests >= CK_WIRE_OPEN_MAX ||
@@ -67,8 +67,8 @@ static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
 	if (is_busy(l, peer, a))
 		return -EAGAIN;
 	frame->room = ck_ask_bytes(a);
-	return ck_rooms_take(&l->rooms, peer, a->head.id, a->head.body,
-			     frame->room, &frame->place);
+	return ck_payload_alloc_take(&l->rooms, peer, a->head.id, a->head.body,
+				     frame->room, &frame->place);
 }
 
 static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
@@ -87,7 +87,7 @@ static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
 		return rc;
 	rc = ck_frames_put(&l->frames, &frame, &a->head, body);
 	if (rc)
-		ck_rooms_give(&l->rooms, peer, a->head.id);
+		ck_payload_alloc_give(&l->rooms, peer, a->head.id);
 	l->dead = rc == -EPIPE;
 	return l->dead ? 0 : rc;
 }
@@ -120,7 +120,7 @@ static int payload_find(struct ck_link *l, const struct ck_framed *f,
 	if (f->head.payload == 0)
 		return 0;
 	pthread_mutex_lock(&l->lock);
-	has = ck_rooms_find(&l->rooms, peer, f->head.id, &place, &room);
+	has = ck_payload_alloc_find(&l->rooms, peer, f->head.id, &place, &room);
 	pthread_mutex_unlock(&l->lock);
 	if (!has || f->head.payload > room)
 		return -EPROTO;
@@ -132,7 +132,7 @@ static int payload_find(struct ck_link *l, const struct ck_framed *f,
 static void room_give(struct ck_link *l, uint32_t peer, uint64_t id)
 {
 	pthread_mutex_lock(&l->lock);
-	ck_rooms_give(&l->rooms, peer, id);
+	ck_payload_alloc_give(&l->rooms, peer, id);
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -141,7 +141,7 @@ static void lose(struct ck_link *l, uint32_t peer)
 {
 	ck_calls_lost(l->calls, peer);
 	pthread_mutex_lock(&l->lock);
-	ck_rooms_give_all(&l->rooms, peer);
+	ck_payload_alloc_give_all(&l->rooms, peer);
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -260,7 +260,7 @@ static void destroy(struct ck_link *l)
 	ck_calls_free(l->calls);
 	free(l->ranks);
 	free(l->peers);
-	ck_rooms_fini(&l->rooms);
+	ck_payload_alloc_fini(&l->rooms);
 	ck_frames_fini(&l->frames);
 	pthread_mutex_destroy(&l->lock);
 	if (l->memory)
@@ -299,7 +299,7 @@ static int prepare(struct ck_link *l, const struct ck_link_options *o)
 	int rc = ck_link_map(o->memory, l->size, &l->memory);
 
 	if (rc == 0)
-		rc = ck_rooms_make(&l->rooms, l->size);
+		rc = ck_payload_alloc_make(&l->rooms, l->size);
 	if (rc)
 		return rc;
 	l->event = ck_event_make();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* map: the memory of a link, see link_internal.h. */
+/* link_memory: the memory of a link, see link_internal.h. */
 #include "link_internal.h"
 
 #include <fcntl.h>

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* rooms: see rooms.h. There are as many as requests on their way: some hundreds. */
-#include "rooms.h"
+/* payload_alloc: see payload_alloc.h. There are as many as requests on their way: some hundreds. */
+#include "payload_alloc.h"
 
 #include <errno.h>
 
-int ck_rooms_make(struct ck_rooms *r, uint64_t size)
+int ck_payload_alloc_make(struct ck_payload_alloc *r, uint64_t size)
 {
-	*r = (struct ck_rooms){ .nblocks = (uint32_t)(size / CK_ROOM_BLOCK) };
+	*r = (struct ck_payload_alloc){ .nblocks = (uint32_t)(size /
+							      CK_ROOM_BLOCK) };
 	r->taken = calloc(r->nblocks + 1UL, 1);
 	return r->taken ? 0 : -ENOMEM;
 }
 
-void ck_rooms_fini(struct ck_rooms *r)
+void ck_payload_alloc_fini(struct ck_payload_alloc *r)
 {
 	free(r->taken);
 	free(r->list);
-	*r = (struct ck_rooms){ 0 };
+	*r = (struct ck_payload_alloc){ 0 };
 }
 
 /* The first of n free blocks; nblocks: there are none. */
-static uint32_t blocks_find(const struct ck_rooms *r, uint32_t n)
+static uint32_t blocks_find(const struct ck_payload_alloc *r, uint32_t n)
 {
 	uint32_t run = 0;
 
@@ -33,8 +34,9 @@ static uint32_t blocks_find(const struct ck_rooms *r, uint32_t n)
 	return r->nblocks;
 }
 
-int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id, uint32_t body,
-		  uint64_t bytes, uint64_t *place)
+int ck_payload_alloc_take(struct ck_payload_alloc *r, uint32_t peer,
+			  uint64_t id, uint32_t body, uint64_t bytes,
+			  uint64_t *place)
 {
 	uint64_t n = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
 	struct ck_payload_room *list;
@@ -56,7 +58,8 @@ int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id, uint32_t body,
 	return 0;
 }
 
-static size_t index_of(const struct ck_rooms *r, uint32_t peer, uint64_t id)
+static size_t index_of(const struct ck_payload_alloc *r, uint32_t peer,
+		       uint64_t id)
 {
 	size_t i = 0;
 
@@ -65,8 +68,8 @@ static size_t index_of(const struct ck_rooms *r, uint32_t peer, uint64_t id)
 	return i;
 }
 
-bool ck_rooms_find(const struct ck_rooms *r, uint32_t peer, uint64_t id,
-		   uint64_t *place, uint64_t *bytes)
+bool ck_payload_alloc_find(const struct ck_payload_alloc *r, uint32_t peer,
+			   uint64_t id, uint64_t *place, uint64_t *bytes)
 {
 	size_t i = index_of(r, peer, id);
 
@@ -77,13 +80,14 @@ bool ck_rooms_find(const struct ck_rooms *r, uint32_t peer, uint64_t id,
 	return true;
 }
 
-static void give(struct ck_rooms *r, size_t i)
+static void give(struct ck_payload_alloc *r, size_t i)
 {
 	memset(r->taken + r->list[i].first, 0, r->list[i].n);
 	r->list[i] = r->list[--r->n];
 }
 
-void ck_rooms_give(struct ck_rooms *r, uint32_t peer, uint64_t id)
+void ck_payload_alloc_give(struct ck_payload_alloc *r, uint32_t peer,
+			   uint64_t id)
 {
 	size_t i = index_of(r, peer, id);
 
@@ -91,16 +95,17 @@ void ck_rooms_give(struct ck_rooms *r, uint32_t peer, uint64_t id)
 		give(r, i);
 }
 
-void ck_rooms_give_all(struct ck_rooms *r, uint32_t peer)
+void ck_payload_alloc_give_all(struct ck_payload_alloc *r, uint32_t peer)
 {
 	for (size_t i = r->n; i > 0 && i--;)
 		if (r->list[i].peer == peer)
 			give(r, i);
 }
 
-struct ck_rooms_sum ck_rooms_of(const struct ck_rooms *r, uint32_t peer)
+struct ck_payload_alloc_sum ck_payload_alloc_of(
+	const struct ck_payload_alloc *r, uint32_t peer)
 {
-	struct ck_rooms_sum sum = { 0 };
+	struct ck_payload_alloc_sum sum = { 0 };
 
 	for (size_t i = 0; i < r->n; i++) {
 		const struct ck_payload_room *row = &r->list[i];

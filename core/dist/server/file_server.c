@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* owner: see owner.h. */
-#include "owner_internal.h"
+/* file_server: see file_server.h. */
+#include "file_server_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,10 +29,10 @@ static bool is_of_this_host(int dirfd)
 	return false;
 }
 
-struct ck_data_owner *ck_data_owner_make(int dirfd, enum ck_beneath how,
-					 uint32_t max_open)
+struct ck_file_server *ck_file_server_make(int dirfd, enum ck_beneath how,
+					   uint32_t max_open)
 {
-	struct ck_data_owner *o = calloc(1, sizeof(*o));
+	struct ck_file_server *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return NULL;
@@ -42,14 +42,14 @@ struct ck_data_owner *ck_data_owner_make(int dirfd, enum ck_beneath how,
 	if (o->dirfd >= 0)
 		o->files = ck_files_make(dirfd, how, max_open);
 	if (!o->files) {
-		ck_data_owner_free(o);
+		ck_file_server_free(o);
 		return NULL;
 	}
 	ck_host_mover_init(&o->host, o->files);
 	return o;
 }
 
-void ck_data_owner_free(struct ck_data_owner *o)
+void ck_file_server_free(struct ck_file_server *o)
 {
 	if (!o)
 		return;
@@ -66,7 +66,7 @@ static bool ping_cost(struct ck_cur body, uint64_t *bytes)
 	return ck_cur_left(&body) == 0;
 }
 
-static int ping(struct ck_data_owner *o, struct ck_cur body,
+static int ping(struct ck_file_server *o, struct ck_cur body,
 		struct ck_answer *out)
 {
 	(void)o, (void)body, (void)out;
@@ -77,15 +77,16 @@ static int ping(struct ck_data_owner *o, struct ck_cur body,
 
 struct kind {
 	bool (*cost)(struct ck_cur body, uint64_t *bytes);
-	int (*answer)(struct ck_data_owner *o, struct ck_cur body,
+	int (*answer)(struct ck_file_server *o, struct ck_cur body,
 		      struct ck_answer *out);
 };
 
 static const struct kind kinds[CK_WIRE_REQUESTS] = {
-	[CK_WIRE_LIST] = { ck_data_owner_list_cost, ck_data_owner_list },
-	[CK_WIRE_LOOK] = { ck_data_owner_look_cost, ck_data_owner_look },
-	[CK_WIRE_READ] = { ck_data_owner_read_cost, ck_data_owner_read },
-	[CK_WIRE_DIGEST] = { ck_data_owner_digest_cost, ck_data_owner_digest },
+	[CK_WIRE_LIST] = { ck_file_server_list_cost, ck_file_server_list },
+	[CK_WIRE_LOOK] = { ck_file_server_look_cost, ck_file_server_look },
+	[CK_WIRE_READ] = { ck_file_server_read_cost, ck_file_server_read },
+	[CK_WIRE_DIGEST] = { ck_file_server_digest_cost,
+			     ck_file_server_digest },
 	[CK_WIRE_PING] = { ping_cost, ping },
 };
 
@@ -101,7 +102,7 @@ static const struct kind *kind_of(const struct ck_message *m)
 	return &kinds[h->type];
 }
 
-int ck_data_owner_cost(const struct ck_message *request, uint64_t *bytes)
+int ck_file_server_cost(const struct ck_message *request, uint64_t *bytes)
 {
 	const struct kind *kind = kind_of(request);
 	uint64_t cost = 0;
@@ -139,12 +140,12 @@ static void finish(const struct ck_message *request, int rc,
 	out->head = head;
 }
 
-int ck_data_owner_answer(struct ck_data_owner *o,
-			 const struct ck_message *request,
-			 struct ck_answer *out)
+int ck_file_server_answer(struct ck_file_server *o,
+			  const struct ck_message *request,
+			  struct ck_answer *out)
 {
 	uint64_t cost;
-	int rc = ck_data_owner_cost(request, &cost);
+	int rc = ck_file_server_cost(request, &cost);
 
 	*out = (struct ck_answer){ 0 };
 	if (rc)
@@ -154,21 +155,21 @@ int ck_data_owner_answer(struct ck_data_owner *o,
 	return 0;
 }
 
-bool ck_data_owner_is_quick(const struct ck_data_owner *o,
-			    const struct ck_message *request, uint64_t cost)
+bool ck_file_server_is_quick(const struct ck_file_server *o,
+			     const struct ck_message *request, uint64_t cost)
 {
 	return o->quick && request->head.type == CK_WIRE_READ &&
 	       cost <= CK_OWNER_NOW_MOST;
 }
 
-bool ck_data_owner_answer_now(struct ck_data_owner *o,
-			      const struct ck_message *request, uint64_t cost,
-			      struct ck_answer *out)
+bool ck_file_server_answer_now(struct ck_file_server *o,
+			       const struct ck_message *request, uint64_t cost,
+			       struct ck_answer *out)
 {
 	*out = (struct ck_answer){ 0 };
-	if (!ck_data_owner_is_quick(o, request, cost))
+	if (!ck_file_server_is_quick(o, request, cost))
 		return false;
-	if (ck_data_owner_read_now(o, ck_wire_body(request), out)) {
+	if (ck_file_server_read_now(o, ck_wire_body(request), out)) {
 		ck_answer_fini(out);
 		return false;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* owner_bytes: bytes of files, packed, or a digest of them. */
-#include "owner_internal.h"
+/* file_server_bytes: bytes of files, packed, or a digest of them. */
+#include "file_server_internal.h"
 
 #include <errno.h>
 
@@ -69,7 +69,7 @@ static bool sum_up(struct ck_cur c, struct sums *s)
 	return ck_cur_left(&c) == 0;
 }
 
-bool ck_data_owner_read_cost(struct ck_cur body, uint64_t *bytes)
+bool ck_file_server_read_cost(struct ck_cur body, uint64_t *bytes)
 {
 	struct sums s = { 0 };
 
@@ -77,8 +77,8 @@ bool ck_data_owner_read_cost(struct ck_cur body, uint64_t *bytes)
 		return false;
 	*bytes += s.bytes + s.n * sizeof(struct ck_move) +
 		  (s.loops + CK_MAX_DIMS) * sizeof(struct ck_loop) +
-		  ck_data_owner_room(sizeof(uint64_t) +
-				     (uint64_t)s.n * sizeof(uint32_t));
+		  ck_file_server_room(sizeof(uint64_t) +
+				      (uint64_t)s.n * sizeof(uint32_t));
 	return true;
 }
 
@@ -172,8 +172,8 @@ static int reading_begin(struct reading *r, struct ck_cur body,
 	return 0;
 }
 
-int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
-		       struct ck_answer *out)
+int ck_file_server_read(struct ck_file_server *o, struct ck_cur body,
+			struct ck_answer *out)
 {
 	struct reading r = { 0 };
 	int rc = reading_begin(&r, body, out);
@@ -188,8 +188,8 @@ int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
 	return rc;
 }
 
-int ck_data_owner_read_now(struct ck_data_owner *o, struct ck_cur body,
-			   struct ck_answer *out)
+int ck_file_server_read_now(struct ck_file_server *o, struct ck_cur body,
+			    struct ck_answer *out)
 {
 	struct reading r = { 0 };
 	int rc = reading_begin(&r, body, out);
@@ -214,13 +214,13 @@ static bool run_get(struct ck_cur *c, struct ck_wire_run *run)
 	       ck_cur_u64(c, &run->fpos) && ck_cur_u64(c, &run->len);
 }
 
-bool ck_data_owner_digest_cost(struct ck_cur body, uint64_t *bytes)
+bool ck_file_server_digest_cost(struct ck_cur body, uint64_t *bytes)
 {
 	struct ck_wire_run run;
 	uint64_t sum = 0;
 	uint32_t n;
 
-	*bytes += BLOCK + 4096 + ck_data_owner_room(CK_DIGEST_BYTES);
+	*bytes += BLOCK + 4096 + ck_file_server_room(CK_DIGEST_BYTES);
 	if (!ck_wire_count(&body, &n))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
@@ -271,8 +271,8 @@ static int digest_run(struct ck_files *files, const struct ck_wire_run *run,
 	return rc == -ESTALE && passing ? -EIO : rc;
 }
 
-int ck_data_owner_digest(struct ck_data_owner *o, struct ck_cur body,
-			 struct ck_answer *out)
+int ck_file_server_digest(struct ck_file_server *o, struct ck_cur body,
+			  struct ck_answer *out)
 {
 	ck_auto_free char *block = malloc(BLOCK);
 	struct ck_hasher *h = ck_hasher_make(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* owner_names: which names there are, and what is behind one. */
-#include "owner_internal.h"
+/* file_server_names: which names there are, and what is behind one. */
+#include "file_server_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,20 +16,20 @@ static bool list_get(struct ck_cur *c, uint64_t *cursor, struct ck_str *name)
 	       ck_cur_left(c) == 0;
 }
 
-bool ck_data_owner_list_cost(struct ck_cur body, uint64_t *bytes)
+bool ck_file_server_list_cost(struct ck_cur body, uint64_t *bytes)
 {
 	struct ck_str name;
 	uint64_t cursor;
 
 	/* The rows, the page, and what readdir(3) reads at once. */
-	*bytes += ck_data_owner_room(CK_WIRE_LIST_MAX) +
-		  ck_data_owner_room(CK_LIST_HEAD + CK_WIRE_LIST_MAX) +
+	*bytes += ck_file_server_room(CK_WIRE_LIST_MAX) +
+		  ck_file_server_room(CK_LIST_HEAD + CK_WIRE_LIST_MAX) +
 		  CK_WIRE_LIST_MAX;
 	return list_get(&body, &cursor, &name);
 }
 
 /* At a position of before; 0: the beginning. */
-static int open_at(const struct ck_data_owner *o, struct ck_str name,
+static int open_at(const struct ck_file_server *o, struct ck_str name,
 		   uint64_t cursor, DIR **out)
 {
 	int fd = name.len ? ck_open_beneath(o->dirfd, name,
@@ -106,8 +106,8 @@ static int page_fill(struct page *page, DIR *dir)
 	}
 }
 
-int ck_data_owner_list(struct ck_data_owner *o, struct ck_cur body,
-		       struct ck_answer *out)
+int ck_file_server_list(struct ck_file_server *o, struct ck_cur body,
+			struct ck_answer *out)
 {
 	struct page page = { .n = 0 };
 	struct ck_str name;
@@ -139,7 +139,7 @@ static bool look_get(struct ck_cur *c, struct ck_ids *ids, uint32_t *n)
 	       ck_cur_u32(c, n) && *n > 0 && *n <= CK_WIRE_LOOKS_MAX;
 }
 
-bool ck_data_owner_look_cost(struct ck_cur body, uint64_t *bytes)
+bool ck_file_server_look_cost(struct ck_cur body, uint64_t *bytes)
 {
 	struct ck_str name;
 	struct ck_ids ids;
@@ -152,12 +152,12 @@ bool ck_data_owner_look_cost(struct ck_cur body, uint64_t *bytes)
 			return false;
 		*bytes += NAME_COST + name.len;
 	}
-	*bytes += ck_data_owner_room(4 + (uint64_t)n * CK_WIRE_LOOKED);
+	*bytes += ck_file_server_room(4 + (uint64_t)n * CK_WIRE_LOOKED);
 	return ck_cur_left(&body) == 0;
 }
 
 /* One that was looked at before: its trouble now. What it was is kept. */
-static int trouble_now(const struct ck_data_owner *o, uint32_t number)
+static int trouble_now(const struct ck_file_server *o, uint32_t number)
 {
 	struct ck_file file;
 	int rc = ck_files_get(o->files, number, &file);
@@ -191,7 +191,7 @@ static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
 }
 
 /* Who may read it now, unlike what it was, may change. */
-static void take_access(const struct ck_data_owner *o, uint32_t number,
+static void take_access(const struct ck_file_server *o, uint32_t number,
 			struct ck_ids ids, struct ck_file_info *out)
 {
 	struct ck_file_access now =
@@ -203,7 +203,7 @@ static void take_access(const struct ck_data_owner *o, uint32_t number,
 	out->closed = ck_files_closed(o->files, number, ids);
 }
 
-static int look(struct ck_data_owner *o, struct ck_str name, struct ck_ids ids,
+static int look(struct ck_file_server *o, struct ck_str name, struct ck_ids ids,
 		struct ck_looked *out)
 {
 	uint32_t before = ck_files_count(o->files);
@@ -228,8 +228,8 @@ static int look(struct ck_data_owner *o, struct ck_str name, struct ck_ids ids,
 	return 0;
 }
 
-int ck_data_owner_look(struct ck_data_owner *o, struct ck_cur body,
-		       struct ck_answer *out)
+int ck_file_server_look(struct ck_file_server *o, struct ck_cur body,
+			struct ck_answer *out)
 {
 	struct ck_str name;
 	struct ck_ids ids;

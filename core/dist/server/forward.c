@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay: what the mount asks goes to this rank's owner or on to another rank, and
+ * forward: what the mount asks goes to this rank's owner or on to another rank, and
  * answers go back; what other ranks ask is answered here. Messages about rounds are in
- * relay_rounds.c.
+ * forward_rounds.c.
  */
-#include "serve_internal.h"
+#include "rank_loop_internal.h"
 
 #include <errno.h>
 
@@ -30,7 +30,7 @@ static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_serve_end *e = &s->ends[j->sender];
 	const struct ck_answer *a = &j->answer;
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 	const struct ck_frame frame = { .peer = x ? x->rank : 0,
 					.kind = CK_FRAME_MESSAGE,
 					.place = j->place,
@@ -57,7 +57,7 @@ static void job_sent(struct ck_parcel *p, int rc)
 							 parcel));
 
 	(void)rc;
-	ck_job_free(j->serve, j);
+	ck_subprocess_free(j->serve, j);
 }
 
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
@@ -67,7 +67,7 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 	if (j->sender < CK_FROM_RANK) {
 		if (s->ends[j->sender].frames->fd >= 0)
 			answer_link(s, j);
-		ck_job_free(s, j);
+		ck_subprocess_free(s, j);
 		return;
 	}
 	j->serve = s;
@@ -103,7 +103,7 @@ static void passed_sent(struct ck_parcel *parcel, int rc)
 int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
 		  uint64_t *unsent)
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 	struct passed *p = malloc(sizeof(*p) + f->head.body);
 
 	if (!p)
@@ -133,9 +133,10 @@ static void say_lost(struct ck_serve *s, uint32_t rank)
 /* Enters it, and where its payload goes. */
 static int expect(struct ck_serve *s, const struct ck_framed *f)
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 	const struct ck_frame *frame = &f->frame;
-	int rc = ck_passed_add(&s->passed, frame->peer, &f->head, frame->room);
+	int rc = ck_forward_table_add(&s->passed, frame->peer, &f->head,
+				      frame->room);
 
 	if (rc || frame->room == 0)
 		return rc;
@@ -148,7 +149,7 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 {
 	int rc;
 
-	if (ck_passed_is_lost(&s->passed, f->frame.peer)) {
+	if (ck_forward_table_is_lost(&s->passed, f->frame.peer)) {
 		/* Nobody else says that this will not be answered. */
 		say_lost(s, f->frame.peer);
 		return 0;
@@ -161,14 +162,14 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 static void drop(struct ck_serve *s, uint32_t rank)
 {
 	s->senders[CK_FROM_RANK + rank].dropped = true;
-	ck_jobs_forget(s, CK_FROM_RANK + rank);
+	ck_request_queue_forget(s, CK_FROM_RANK + rank);
 	s->options->xport->drop(s->options->xport, rank);
 }
 
 /* What another rank says is no answer, the mount has found. */
 static int drop_asked(struct ck_serve *s, uint32_t rank)
 {
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 
 	if (!x || rank >= x->size || rank == x->rank)
 		return -EPROTO;
@@ -238,7 +239,7 @@ void ck_serve_end_close(struct ck_serve *s, uint32_t sender)
 	e->frames->fd = -1;
 	e->rc = 0;
 	ck_frames_fini(e->frames);
-	ck_jobs_forget(s, sender);
+	ck_request_queue_forget(s, sender);
 }
 
 /* --- what ranks say of themselves ------------------------------------------------------------- */
@@ -259,7 +260,7 @@ static void told(struct ck_parcel *p, int rc)
 bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
 		  struct ck_str body)
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 	struct note *n = calloc(1, sizeof(*n));
 
 	if (!n)
@@ -278,7 +279,7 @@ bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
 /* Who cannot be told for want of memory finds it out. */
 void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
 {
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 
 	for (uint32_t i = 0; x && i < x->size; i++)
 		if (i != x->rank)
@@ -287,7 +288,7 @@ void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
 
 void ck_serve_tell_end(struct ck_serve *s)
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 	uint64_t end = ck_msec_now() + TELL_MSEC;
 
 	while (s->untold && ck_msec_now() < end)
@@ -323,7 +324,7 @@ static void got_answer(struct ck_serve *s, uint32_t from,
 	struct ck_frame frame = { .peer = from, .kind = CK_FRAME_MESSAGE };
 	struct ck_wire_head head = m->head;
 
-	if (!ck_passed_take(&s->passed, from, &head)) {
+	if (!ck_forward_table_take(&s->passed, from, &head)) {
 		drop(s, from);
 		return;
 	}
@@ -341,7 +342,7 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 {
 	struct ck_serve *s = arg;
 
-	ck_mounters_heard(&s->mounters, from, ck_msec_now());
+	ck_mount_liveness_heard(&s->mounters, from, ck_msec_now());
 	if (s->senders[CK_FROM_RANK + from].dropped)
 		return;
 	if (m->head.answer)
@@ -357,17 +358,17 @@ static void lost(void *arg, uint32_t rank)
 {
 	struct ck_serve *s = arg;
 
-	ck_jobs_forget(s, CK_FROM_RANK + rank);
+	ck_request_queue_forget(s, CK_FROM_RANK + rank);
 	s->over |= s->options->until == CK_UNTIL_LOST;
 	ck_serve_unmounted(s, rank);
-	ck_passed_lose(&s->passed, rank);
+	ck_forward_table_lose(&s->passed, rank);
 	say_lost(s, rank);
 	ck_serve_rounds_lost(s, rank);
 }
 
 void ck_serve_join(struct ck_serve *s)
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 
 	if (!x)
 		return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay_rounds: what the process that makes rounds here says goes on to other ranks, and
+ * forward_rounds: what the process that makes rounds here says goes on to other ranks, and
  * what they say about rounds goes to it; its own reads are answered here. A rank without
  * such a process says so, as no_rounds.h has it, and why if the process has said that: it is
  * never answered.
  */
-#include "serve_internal.h"
+#include "rank_loop_internal.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ static void tell(struct ck_serve *s, uint32_t rank)
 
 static void tell_all(struct ck_serve *s)
 {
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 
 	for (uint32_t i = 0; x && i < x->size; i++)
 		if (i != x->rank)
@@ -45,7 +45,7 @@ static void tell_all(struct ck_serve *s)
 
 void ck_serve_rounds_begin(struct ck_serve *s)
 {
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 	const struct ck_frame frame = { .peer = x ? x->rank : 0,
 					.kind = CK_FRAME_JOB,
 					.place = x ? x->size : 1,
@@ -91,7 +91,7 @@ static int read_own(struct ck_serve *s, const struct ck_framed *f)
 	const struct ck_message m = { .head = f->head, .body = f->body };
 	uint64_t cost;
 
-	if (ck_data_owner_cost(&m, &cost) == 0)
+	if (ck_file_server_cost(&m, &cost) == 0)
 		return ck_serve_ask(s, CK_FROM_ROUNDS, f->frame.place,
 				    f->frame.room, &m);
 	ck_serve_rounds_refuse(s, &f->frame, &f->head);
@@ -109,7 +109,7 @@ static int keep_why(struct ck_serve *s, struct ck_str why)
 
 int ck_serve_rounds_asked(struct ck_serve *s, const struct ck_framed *f)
 {
-	const struct ck_xport *x = s->options->xport;
+	const struct ck_transport *x = s->options->xport;
 	const struct ck_frame *frame = &f->frame;
 	uint32_t rank = x ? x->rank : 0, size = x ? x->size : 1;
 

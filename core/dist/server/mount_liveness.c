@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* mounters: see mounters.h. */
-#include "mounters.h"
+/* mount_liveness: see mount_liveness.h. */
+#include "mount_liveness.h"
 
 #include <errno.h>
 
-int ck_mounters_init(struct ck_mounters *m, uint32_t size, uint32_t self,
-		     const bool *has, uint64_t now)
+int ck_mount_liveness_init(struct ck_mount_liveness *m, uint32_t size,
+			   uint32_t self, const bool *has, uint64_t now)
 {
 	m->list = calloc(size, sizeof(*m->list));
 	if (!m->list)
@@ -20,18 +20,19 @@ int ck_mounters_init(struct ck_mounters *m, uint32_t size, uint32_t self,
 	return 0;
 }
 
-void ck_mounters_fini(struct ck_mounters *m)
+void ck_mount_liveness_fini(struct ck_mount_liveness *m)
 {
 	free(m->list);
-	*m = (struct ck_mounters){ 0 };
+	*m = (struct ck_mount_liveness){ 0 };
 }
 
-void ck_mounters_heard(struct ck_mounters *m, uint32_t rank, uint64_t now)
+void ck_mount_liveness_heard(struct ck_mount_liveness *m, uint32_t rank,
+			     uint64_t now)
 {
 	m->list[rank].heard = now;
 }
 
-bool ck_mounters_gone(struct ck_mounters *m, uint32_t rank)
+bool ck_mount_liveness_gone(struct ck_mount_liveness *m, uint32_t rank)
 {
 	bool had = m->list[rank].has;
 
@@ -40,13 +41,13 @@ bool ck_mounters_gone(struct ck_mounters *m, uint32_t rank)
 	return had;
 }
 
-bool ck_mounters_watch(const struct ck_mounters *m)
+bool ck_mount_liveness_watch(const struct ck_mount_liveness *m)
 {
 	return m->left > m->list[m->self].has;
 }
 
-bool ck_mounters_look(struct ck_mounters *m, uint64_t now, uint64_t silence,
-		      uint64_t most)
+bool ck_mount_liveness_look(struct ck_mount_liveness *m, uint64_t now,
+			    uint64_t silence, uint64_t most)
 {
 	bool slept = now - m->looked > most, gone = false;
 
@@ -57,7 +58,7 @@ bool ck_mounters_look(struct ck_mounters *m, uint64_t now, uint64_t silence,
 		if (slept)
 			r->heard = now;
 		if (i != m->self && r->has && now - r->heard >= silence)
-			gone |= ck_mounters_gone(m, i);
+			gone |= ck_mount_liveness_gone(m, i);
 	}
 	return gone;
 }

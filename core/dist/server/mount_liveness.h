@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mounters: which ranks of a job have a mount, as far as one of them knows: a mount is
+ * mount_liveness: which ranks of a job have a mount, as far as one of them knows: a mount is
  * gone when its rank says so, is lost, or has been silent for too long. No clock here.
  */
-#ifndef CK_MOUNTERS_H
-#define CK_MOUNTERS_H
+#ifndef CK_MOUNT_LIVENESS_H
+#define CK_MOUNT_LIVENESS_H
 
 #include "ckptfs/base.h"
 
@@ -14,7 +14,7 @@ struct ck_mounter {
 };
 
 /* Zero-initialise. */
-struct ck_mounters {
+struct ck_mount_liveness {
 	uint32_t size, self; /* ranks, and the one that this is of */
 	uint32_t left;	     /* that have a mount */
 	uint64_t looked;     /* when silence was looked for last */
@@ -22,18 +22,20 @@ struct ck_mounters {
 };
 
 /* has: by rank. -ENOMEM. */
-CK_MUST_USE int ck_mounters_init(struct ck_mounters *m, uint32_t size,
-				 uint32_t self, const bool *has, uint64_t now);
-void ck_mounters_fini(struct ck_mounters *m);
-void ck_mounters_heard(struct ck_mounters *m, uint32_t rank, uint64_t now);
+CK_MUST_USE int ck_mount_liveness_init(struct ck_mount_liveness *m,
+				       uint32_t size, uint32_t self,
+				       const bool *has, uint64_t now);
+void ck_mount_liveness_fini(struct ck_mount_liveness *m);
+void ck_mount_liveness_heard(struct ck_mount_liveness *m, uint32_t rank,
+			     uint64_t now);
 /* A rank has none from now on. Whether it had one. */
-bool ck_mounters_gone(struct ck_mounters *m, uint32_t rank);
+bool ck_mount_liveness_gone(struct ck_mount_liveness *m, uint32_t rank);
 /* Whether others have one, so that their silence would be noted. */
-CK_MUST_USE bool ck_mounters_watch(const struct ck_mounters *m);
+CK_MUST_USE bool ck_mount_liveness_watch(const struct ck_mount_liveness *m);
 /* Those of other ranks that have been silent for so long are gone. Time in which nobody
  * looked, for `most` and more, is nobody's silence: this process was stopped. Whether one
  * is gone. */
-bool ck_mounters_look(struct ck_mounters *m, uint64_t now, uint64_t silence,
-		      uint64_t most);
+bool ck_mount_liveness_look(struct ck_mount_liveness *m, uint64_t now,
+			    uint64_t silence, uint64_t most);
 
 #endif

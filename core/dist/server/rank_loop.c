@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: see serve.h. A request becomes a job; jobs wait until it is their turn and
+ * rank_loop: see serve.h. A request becomes a job; jobs wait until it is their turn and
  * there is memory for their answers, are answered by threads, and what they made is sent
  * by the one thread that carries messages.
  */
-#include "peer_internal.h"
-#include "serve_internal.h"
+#include "dist_internal.h"
+#include "rank_loop_internal.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ enum {
 
 bool ck_serve_is_full(const struct ck_serve *s, uint32_t sender)
 {
-	return ck_jobs_are_too_many(s, sender) ||
+	return ck_request_queue_are_too_many(s, sender) ||
 	       ck_frames_waiting(s->ends[sender].frames) > s->share ||
 	       (sender == CK_FROM_ROUNDS && ck_serve_rounds_wait(s));
 }
@@ -39,17 +39,17 @@ static void answer_without(const struct ck_message *m, uint32_t err,
  * answers it. That this rank is there is said however much else it has to do. */
 static bool answer_now(struct ck_serve *s, struct ck_serve_job *j)
 {
-	struct ck_data_owner *owner = s->options->owner;
+	struct ck_file_server *owner = s->options->owner;
 
 	if (j->request.head.type == CK_WIRE_PING) {
 		answer_without(&j->request, 0, &j->answer);
 		return true;
 	}
-	if (!owner || !ck_data_owner_is_quick(owner, &j->request, j->cost) ||
-	    !ck_jobs_has_memory(s, j) ||
-	    !ck_data_owner_answer_now(owner, &j->request, j->cost, &j->answer))
+	if (!owner || !ck_file_server_is_quick(owner, &j->request, j->cost) ||
+	    !ck_request_queue_has_memory(s, j) ||
+	    !ck_file_server_answer_now(owner, &j->request, j->cost, &j->answer))
 		return false;
-	ck_jobs_count(s, j);
+	ck_request_queue_count(s, j);
 	return true;
 }
 
@@ -58,7 +58,7 @@ static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 	if (answer_now(s, j))
 		ck_serve_answer(s, j);
 	else
-		ck_jobs_add(s, j);
+		ck_request_queue_add(s, j);
 }
 
 /* A link is not read from for a while when it asks too much. */
@@ -67,13 +67,13 @@ int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 {
 	struct ck_serve_job *j;
 	uint64_t cost;
-	int rc = ck_data_owner_cost(m, &cost);
+	int rc = ck_file_server_cost(m, &cost);
 
 	if (rc)
 		return rc;
-	if (sender >= CK_FROM_RANK && ck_jobs_are_too_many(s, sender))
+	if (sender >= CK_FROM_RANK && ck_request_queue_are_too_many(s, sender))
 		return -EPROTO;
-	j = ck_job_make(s, sender, m);
+	j = ck_subprocess_make(s, sender, m);
 	if (!j)
 		return -ENOMEM;
 	j->place = place;
@@ -91,8 +91,8 @@ static void work(struct ck_serve *s, struct ck_serve_job *j)
 		answer_without(&j->request, ENODATA, &j->answer);
 	else
 		/* That it parses was found when its cost was asked for. */
-		j->rc = ck_data_owner_answer(s->options->owner, &j->request,
-					     &j->answer);
+		j->rc = ck_file_server_answer(s->options->owner, &j->request,
+					      &j->answer);
 }
 
 /* Under the lock. */
@@ -100,22 +100,22 @@ static void work_over(struct ck_serve *s, struct ck_serve_job *j)
 {
 	if (j->request.head.type == CK_WIRE_LOOK) {
 		s->looking = false;
-		ck_jobs_call(s);
+		ck_request_queue_call(s);
 	}
 	/* Whoever takes the first takes all. */
 	if (!s->answered.first)
 		ck_serve_wake(s);
-	ck_jobs_append(&s->answered, j);
+	ck_request_queue_append(&s->answered, j);
 }
 
 bool ck_serve_work(struct ck_serve *s)
 {
-	struct ck_serve_job *j = ck_jobs_next(s);
+	struct ck_serve_job *j = ck_request_queue_next(s);
 
 	if (!j)
 		return false;
 	/* There may be one for another thread too. */
-	ck_jobs_call(s);
+	ck_request_queue_call(s);
 	pthread_mutex_unlock(&s->lock);
 	work(s, j);
 	pthread_mutex_lock(&s->lock);
@@ -175,10 +175,10 @@ static void answers_send(struct ck_serve *s)
 
 	do {
 		pthread_mutex_lock(&s->lock);
-		j = ck_jobs_take(&s->answered);
+		j = ck_request_queue_take(&s->answered);
 		pthread_mutex_unlock(&s->lock);
 		if (j && j->rc)
-			ck_job_free(s, j); /* as if it had never come */
+			ck_subprocess_free(s, j); /* as if it had never come */
 		else if (j)
 			ck_serve_answer(s, j);
 	} while (j);
@@ -196,7 +196,8 @@ static struct pollfd link_poll(const struct ck_serve *s, uint32_t sender)
 
 static bool watches(const struct ck_serve *s)
 {
-	return s->options->silence_msec && ck_mounters_watch(&s->mounters);
+	return s->options->silence_msec &&
+	       ck_mount_liveness_watch(&s->mounters);
 }
 
 /* What is waited for: each link has the place of its sender, behind that all others. */
@@ -205,7 +206,7 @@ enum { STOP = CK_FROM_RANK, EVENT, WAITED };
 /* Waits for what happens next. */
 static int wait(struct ck_serve *s, struct pollfd fds[static WAITED])
 {
-	struct ck_xport *x = s->options->xport;
+	struct ck_transport *x = s->options->xport;
 
 	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
 		fds[i] = link_poll(s, i);
@@ -243,21 +244,21 @@ static int turn(struct ck_serve *s, const struct pollfd fds[static WAITED])
 		ck_serve_link_end(s);
 		rc = 0;
 	}
-	ck_jobs_note_unsent(s);
+	ck_request_queue_note_unsent(s);
 	return rc;
 }
 
 void ck_serve_unmounted(struct ck_serve *s, uint32_t rank)
 {
-	s->over |= ck_mounters_gone(&s->mounters, rank) &&
+	s->over |= ck_mount_liveness_gone(&s->mounters, rank) &&
 		   s->mounters.left == 0;
 }
 
 static void watch(struct ck_serve *s)
 {
 	if (watches(s) &&
-	    ck_mounters_look(&s->mounters, ck_msec_now(),
-			     s->options->silence_msec, 2 * WATCH_MSEC))
+	    ck_mount_liveness_look(&s->mounters, ck_msec_now(),
+				   s->options->silence_msec, 2 * WATCH_MSEC))
 		s->over |= s->mounters.left == 0 ||
 			   s->options->until == CK_UNTIL_LOST;
 }
@@ -297,9 +298,9 @@ static void fini(struct ck_serve *s)
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);
-	ck_jobs_fini(s);
-	ck_passed_fini(&s->passed);
-	ck_mounters_fini(&s->mounters);
+	ck_request_queue_fini(s);
+	ck_forward_table_fini(&s->passed);
+	ck_mount_liveness_fini(&s->mounters);
 	free(s->workers);
 	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
 		end_fini(&s->ends[i]);
@@ -318,8 +319,9 @@ static int mounters_init(struct ck_serve *s, uint32_t size)
 	if (!linked)
 		return -ENOMEM;
 	linked[self] = o->link >= 0;
-	return ck_mounters_init(&s->mounters, size, self,
-				o->mounts ? o->mounts : linked, ck_msec_now());
+	return ck_mount_liveness_init(&s->mounters, size, self,
+				      o->mounts ? o->mounts : linked,
+				      ck_msec_now());
 }
 
 static int end_init(struct ck_serve_end *e, int fd, int memory, uint64_t size,
@@ -336,10 +338,10 @@ static int init(struct ck_serve *s)
 	const struct ck_serve_options *o = s->options;
 	const struct ck_serve_rounds *r = &o->rounds;
 	uint32_t size = o->xport ? o->xport->size : 1;
-	int rc = o->threads ? ck_jobs_init(s) : -EINVAL;
+	int rc = o->threads ? ck_request_queue_init(s) : -EINVAL;
 
 	if (rc == 0)
-		rc = ck_passed_init(&s->passed, size);
+		rc = ck_forward_table_init(&s->passed, size);
 	if (rc == 0)
 		rc = mounters_init(s, size);
 	s->event = ck_event_make();

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of serve share: serve.c (threads), jobs.c (whose turn it is, and memory
- * for answers), relay.c (from whom requests come, and where answers go), relay_rounds.c
+ * What the parts of serve share: rank_loop.c (threads), request_queue.c (whose turn it is, and memory
+ * for answers), forward.c (from whom requests come, and where answers go), forward_rounds.c
  * (the same of messages about rounds).
  */
 #ifndef CK_SERVE_INTERNAL_H
 #define CK_SERVE_INTERNAL_H
 
 #include "ckptfs/serve.h"
+#include "forward_table.h"
 #include "link_internal.h"
-#include "mounters.h"
+#include "mount_liveness.h"
 #include "no_rounds.h"
-#include "passed.h"
 
 #include <pthread.h>
 
@@ -69,7 +69,7 @@ struct ck_serve {
 	/* Constant, or of the one thread that carries messages: */
 	const struct ck_serve_options *options;
 	struct ck_serve_end ends[CK_FROM_RANK];
-	struct ck_passed passed;
+	struct ck_forward_table passed;
 	uint32_t nsenders;
 	uint64_t share; /* bytes of answers that a sender may have */
 	pthread_t *workers;
@@ -81,7 +81,7 @@ struct ck_serve {
 	char none
 		[CK_NO_ROUNDS]; /* that nobody here takes part in rounds; once it is said */
 	size_t none_len; /* it stays */
-	struct ck_mounters mounters;
+	struct ck_mount_liveness mounters;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -96,40 +96,40 @@ struct ck_serve {
 	bool ending;
 };
 
-/* --- jobs.c ------------------------------------------------------------------------ */
+/* --- request_queue.c ------------------------------------------------------------------------ */
 
 /* -ENOMEM. */
-CK_MUST_USE int ck_jobs_init(struct ck_serve *s);
+CK_MUST_USE int ck_request_queue_init(struct ck_serve *s);
 /* No thread is there that could begin one. */
-void ck_jobs_fini(struct ck_serve *s);
+void ck_request_queue_fini(struct ck_serve *s);
 /* Copies the request; it counts as the sender's from now on. NULL: out of memory. */
-struct ck_serve_job *ck_job_make(struct ck_serve *s, uint32_t sender,
-				 const struct ck_message *m);
-void ck_job_free(struct ck_serve *s, struct ck_serve_job *j);
-void ck_jobs_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
+struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
+					const struct ck_message *m);
+void ck_subprocess_free(struct ck_serve *s, struct ck_serve_job *j);
+void ck_request_queue_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
 /* The first one, taken out; NULL: there is none. */
-struct ck_serve_job *ck_jobs_take(struct ck_serve_jobs *q);
+struct ck_serve_job *ck_request_queue_take(struct ck_serve_jobs *q);
 /* Has it wait until it is its sender's turn. */
-void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j);
+void ck_request_queue_add(struct ck_serve *s, struct ck_serve_job *j);
 /* Whether there is memory for its answer, and nothing of its sender waits for some. */
-CK_MUST_USE bool ck_jobs_has_memory(struct ck_serve *s,
-				    const struct ck_serve_job *j);
+CK_MUST_USE bool ck_request_queue_has_memory(struct ck_serve *s,
+					     const struct ck_serve_job *j);
 /* Its answer is made, though it was in no queue. */
-void ck_jobs_count(struct ck_serve *s, struct ck_serve_job *j);
+void ck_request_queue_count(struct ck_serve *s, struct ck_serve_job *j);
 /* Calls a thread if there are jobs that wait. Under the lock. */
-void ck_jobs_call(struct ck_serve *s);
+void ck_request_queue_call(struct ck_serve *s);
 /* The one that is begun now: senders take turns, and one that has to wait for memory
  * stops no other. NULL: there is none. Under the lock. */
-struct ck_serve_job *ck_jobs_next(struct ck_serve *s);
+struct ck_serve_job *ck_request_queue_next(struct ck_serve *s);
 /* Frees those of a sender that wait: it is gone. */
-void ck_jobs_forget(struct ck_serve *s, uint32_t sender);
+void ck_request_queue_forget(struct ck_serve *s, uint32_t sender);
 /* Whether a sender has asked for more than anybody may. */
-CK_MUST_USE bool ck_jobs_are_too_many(const struct ck_serve *s,
-				      uint32_t sender);
+CK_MUST_USE bool ck_request_queue_are_too_many(const struct ck_serve *s,
+					       uint32_t sender);
 /* The links' sockets have taken, or not taken, some bytes. */
-void ck_jobs_note_unsent(struct ck_serve *s);
+void ck_request_queue_note_unsent(struct ck_serve *s);
 
-/* --- serve.c, relay.c ---------------------------------------------------------------- */
+/* --- rank_loop.c, forward.c ---------------------------------------------------------------- */
 
 /* A request for the files here. -EPROTO, -ENOMEM. */
 CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
@@ -175,7 +175,7 @@ CK_MUST_USE int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
 CK_MUST_USE bool ck_serve_has_place(const struct ck_serve *s, uint32_t sender,
 				    const struct ck_frame *frame);
 
-/* --- relay_rounds.c ------------------------------------------------------------------ */
+/* --- forward_rounds.c ------------------------------------------------------------------ */
 
 /* Says to the process of rounds what it is part of, or to all that there is none. */
 void ck_serve_rounds_begin(struct ck_serve *s);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * jobs: requests that are answered here, from when they come until their answers are
+ * request_queue: requests that are answered here, from when they come until their answers are
  * sent: whose turn it is, and whether there is memory.
  */
-#include "serve_internal.h"
+#include "rank_loop_internal.h"
 
 /* --- one --------------------------------------------------------------------------- */
 
-struct ck_serve_job *ck_job_make(struct ck_serve *s, uint32_t sender,
-				 const struct ck_message *m)
+struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
+					const struct ck_message *m)
 {
 	struct ck_serve_job *j = calloc(1, sizeof(*j) + m->head.body);
 	char *body = (char *)(j + 1);
@@ -30,10 +30,10 @@ static void note_unsent(struct ck_serve *s)
 {
 	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
 		s->senders[i].unsent = ck_frames_waiting(s->ends[i].frames);
-	ck_jobs_call(s);
+	ck_request_queue_call(s);
 }
 
-void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
+void ck_subprocess_free(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_serve_sender *sender = &s->senders[j->sender];
 
@@ -49,14 +49,14 @@ void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
 
 /* --- queues ------------------------------------------------------------------------ */
 
-void ck_jobs_append(struct ck_serve_jobs *q, struct ck_serve_job *j)
+void ck_request_queue_append(struct ck_serve_jobs *q, struct ck_serve_job *j)
 {
 	j->next = NULL;
 	*(q->first ? &q->last->next : &q->first) = j;
 	q->last = j;
 }
 
-struct ck_serve_job *ck_jobs_take(struct ck_serve_jobs *q)
+struct ck_serve_job *ck_request_queue_take(struct ck_serve_jobs *q)
 {
 	struct ck_serve_job *j = q->first;
 
@@ -71,19 +71,19 @@ static enum ck_serve_queue queue_of(const struct ck_serve_job *j)
 						    : CK_QUEUE_OTHERS;
 }
 
-void ck_jobs_call(struct ck_serve *s)
+void ck_request_queue_call(struct ck_serve *s)
 {
 	if (s->waiting)
 		pthread_cond_signal(&s->more);
 }
 
-void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j)
+void ck_request_queue_add(struct ck_serve *s, struct ck_serve_job *j)
 {
 	pthread_mutex_lock(&s->lock);
 	j->number = s->last_number++;
-	ck_jobs_append(&s->senders[j->sender].waiting[queue_of(j)], j);
+	ck_request_queue_append(&s->senders[j->sender].waiting[queue_of(j)], j);
 	s->waiting++;
-	ck_jobs_call(s);
+	ck_request_queue_call(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -98,7 +98,8 @@ static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
 	return used == 0 || used + j->cost <= s->share;
 }
 
-bool ck_jobs_has_memory(struct ck_serve *s, const struct ck_serve_job *j)
+bool ck_request_queue_has_memory(struct ck_serve *s,
+				 const struct ck_serve_job *j)
 {
 	const struct ck_serve_sender *sender = &s->senders[j->sender];
 	bool has = true;
@@ -112,7 +113,7 @@ bool ck_jobs_has_memory(struct ck_serve *s, const struct ck_serve_job *j)
 	return has;
 }
 
-void ck_jobs_count(struct ck_serve *s, struct ck_serve_job *j)
+void ck_request_queue_count(struct ck_serve *s, struct ck_serve_job *j)
 {
 	pthread_mutex_lock(&s->lock);
 	s->senders[j->sender].used += j->cost;
@@ -136,7 +137,8 @@ static bool is_ahead(const struct ck_serve *s, const struct ck_serve_job *j,
 static struct ck_serve_job *begin(struct ck_serve *s, enum ck_serve_queue q,
 				  uint32_t sender)
 {
-	struct ck_serve_job *j = ck_jobs_take(&s->senders[sender].waiting[q]);
+	struct ck_serve_job *j =
+		ck_request_queue_take(&s->senders[sender].waiting[q]);
 
 	s->waiting--;
 	s->senders[sender].used += j->cost;
@@ -162,7 +164,7 @@ static struct ck_serve_job *next_of(struct ck_serve *s, enum ck_serve_queue q)
 }
 
 /* The queues take turns too: one thread alone serves both. */
-struct ck_serve_job *ck_jobs_next(struct ck_serve *s)
+struct ck_serve_job *ck_request_queue_next(struct ck_serve *s)
 {
 	enum ck_serve_queue q = s->next_queue;
 	enum ck_serve_queue other = q == CK_QUEUE_LOOKS ? CK_QUEUE_OTHERS
@@ -181,11 +183,11 @@ static void free_all(struct ck_serve *s, struct ck_serve_jobs q)
 {
 	struct ck_serve_job *j;
 
-	while ((j = ck_jobs_take(&q)))
-		ck_job_free(s, j);
+	while ((j = ck_request_queue_take(&q)))
+		ck_subprocess_free(s, j);
 }
 
-void ck_jobs_forget(struct ck_serve *s, uint32_t sender)
+void ck_request_queue_forget(struct ck_serve *s, uint32_t sender)
 {
 	for (unsigned q = 0; q < CK_SERVE_QUEUES; q++) {
 		struct ck_serve_jobs *waiting = &s->senders[sender].waiting[q];
@@ -203,7 +205,7 @@ void ck_jobs_forget(struct ck_serve *s, uint32_t sender)
 
 /* Twice as much as one may have: that an answer is sent is known here at times when the
  * next request is here already. */
-bool ck_jobs_are_too_many(const struct ck_serve *s, uint32_t sender)
+bool ck_request_queue_are_too_many(const struct ck_serve *s, uint32_t sender)
 {
 	const struct ck_serve_sender *from = &s->senders[sender];
 
@@ -211,7 +213,7 @@ bool ck_jobs_are_too_many(const struct ck_serve *s, uint32_t sender)
 	       from->asked > 2 * CK_WIRE_ASKED_MAX;
 }
 
-void ck_jobs_note_unsent(struct ck_serve *s)
+void ck_request_queue_note_unsent(struct ck_serve *s)
 {
 	pthread_mutex_lock(&s->lock);
 	note_unsent(s);
@@ -220,7 +222,7 @@ void ck_jobs_note_unsent(struct ck_serve *s)
 
 /* --- beginning and end --------------------------------------------------------------- */
 
-int ck_jobs_init(struct ck_serve *s)
+int ck_request_queue_init(struct ck_serve *s)
 {
 	const struct ck_serve_options *o = s->options;
 	uint32_t ranks = o->xport ? o->xport->size : 1;
@@ -232,10 +234,10 @@ int ck_jobs_init(struct ck_serve *s)
 	return s->senders ? 0 : -ENOMEM;
 }
 
-void ck_jobs_fini(struct ck_serve *s)
+void ck_request_queue_fini(struct ck_serve *s)
 {
 	for (uint32_t i = 0; s->senders && i < s->nsenders; i++)
-		ck_jobs_forget(s, i);
+		ck_request_queue_forget(s, i);
 	free_all(s, s->answered);
 	free(s->senders);
 }

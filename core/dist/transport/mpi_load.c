@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the MPI transport: see plugin.h. */
+/* Loads the MPI transport: see mpi_load.h. */
 #include "ckptfs/component.h"
-#include "plugin_internal.h"
+#include "mpi_load_internal.h"
 
 /* MPI has threads, and cannot be ended: what is loaded stays. */
-int ck_plugin_open(const char *path, struct ck_xport **out, struct ck_diag *d)
+int ck_plugin_open(const char *path, struct ck_transport **out,
+		   struct ck_diag *d)
 {
 	static const struct ck_component mpi = { "ckptfs-mpi.so",
-						 CK_XPORT_PLUGIN_NAME,
+						 CK_TRANSPORT_PLUGIN_NAME,
 						 "MPI transport",
-						 CK_XPORT_PLUGIN_VERSION };
+						 CK_TRANSPORT_PLUGIN_VERSION };
 	const void *loaded;
-	const struct ck_xport_plugin *p;
+	const struct ck_transport_plugin *p;
 	int rc = ck_component_load(&mpi, path, &loaded, d);
 
 	if (rc)
@@ -20,7 +21,7 @@ int ck_plugin_open(const char *path, struct ck_xport **out, struct ck_diag *d)
 	return p->open(out, d);
 }
 
-int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d)
+int ck_transport_mpi(struct ck_transport **out, struct ck_diag *d)
 {
 	return ck_plugin_open(NULL, out, d);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What transports share: see xport_internal.h. */
-#include "xport_internal.h"
+/* What transports share: see transport_internal.h. */
+#include "transport_internal.h"
 
 #include <errno.h>
 
@@ -43,33 +43,34 @@ static struct ck_parcels take_all(struct ck_parcels *q)
 	return all;
 }
 
-void ck_xport_give_back(struct ck_xport_base *b, struct ck_parcel *p, int rc)
+void ck_transport_give_back(struct ck_transport_base *b, struct ck_parcel *p,
+			    int rc)
 {
 	b->called = true;
 	p->sent(p, rc);
 }
 
-void ck_xport_refuse(struct ck_xport_base *b, struct ck_parcels *q)
+void ck_transport_refuse(struct ck_transport_base *b, struct ck_parcels *q)
 {
 	struct ck_parcels all = take_all(q);
 	struct ck_parcel *p;
 
 	while ((p = ck_parcels_pop(&all)))
-		ck_xport_give_back(b, p, -EIO);
+		ck_transport_give_back(b, p, -EIO);
 }
 
-void ck_xport_refuse_rest(struct ck_xport_base *b)
+void ck_transport_refuse_rest(struct ck_transport_base *b)
 {
 	while (b->own.first || b->refused.first) {
-		ck_xport_refuse(b, &b->own);
-		ck_xport_refuse(b, &b->refused);
+		ck_transport_refuse(b, &b->own);
+		ck_transport_refuse(b, &b->refused);
 	}
 }
 
 /* --- where payloads go -------------------------------------------------------------- */
 
 /* Where it is in its list, or the end of the list. */
-static struct ck_expected **find_expected(struct ck_xport_base *b,
+static struct ck_expected **find_expected(struct ck_transport_base *b,
 					  uint32_t from, uint64_t id)
 {
 	struct ck_expected **at =
@@ -80,7 +81,7 @@ static struct ck_expected **find_expected(struct ck_xport_base *b,
 	return at;
 }
 
-static void forget(struct ck_xport_base *b, struct ck_expected **at)
+static void forget(struct ck_transport_base *b, struct ck_expected **at)
 {
 	struct ck_expected *e = *at;
 
@@ -89,7 +90,7 @@ static void forget(struct ck_xport_base *b, struct ck_expected **at)
 	free(e);
 }
 
-void ck_xport_forget(struct ck_xport_base *b, uint32_t from)
+void ck_transport_forget(struct ck_transport_base *b, uint32_t from)
 {
 	for (size_t i = 0; i < CK_EXPECTED_BUCKETS; i++) {
 		struct ck_expected **at = &b->expected[i];
@@ -103,8 +104,8 @@ void ck_xport_forget(struct ck_xport_base *b, uint32_t from)
 	}
 }
 
-int ck_xport_expect(struct ck_xport_base *b, uint32_t from, uint64_t id,
-		    uint8_t *to, uint64_t len)
+int ck_transport_expect(struct ck_transport_base *b, uint32_t from, uint64_t id,
+			uint8_t *to, uint64_t len)
 {
 	struct ck_expected **at = find_expected(b, from, id);
 
@@ -121,8 +122,8 @@ int ck_xport_expect(struct ck_xport_base *b, uint32_t from, uint64_t id,
 	return 0;
 }
 
-uint8_t *ck_xport_take_expected(struct ck_xport_base *b, uint32_t from,
-				const struct ck_wire_head *h)
+uint8_t *ck_transport_take_expected(struct ck_transport_base *b, uint32_t from,
+				    const struct ck_wire_head *h)
 {
 	struct ck_expected **at;
 	uint8_t *to = NULL;
@@ -140,8 +141,8 @@ uint8_t *ck_xport_take_expected(struct ck_xport_base *b, uint32_t from,
 
 /* --- messages ------------------------------------------------------------------------- */
 
-void ck_xport_got(struct ck_xport_base *b, uint32_t from, struct ck_message *m,
-		  const uint8_t *payload)
+void ck_transport_got(struct ck_transport_base *b, uint32_t from,
+		      struct ck_message *m, const uint8_t *payload)
 {
 	if (payload)
 		m->payload = (struct ck_str){ (const char *)payload,
@@ -150,36 +151,37 @@ void ck_xport_got(struct ck_xport_base *b, uint32_t from, struct ck_message *m,
 	b->x.got(b->x.arg, from, m);
 }
 
-void ck_xport_deliver_own(struct ck_xport_base *b)
+void ck_transport_deliver_own(struct ck_transport_base *b)
 {
 	struct ck_parcels all = take_all(&b->own);
 	struct ck_parcel *p;
 
 	while ((p = ck_parcels_pop(&all))) {
 		struct ck_message m = { .head = p->head, .body = p->body };
-		uint8_t *to = ck_xport_take_expected(b, b->x.rank, &p->head);
+		uint8_t *to = ck_transport_take_expected(b, b->x.rank,
+							 &p->head);
 
 		if (to)
 			memcpy(to, p->payload, p->head.payload);
-		ck_xport_got(b, b->x.rank, &m, to);
-		ck_xport_give_back(b, p, 0);
+		ck_transport_got(b, b->x.rank, &m, to);
+		ck_transport_give_back(b, p, 0);
 	}
 }
 
-void ck_xport_wake(struct ck_xport *x)
+void ck_transport_wake(struct ck_transport *x)
 {
-	ck_event_wake(((struct ck_xport_base *)x)->event);
+	ck_event_wake(((struct ck_transport_base *)x)->event);
 }
 
 /* --- beginning and end ------------------------------------------------------------------ */
 
-int ck_xport_base_init(struct ck_xport_base *b)
+int ck_transport_base_init(struct ck_transport_base *b)
 {
 	b->event = ck_event_make();
 	return b->event < 0 ? b->event : 0;
 }
 
-void ck_xport_base_fini(struct ck_xport_base *b)
+void ck_transport_base_fini(struct ck_transport_base *b)
 {
 	for (size_t i = 0; i < CK_EXPECTED_BUCKETS; i++)
 		while (b->expected[i])

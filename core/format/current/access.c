@@ -34,14 +34,14 @@ struct ck_access *ck_access_make(const struct ck_catalog *c)
 
 const char *ck_checkpoint_away(const struct ck_checkpoint *cp, uint32_t file)
 {
-	const struct ck_elsewhere *e = cp->elsewhere;
+	const struct ck_remote_source *e = cp->elsewhere;
 
 	return e && file != CK_NO_FILE ? e->away(e, file) : NULL;
 }
 
 const char *ck_checkpoint_host(const struct ck_checkpoint *cp, uint32_t file)
 {
-	const struct ck_elsewhere *e = cp->elsewhere;
+	const struct ck_remote_source *e = cp->elsewhere;
 
 	return e && file != CK_NO_FILE ? e->host(e, file, 0) : NULL;
 }

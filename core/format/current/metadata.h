@@ -51,7 +51,7 @@ struct ck_metadata_text {
 
 /* Opens the metadata file on whichever host has it, and reads all of it. Caller owns *out.
  * Returns 0, or: -EBADMSG if it has more than `most` bytes; -ESTALE if it changed while it
- * was read; errors of ck_metadata_open() and ck_elsewhere.metadata(). d names the file. */
+ * was read; errors of ck_metadata_open() and ck_remote_source.metadata(). d names the file. */
 CK_MUST_USE int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const char *name, uint64_t most,
 				 const struct ck_format_options *options,

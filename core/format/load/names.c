@@ -60,11 +60,11 @@ void ck_dir_names_sort(struct ck_dir_names *names)
 /* --- directories --------------------------------------------------------------------- */
 
 /* All hosts together. */
-static int each_elsewhere(struct ck_elsewhere *elsewhere, size_t entries,
+static int each_elsewhere(struct ck_remote_source *elsewhere, size_t entries,
 			  int (*entry)(void *arg, const struct dirent *e),
 			  void *arg)
 {
-	const struct ck_elsewhere_name *list = NULL;
+	const struct ck_remote_source_name *list = NULL;
 	size_t n = 0;
 	int rc = elsewhere->list(elsewhere, &list, &n, NULL);
 
@@ -152,7 +152,7 @@ static bool is_regular(int dirfd, const char *name)
 
 static int begin_of(int fd, bool (*is)(const uint8_t *head, size_t len))
 {
-	uint8_t head[CK_ELSEWHERE_HEAD];
+	uint8_t head[CK_REMOTE_SOURCE_HEAD];
 	struct stat st;
 	size_t n;
 	int rc;
@@ -181,7 +181,7 @@ int ck_dir_begins(int dirfd, const char *name,
 	return rc != -ENOENT && rc != -ELOOP && is_regular(dirfd, name);
 }
 
-static int begin_elsewhere(struct ck_elsewhere *elsewhere,
+static int begin_elsewhere(struct ck_remote_source *elsewhere,
 			   bool (*is)(const uint8_t *head, size_t len),
 			   const struct ck_dir_names *names, bool *out)
 {

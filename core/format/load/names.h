@@ -6,7 +6,7 @@
 #ifndef CK_FORMAT_NAMES_H
 #define CK_FORMAT_NAMES_H
 
-#include "ckptfs/elsewhere.h"
+#include "ckptfs/remote_source.h"
 #include <dirent.h>
 
 /* Entries looked at of a directory in which nobody said that there is a checkpoint. */
@@ -15,12 +15,13 @@ enum { CK_DIR_BRIEF = 1000 };
 /* A directory, with what other hosts have in theirs. */
 struct ck_directory {
 	int fd;
-	struct ck_elsewhere *elsewhere; /* NULL: there is nothing elsewhere */
+	struct ck_remote_source
+		*elsewhere; /* NULL: there is nothing elsewhere */
 };
 
 /* Calls entry() for each entry of a directory, at most so many, until it returns something
  * else than 0, which is returned then; what is elsewhere has no inode. Errors of open(2) and
- * readdir(3), and of ck_elsewhere.list(). */
+ * readdir(3), and of ck_remote_source.list(). */
 CK_MUST_USE int ck_dir_each(struct ck_directory dir, size_t entries,
 			    int (*entry)(void *arg, const struct dirent *e),
 			    void *arg);
@@ -42,7 +43,7 @@ struct ck_dir_want {
 CK_MUST_USE int ck_dir_names_read(struct ck_directory dir,
 				  const struct ck_dir_want *want,
 				  struct ck_dir_names *out);
-/* Leaves those of regular files that begin so, by up to CK_ELSEWHERE_HEAD bytes. A link that
+/* Leaves those of regular files that begin so, by up to CK_REMOTE_SOURCE_HEAD bytes. A link that
  * leads out counts by its name, since with linkroot= it may be one, and so does a file that
  * cannot be read, which is then known to be damaged. Shortages, and as above. */
 CK_MUST_USE int ck_dir_names_begin(struct ck_directory dir,

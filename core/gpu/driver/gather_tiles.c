@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* work: see work.h. */
-#include "work.h"
+/* gather_tiles: see gather_tiles.h. */
+#include "gather_tiles.h"
 
 int ck_work_tiles(const struct ck_gpu_work *w, uint64_t staged, uint64_t result,
 		  struct ck_tiles *out)
@@ -9,7 +9,7 @@ int ck_work_tiles(const struct ck_gpu_work *w, uint64_t staged, uint64_t result,
 
 	ck_tiles_clear(out);
 	for (uint32_t i = 0; i < w->ncopies && rc == 0; i++) {
-		const struct ck_gather_copy *c = &w->copies[i];
+		const struct ck_gather_desc *c = &w->copies[i];
 		const struct ck_tile_copy copy = {
 			.src = staged + c->src,
 			.dst = result + c->dst,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * work: the tiles of a gathering that a GPU is asked for.
+ * gather_tiles: the tiles of a gathering that a GPU is asked for.
  */
 #ifndef CK_WORK_H
 #define CK_WORK_H

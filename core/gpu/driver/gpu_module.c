@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu: see gpu.h. What is gathered is in cards.h; what a rank has for rounds is a member's.
+ * gpu_module: see gpu.h. What is gathered is in device_pool.h; what a rank has for rounds is a member's.
  */
-#include "cards.h"
-#include "given.h"
-#include "member.h"
+#include "device_pool.h"
+#include "endpoint.h"
+#include "shared_memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 static const char *trouble(const struct ck_gpu *is)
 {
-	const struct ck_cards *all = (const struct ck_cards *)is;
+	const struct ck_device_pool *all = (const struct ck_device_pool *)is;
 
 	return *all->trouble.text ? all->trouble.text : NULL;
 }
 
 /* --- memory that is given to others ------------------------------------------------------ */
 
-static struct ck_card *find_gpu(struct ck_cards *all, const uint8_t uuid[16])
+static struct ck_card *find_gpu(struct ck_device_pool *all,
+				const uint8_t uuid[16])
 {
 	for (uint32_t i = 0; i < all->n; i++)
 		if (memcmp(all->list[i].device->uuid.bytes, uuid, 16) == 0)
@@ -29,7 +30,7 @@ static struct ck_card *find_gpu(struct ck_cards *all, const uint8_t uuid[16])
 static int allocate(struct ck_gpu *is, const uint8_t uuid[16], uint64_t bytes,
 		    bool with_file, struct ck_gpu_memory *out)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	struct ck_card *g = find_gpu(all, uuid);
 	int rc;
 
@@ -39,29 +40,30 @@ static int allocate(struct ck_gpu *is, const uint8_t uuid[16], uint64_t bytes,
 				       .file = -1 };
 	rc = ck_device_use(g->device);
 	if (rc == 0)
-		rc = with_file ? ck_given_map(g->device, bytes, out)
-			       : ck_given_allocate(g->device, bytes, out);
+		rc = with_file
+			     ? ck_shared_memory_map(g->device, bytes, out)
+			     : ck_shared_memory_allocate(g->device, bytes, out);
 	if (ck_device_is_lost(g->device))
-		ck_cards_lose(all, g, "an allocation");
+		ck_device_pool_lose(all, g, "an allocation");
 	return rc;
 }
 
 /* After an error of the device a round may still write to its memory: that is released only
  * by the end of the process. */
-static bool may_be_written(const struct ck_cards *all)
+static bool may_be_written(const struct ck_device_pool *all)
 {
 	return all->member && *all->trouble.text;
 }
 
 static void release(struct ck_gpu *is, struct ck_gpu_memory *m)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	struct ck_device *device = all->list[m->gpu].device;
 
 	if (may_be_written(all))
 		return;
 	(void)ck_device_use(device);
-	ck_given_free(device, m);
+	ck_shared_memory_free(device, m);
 }
 
 /* --- rounds ------------------------------------------------------------------------------ */
@@ -69,18 +71,18 @@ static void release(struct ck_gpu *is, struct ck_gpu_memory *m)
 /* Gives up what is staged. What has proceeded is done, but nobody was told so yet. */
 static bool leave(struct ck_gpu *is)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	struct ck_gpu_work *w;
 
 	if (!all->member || all->stuck)
 		return !all->stuck;
 	(void)ck_device_use(all->list[0].device);
 	ck_device_settle(all->list[0].device);
-	while ((w = ck_cards_member_done(all)))
-		ck_cards_refuse(all, w, w->rc);
-	all->stuck = !ck_member_free(all->member);
+	while ((w = ck_device_pool_member_done(all)))
+		ck_device_pool_refuse(all, w, w->rc);
+	all->stuck = !ck_endpoint_free(all->member);
 	if (all->stuck)
-		ck_cards_lose(all, &all->list[0], "NCCL does not return");
+		ck_device_pool_lose(all, &all->list[0], "NCCL does not return");
 	else
 		all->member = NULL;
 	return !all->stuck;
@@ -89,42 +91,42 @@ static bool leave(struct ck_gpu *is)
 static int join(struct ck_gpu *is, uint32_t rank, uint8_t *memory, size_t size,
 		struct ck_round_mover **out, struct ck_diag *d)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
-	const struct ck_member_options options = { .rank = rank,
-						   .memory = memory,
-						   .size = size,
-						   .slot = all->slot,
-						   .tiles = CK_CARD_TILES };
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
+	const struct ck_endpoint_options options = { .rank = rank,
+						     .memory = memory,
+						     .size = size,
+						     .slot = all->slot,
+						     .tiles = CK_CARD_TILES };
 	int rc;
 
 	if (!leave(is) || *all->trouble.text)
 		return ck_fail(d, EIO, "%s", all->trouble.text);
 	(void)ck_device_use(all->list[0].device);
-	rc = ck_member_make(all->list[0].device, &options, &all->member, d);
+	rc = ck_endpoint_make(all->list[0].device, &options, &all->member, d);
 	if (rc)
 		return rc;
 	(void)snprintf(is->nccl, sizeof(is->nccl), "%s",
-		       ck_member_nccl(all->member));
-	*out = ck_member_mover(all->member);
+		       ck_endpoint_nccl(all->member));
+	*out = ck_endpoint_mover(all->member);
 	return 0;
 }
 
 /* What the member was asked for has come to that. */
-static int checked(struct ck_cards *all, int rc)
+static int checked(struct ck_device_pool *all, int rc)
 {
-	ck_cards_check_member(all);
+	ck_device_pool_check_member(all);
 	return *all->trouble.text ? -EIO : rc;
 }
 
 static int is_up(struct ck_gpu *is)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
-	return checked(all, ck_member_is_up(all->member));
+	return checked(all, ck_endpoint_is_up(all->member));
 }
 
 /* Nothing is asked of a device that is not used any more. */
-static bool may_ask(struct ck_cards *all)
+static bool may_ask(struct ck_device_pool *all)
 {
 	if (*all->trouble.text)
 		return false;
@@ -134,58 +136,58 @@ static bool may_ask(struct ck_cards *all)
 
 static int stage(struct ck_gpu *is, struct ck_gpu_work *w)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (!may_ask(all))
 		return -EIO;
 	if (w->to && w->to->gpu > 0)
 		return -ENODEV;
-	return checked(all, ck_member_stage(all->member, w));
+	return checked(all, ck_endpoint_stage(all->member, w));
 }
 
 static int is_staged(struct ck_gpu *is, struct ck_gpu_work *w)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (!may_ask(all))
 		return -EIO;
-	return checked(all, ck_member_is_staged(all->member, w));
+	return checked(all, ck_endpoint_is_staged(all->member, w));
 }
 
 static void proceed(struct ck_gpu *is, struct ck_gpu_work *w, int rc)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (rc == 0 && *all->trouble.text)
 		rc = -EIO;
 	(void)ck_device_use(all->list[0].device);
-	ck_member_proceed(all->member, w, rc);
-	ck_cards_check_member(all);
+	ck_endpoint_proceed(all->member, w, rc);
+	ck_device_pool_check_member(all);
 }
 
 static int pack(struct ck_gpu *is, const uint8_t *from, uint64_t bytes,
 		struct ck_gpu_parcel **out)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (!may_ask(all))
 		return -EIO;
-	return checked(all, ck_member_pack(all->member, from, bytes, out));
+	return checked(all, ck_endpoint_pack(all->member, from, bytes, out));
 }
 
 static int is_packed(struct ck_gpu *is, struct ck_gpu_parcel *p)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (!may_ask(all))
 		return -EIO;
-	return checked(all, ck_member_is_packed(all->member, p));
+	return checked(all, ck_endpoint_is_packed(all->member, p));
 }
 
 static void unpack(struct ck_gpu *is, struct ck_gpu_parcel *p)
 {
 	(void)is;
-	ck_member_unpack(p);
+	ck_endpoint_unpack(p);
 }
 
 /* --- making ---------------------------------------------------------------------------- */
@@ -203,7 +205,7 @@ static void gpu_close(struct ck_card *g)
 /* What something may be written to still goes with the process. */
 static void close_all(struct ck_gpu *is)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 
 	if (may_be_written(all) || !leave(is))
 		return;
@@ -219,7 +221,7 @@ static void close_all(struct ck_gpu *is)
 	free(all);
 }
 
-static int gpu_open(struct ck_cards *all, int ordinal, struct ck_diag *d)
+static int gpu_open(struct ck_device_pool *all, int ordinal, struct ck_diag *d)
 {
 	struct ck_card *g = &all->list[all->n];
 	const struct ck_pipe_sizes sizes = {
@@ -236,7 +238,7 @@ static int gpu_open(struct ck_cards *all, int ordinal, struct ck_diag *d)
 	return ck_pipe_make(g->device, &sizes, &g->pipe, d);
 }
 
-static int open_devices(struct ck_cards *all, struct ck_diag *d)
+static int open_devices(struct ck_device_pool *all, struct ck_diag *d)
 {
 	const struct ck_gpu_options *options = &all->options;
 	int there, rc = ck_device_count(&all->cuda, &there, d);
@@ -258,7 +260,7 @@ static int open_devices(struct ck_cards *all, struct ck_diag *d)
 	return rc;
 }
 
-static int pin(struct ck_cards *all, struct ck_diag *d)
+static int pin(struct ck_device_pool *all, struct ck_diag *d)
 {
 	struct ck_device *first = all->list[0].device;
 
@@ -267,7 +269,7 @@ static int pin(struct ck_cards *all, struct ck_diag *d)
 			     &all->pinned, d);
 }
 
-static void name_devices(struct ck_cards *all)
+static void name_devices(struct ck_device_pool *all)
 {
 	size_t at = 0, size = sizeof(all->is.devices);
 
@@ -283,13 +285,13 @@ static void name_devices(struct ck_cards *all)
 static int open_all(const struct ck_gpu_options *options, struct ck_gpu **out,
 		    struct ck_diag *d)
 {
-	struct ck_cards *all = calloc(1, sizeof(*all));
+	struct ck_device_pool *all = calloc(1, sizeof(*all));
 	int rc;
 
 	if (!all)
 		return ck_fail(d, ENOMEM, "out of memory");
-	all->is = (struct ck_gpu){ .start = ck_cards_start,
-				   .done = ck_cards_done,
+	all->is = (struct ck_gpu){ .start = ck_device_pool_start,
+				   .done = ck_device_pool_done,
 				   .trouble = trouble,
 				   .allocate = allocate,
 				   .release = release,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* launch: see launch.h. */
-#include "launch.h"
+/* kernel_launch: see launch.h. */
+#include "kernel_launch.h"
 
 #include <errno.h>
 

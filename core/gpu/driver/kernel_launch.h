@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch: tiles are carried to the device behind the bytes that they move, by the same copy,
+ * kernel_launch: tiles are carried to the device behind the bytes that they move, by the same copy,
  * and the kernels are started on them.
  */
 #ifndef CK_LAUNCH_TILES_H

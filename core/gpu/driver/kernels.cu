@@ -2,9 +2,9 @@
 /*
  * kernels: one for each enum ck_tile_kind, by the name that ck_tile_kernel() has for it. A
  * block of CK_TILE_THREADS threads moves a tile. kernels.ptx is made of this, see
- * carried.py.
+ * ptx.py.
  */
-#include "../tile/change.h"
+#include "../../io/tile/change.h"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CK_TILE_THREADS)
 #define TILES                                                                  \

@@ -13,7 +13,7 @@
 #ifndef CK_PIPE_H
 #define CK_PIPE_H
 
-#include "launch.h"
+#include "kernel_launch.h"
 #include "ring.h"
 
 struct ck_pipe {

@@ -3,8 +3,8 @@
 """Makes kernels.ptx of kernels.cu, for those who build without nvcc and for drivers that
 refuse the machine code of this build.
 
-    carried.py [NVCC]     writes it
-    carried.py --check    whether it was made of the sources as they are
+    ptx.py [NVCC]     writes it
+    ptx.py --check    whether it was made of the sources as they are
 
 It is for all devices since sm_80 and for all drivers that know PTX 7.0 (CUDA 11.0, driver
 450): nvcc writes its own, newest number, though nothing in it is newer.
@@ -18,8 +18,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../../..")
-SOURCES = ["core/move/cuda/kernels.cu", "core/move/tile/body.h",
-           "core/move/tile/change.h", "include/ckptfs/tile.h"]
+SOURCES = ["core/gpu/driver/kernels.cu", "core/io/tile/body.h",
+           "core/io/tile/change.h", "include/ckptfs/tile.h"]
 CARRIED = os.path.join(HERE, "kernels.ptx")
 VERSION = "7.0"
 MARK = "// made of sources with SHA-256 "
@@ -53,7 +53,7 @@ def make(nvcc):
             text = re.sub(r"^//.*\n|\t// \.globl.*", "", file.read(), flags=re.M).lstrip()
         text = re.sub(r"\n{2,}", "\n", re.sub(r"^\.version .*", ".version " + VERSION, text, flags=re.M))
         with open(ptx, "w") as file:
-            file.write(f"{MARK}{digest()}\n// by carried.py\n{text}")
+            file.write(f"{MARK}{digest()}\n// by ptx.py\n{text}")
         assemble(os.path.dirname(nvcc), ptx)
         with open(ptx) as file, open(CARRIED, "w") as out:
             out.write(file.read())
@@ -61,5 +61,5 @@ def make(nvcc):
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if carried_digest() == digest() else "kernels.ptx is of other sources: run carried.py")
+        sys.exit(0 if carried_digest() == digest() else "kernels.ptx is of other sources: run ptx.py")
     make(sys.argv[1] if len(sys.argv) > 1 else "/usr/local/cuda/bin/nvcc")

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* given: see given.h. */
-#include "given.h"
+/* shared_memory: see shared_memory.h. */
+#include "shared_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-int ck_given_allocate(struct ck_device *g, uint64_t bytes,
-		      struct ck_gpu_memory *out)
+int ck_shared_memory_allocate(struct ck_device *g, uint64_t bytes,
+			      struct ck_gpu_memory *out)
 {
 	const struct ck_cuda *cuda = g->cuda;
 	CUipcMemHandle handle;
@@ -98,7 +98,8 @@ static void unmap(const struct ck_device *g, const struct ck_gpu_memory *m)
 	(void)cuda->cuMemRelease(m->mapped);
 }
 
-int ck_given_map(struct ck_device *g, uint64_t bytes, struct ck_gpu_memory *out)
+int ck_shared_memory_map(struct ck_device *g, uint64_t bytes,
+			 struct ck_gpu_memory *out)
 {
 	int rc = ck_device_check(g, create(g, bytes, out));
 
@@ -111,7 +112,7 @@ int ck_given_map(struct ck_device *g, uint64_t bytes, struct ck_gpu_memory *out)
 	return rc;
 }
 
-void ck_given_free(struct ck_device *g, struct ck_gpu_memory *m)
+void ck_shared_memory_free(struct ck_device *g, struct ck_gpu_memory *m)
 {
 	if (m->file < 0) {
 		(void)g->cuda->cuMemFree(m->at);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cards: a queue of works for each device. A work whose result goes to the memory of a device is
+ * device_pool: a queue of works for each device. A work whose result goes to the memory of a device is
  * started there, any other work on the device with the shortest queue. Each queue is checked for
  * completed works in the order in which they were started. One thread.
  */
-#include "cards.h"
-#include "member.h"
-#include "work.h"
+#include "device_pool.h"
+#include "endpoint.h"
+#include "gather_tiles.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-void ck_cards_refuse(struct ck_cards *all, struct ck_gpu_work *w, int rc)
+void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
+			   int rc)
 {
 	w->rc = rc;
 	w->next = NULL;
@@ -20,8 +21,8 @@ void ck_cards_refuse(struct ck_cards *all, struct ck_gpu_work *w, int rc)
 }
 
 /* The device is lost, or does what it must not: it is not used any more. */
-void ck_cards_lose(struct ck_cards *all, const struct ck_card *g,
-		   const char *what)
+void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
+			 const char *what)
 {
 	const struct ck_device *device = g->device;
 	CUresult lost = (CUresult)__atomic_load_n(&device->lost,
@@ -35,18 +36,19 @@ void ck_cards_lose(struct ck_cards *all, const struct ck_card *g,
 
 /* What was asked of the device may have begun, whatever it said: that nothing more is done
  * with it is known when the process has ended. */
-static void push(struct ck_cards *all, struct ck_card *g, struct ck_gpu_work *w,
-		 int rc)
+static void push(struct ck_device_pool *all, struct ck_card *g,
+		 struct ck_gpu_work *w, int rc)
 {
 	g->ways[(g->first + g->n++) % CK_CARD_WAYS] =
 		(struct ck_card_way){ .work = w, .batch = g->next };
 	g->next = (struct ck_pipe_batch){ 0 };
 	if (rc)
-		ck_cards_lose(all, g, "a gathering");
+		ck_device_pool_lose(all, g, "a gathering");
 }
 
 /* -EAGAIN: there is no room now. Else it is on its way, or done. */
-static int send(struct ck_cards *all, struct ck_card *g, struct ck_gpu_work *w)
+static int send(struct ck_device_pool *all, struct ck_card *g,
+		struct ck_gpu_work *w)
 {
 	int rc;
 
@@ -57,24 +59,24 @@ static int send(struct ck_cards *all, struct ck_card *g, struct ck_gpu_work *w)
 	if (rc == -EAGAIN)
 		return rc;
 	if (rc) {
-		ck_cards_lose(all, g, "memory that was used before");
-		ck_cards_refuse(all, w, -EIO);
+		ck_device_pool_lose(all, g, "memory that was used before");
+		ck_device_pool_refuse(all, w, -EIO);
 		return 0;
 	}
 	rc = ck_work_tiles(w, g->next.staged, g->next.result, &g->tiles);
 	if (rc) {
-		ck_cards_refuse(all, w, rc == -EOVERFLOW ? rc : -EIO);
+		ck_device_pool_refuse(all, w, rc == -EOVERFLOW ? rc : -EIO);
 		return 0;
 	}
 	rc = ck_pipe_send(&g->pipe, &g->next, w->filled, w->results);
 	if (rc == -E2BIG)
-		ck_cards_refuse(all, w, -EOVERFLOW);
+		ck_device_pool_refuse(all, w, -EOVERFLOW);
 	else
 		push(all, g, w, rc);
 	return 0;
 }
 
-static int send_to(struct ck_cards *all, struct ck_card *g,
+static int send_to(struct ck_device_pool *all, struct ck_card *g,
 		   struct ck_gpu_work *w)
 {
 	if (g->n == CK_CARD_WAYS)
@@ -83,13 +85,13 @@ static int send_to(struct ck_cards *all, struct ck_card *g,
 	return send(all, g, w);
 }
 
-int ck_cards_start(struct ck_gpu *is, struct ck_gpu_work *w)
+int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	struct ck_card *least = &all->list[w->to ? w->to->gpu : 0];
 
 	if (*all->trouble.text) {
-		ck_cards_refuse(all, w, -EIO);
+		ck_device_pool_refuse(all, w, -EIO);
 		return 0;
 	}
 	for (uint32_t i = 0; i < all->n && !w->to; i++)
@@ -99,7 +101,8 @@ int ck_cards_start(struct ck_gpu *is, struct ck_gpu_work *w)
 }
 
 /* The first of its queue, if it has completed; after an error of a device all have. */
-static struct ck_gpu_work *first_done(struct ck_cards *all, struct ck_card *g)
+static struct ck_gpu_work *first_done(struct ck_device_pool *all,
+				      struct ck_card *g)
 {
 	struct ck_card_way *way = &g->ways[g->first];
 	struct ck_gpu_work *w = way->work;
@@ -114,7 +117,7 @@ static struct ck_gpu_work *first_done(struct ck_cards *all, struct ck_card *g)
 	if (rc == 0)
 		return NULL;
 	if (rc < 0)
-		ck_cards_lose(all, g, "a gathering");
+		ck_device_pool_lose(all, g, "a gathering");
 	ck_pipe_put(&way->batch);
 	w->rc = *all->trouble.text ? -EIO : 0;
 	g->first = (g->first + 1) % CK_CARD_WAYS;
@@ -123,27 +126,27 @@ static struct ck_gpu_work *first_done(struct ck_cards *all, struct ck_card *g)
 }
 
 /* With what the member's device was asked for all is well, or it is not used any more. */
-void ck_cards_check_member(struct ck_cards *all)
+void ck_device_pool_check_member(struct ck_device_pool *all)
 {
-	if (ck_member_is_broken(all->member))
-		ck_cards_lose(all, &all->list[0], "rounds");
+	if (ck_endpoint_is_broken(all->member))
+		ck_device_pool_lose(all, &all->list[0], "rounds");
 }
 
-struct ck_gpu_work *ck_cards_member_done(struct ck_cards *all)
+struct ck_gpu_work *ck_device_pool_member_done(struct ck_device_pool *all)
 {
 	struct ck_gpu_work *w;
 
 	if (!all->member)
 		return NULL;
 	(void)ck_device_use(all->list[0].device);
-	w = ck_member_done(all->member, *all->trouble.text);
-	ck_cards_check_member(all);
+	w = ck_endpoint_done(all->member, *all->trouble.text);
+	ck_device_pool_check_member(all);
 	return w;
 }
 
-struct ck_gpu_work *ck_cards_done(struct ck_gpu *is)
+struct ck_gpu_work *ck_device_pool_done(struct ck_gpu *is)
 {
-	struct ck_cards *all = (struct ck_cards *)is;
+	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	struct ck_gpu_work *w;
 
 	w = all->refused;
@@ -153,7 +156,7 @@ struct ck_gpu_work *ck_cards_done(struct ck_gpu *is)
 			all->refused_end = &all->refused;
 		return w;
 	}
-	w = ck_cards_member_done(all);
+	w = ck_device_pool_member_done(all);
 	for (uint32_t i = 0; i < all->n && !w; i++)
 		w = first_done(all, &all->list[i]);
 	return w;

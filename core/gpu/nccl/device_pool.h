@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cards: all devices of this process, each with a pipe, behind struct ck_gpu: cards.c (works),
+ * device_pool: all devices of this process, each with a pipe, behind struct ck_gpu: device_pool.c (works),
  * gpu.c (all else).
  */
-#ifndef CK_CARDS_H
-#define CK_CARDS_H
+#ifndef CK_DEVICE_POOL_H
+#define CK_DEVICE_POOL_H
 
 #include "ckptfs/gpu.h"
 #include "pipe.h"
@@ -28,14 +28,14 @@ struct ck_card {
 	uint32_t first, n;
 };
 
-struct ck_cards {
+struct ck_device_pool {
 	struct ck_gpu is; /* first */
 	struct ck_cuda cuda;
 	struct ck_card list[CK_GPUS_MOST];
 	uint32_t n;
-	struct ck_member *member; /* NULL: it did not join */
-	bool stuck;		  /* NCCL does not let go of that */
-	size_t slot;		  /* bytes, of a work with its tiles */
+	struct ck_endpoint *member; /* NULL: it did not join */
+	bool stuck;		    /* NCCL does not let go of that */
+	size_t slot;		    /* bytes, of a work with its tiles */
 	void *pinned;
 	struct ck_gpu_work *refused, **refused_end;
 	struct ck_gpu_options options;
@@ -43,15 +43,16 @@ struct ck_cards {
 };
 
 /* The device is lost, or does what it must not: it is not used any more. */
-void ck_cards_lose(struct ck_cards *all, const struct ck_card *g,
-		   const char *what);
+void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
+			 const char *what);
 /* It is done with that. */
-void ck_cards_refuse(struct ck_cards *all, struct ck_gpu_work *w, int rc);
+void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
+			   int rc);
 /* With what the member's device was asked for all is well, or it is not used any more. */
-void ck_cards_check_member(struct ck_cards *all);
-struct ck_gpu_work *ck_cards_member_done(struct ck_cards *all);
+void ck_device_pool_check_member(struct ck_device_pool *all);
+struct ck_gpu_work *ck_device_pool_member_done(struct ck_device_pool *all);
 /* Functions of struct ck_gpu. */
-int ck_cards_start(struct ck_gpu *is, struct ck_gpu_work *w);
-struct ck_gpu_work *ck_cards_done(struct ck_gpu *is);
+int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w);
+struct ck_gpu_work *ck_device_pool_done(struct ck_gpu *is);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* member: see member.h. */
-#include "member.h"
+/* endpoint: see endpoint.h. */
+#include "endpoint.h"
+#include "gather_tiles.h"
 #include "nccl_rounds.h"
 #include "pipe.h"
-#include "work.h"
 
 #include <errno.h>
 
@@ -21,7 +21,7 @@ struct parcel {
 	struct ck_slot *slot;	 /* NULL: it is free */
 };
 
-struct ck_member {
+struct ck_endpoint {
 	struct ck_device *device;
 	struct ck_nccl_rounds *rounds;
 	struct ck_pipe pipe;
@@ -35,14 +35,14 @@ struct ck_member {
 	bool broken;
 };
 
-bool ck_member_is_broken(const struct ck_member *m)
+bool ck_endpoint_is_broken(const struct ck_endpoint *m)
 {
 	return m->broken || ck_device_is_lost(m->device) ||
 	       m->rounds->is_broken(m->rounds);
 }
 
 /* What a call of the driver came to that has to be well. */
-static int check(struct ck_member *m, int rc)
+static int check(struct ck_endpoint *m, int rc)
 {
 	m->broken |= rc < 0;
 	return rc < 0 ? -EIO : rc;
@@ -50,7 +50,7 @@ static int check(struct ck_member *m, int rc)
 
 /* --- works ----------------------------------------------------------------------------- */
 
-static struct way *free_way(struct ck_member *m)
+static struct way *free_way(struct ck_endpoint *m)
 {
 	for (unsigned i = 0; i < ROOMS; i++)
 		if (!m->ways[i].work)
@@ -58,7 +58,7 @@ static struct way *free_way(struct ck_member *m)
 	return NULL;
 }
 
-int ck_member_stage(struct ck_member *m, struct ck_gpu_work *w)
+int ck_endpoint_stage(struct ck_endpoint *m, struct ck_gpu_work *w)
 {
 	struct way *way = free_way(m);
 	int rc;
@@ -84,26 +84,26 @@ int ck_member_stage(struct ck_member *m, struct ck_gpu_work *w)
 	return 0;
 }
 
-int ck_member_is_up(struct ck_member *m)
+int ck_endpoint_is_up(struct ck_endpoint *m)
 {
 	return m->rounds->is_ready(m->rounds);
 }
 
 /* And if it is, whether a round can be moved. */
-static int is_there(struct ck_member *m, int rc)
+static int is_there(struct ck_endpoint *m, int rc)
 {
 	rc = check(m, rc);
-	return rc == 1 ? ck_member_is_up(m) : rc;
+	return rc == 1 ? ck_endpoint_is_up(m) : rc;
 }
 
-int ck_member_is_staged(struct ck_member *m, struct ck_gpu_work *w)
+int ck_endpoint_is_staged(struct ck_endpoint *m, struct ck_gpu_work *w)
 {
 	struct way *way = w->way;
 
 	return is_there(m, ck_pipe_is_brought(&m->pipe, &way->batch));
 }
 
-static int go_on(struct ck_member *m, struct way *way)
+static int go_on(struct ck_endpoint *m, struct way *way)
 {
 	const struct ck_gpu_work *w = way->work;
 	int rc = ck_work_tiles(w, way->batch.staged, way->batch.result,
@@ -116,7 +116,7 @@ static int go_on(struct ck_member *m, struct way *way)
 	return rc == -E2BIG ? -EOVERFLOW : check(m, rc);
 }
 
-void ck_member_proceed(struct ck_member *m, struct ck_gpu_work *w, int rc)
+void ck_endpoint_proceed(struct ck_endpoint *m, struct ck_gpu_work *w, int rc)
 {
 	struct way *way = w->way;
 
@@ -128,7 +128,7 @@ void ck_member_proceed(struct ck_member *m, struct ck_gpu_work *w, int rc)
 	m->end = &w->next;
 }
 
-struct ck_gpu_work *ck_member_done(struct ck_member *m, bool broken)
+struct ck_gpu_work *ck_endpoint_done(struct ck_endpoint *m, bool broken)
 {
 	struct ck_gpu_work *w = m->first;
 	struct way *way;
@@ -155,7 +155,7 @@ struct ck_gpu_work *ck_member_done(struct ck_member *m, bool broken)
 
 /* --- parcels ----------------------------------------------------------------------------- */
 
-static struct parcel *free_parcel(struct ck_member *m)
+static struct parcel *free_parcel(struct ck_endpoint *m)
 {
 	for (unsigned i = 0; i < PARCELS; i++)
 		if (!m->parcels[i].slot)
@@ -174,8 +174,8 @@ static CUresult fill(const struct ck_device *g, CUdeviceptr to,
 		    : g->cuda->cuMemsetD8Async(to, 0, bytes, up);
 }
 
-int ck_member_pack(struct ck_member *m, const uint8_t *from, uint64_t bytes,
-		   struct ck_gpu_parcel **out)
+int ck_endpoint_pack(struct ck_endpoint *m, const uint8_t *from, uint64_t bytes,
+		     struct ck_gpu_parcel **out)
 {
 	struct parcel *p = free_parcel(m);
 	struct ck_slot *slot;
@@ -198,14 +198,14 @@ int ck_member_pack(struct ck_member *m, const uint8_t *from, uint64_t bytes,
 	return 0;
 }
 
-int ck_member_is_packed(struct ck_member *m, struct ck_gpu_parcel *p)
+int ck_endpoint_is_packed(struct ck_endpoint *m, struct ck_gpu_parcel *p)
 {
 	struct ck_slot *slot = ((struct parcel *)p)->slot;
 
 	return is_there(m, ck_slot_is_done(&m->memory, slot));
 }
 
-void ck_member_unpack(struct ck_gpu_parcel *is)
+void ck_endpoint_unpack(struct ck_gpu_parcel *is)
 {
 	struct parcel *p = (struct parcel *)is;
 
@@ -215,7 +215,7 @@ void ck_member_unpack(struct ck_gpu_parcel *is)
 
 /* --- making ------------------------------------------------------------------------------ */
 
-static int make_rounds(struct ck_member *m, uint32_t rank, struct ck_diag *d)
+static int make_rounds(struct ck_endpoint *m, uint32_t rank, struct ck_diag *d)
 {
 #ifdef CK_WITH_NCCL
 	return ck_nccl_rounds_make(m->device, rank, &m->rounds, d);
@@ -226,8 +226,8 @@ static int make_rounds(struct ck_member *m, uint32_t rank, struct ck_diag *d)
 #endif
 }
 
-static int make(struct ck_member *m, const struct ck_member_options *options,
-		struct ck_diag *d)
+static int make(struct ck_endpoint *m,
+		const struct ck_endpoint_options *options, struct ck_diag *d)
 {
 	const struct ck_pipe_sizes sizes = { .slot = options->slot,
 					     .pinned = ROOMS,
@@ -248,10 +248,11 @@ static int make(struct ck_member *m, const struct ck_member_options *options,
 			     &m->pinned, d);
 }
 
-int ck_member_make(struct ck_device *g, const struct ck_member_options *options,
-		   struct ck_member **out, struct ck_diag *d)
+int ck_endpoint_make(struct ck_device *g,
+		     const struct ck_endpoint_options *options,
+		     struct ck_endpoint **out, struct ck_diag *d)
 {
-	struct ck_member *m = calloc(1, sizeof(*m));
+	struct ck_endpoint *m = calloc(1, sizeof(*m));
 	int rc;
 
 	*out = NULL;
@@ -262,12 +263,12 @@ int ck_member_make(struct ck_device *g, const struct ck_member_options *options,
 	rc = make(m, options, d);
 	if (rc == 0)
 		*out = m;
-	else if (!ck_member_free(m))
+	else if (!ck_endpoint_free(m))
 		return -EIO;
 	return rc;
 }
 
-bool ck_member_free(struct ck_member *m)
+bool ck_endpoint_free(struct ck_endpoint *m)
 {
 	if (m->rounds && !m->rounds->end(m->rounds))
 		return false;
@@ -281,12 +282,12 @@ bool ck_member_free(struct ck_member *m)
 	return true;
 }
 
-struct ck_round_mover *ck_member_mover(struct ck_member *m)
+struct ck_round_mover *ck_endpoint_mover(struct ck_endpoint *m)
 {
 	return &m->rounds->mover;
 }
 
-const char *ck_member_nccl(const struct ck_member *m)
+const char *ck_endpoint_nccl(const struct ck_endpoint *m)
 {
 	return m->rounds->nccl;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_lane: see nccl_lane.h. */
-#include "nccl_lane.h"
+/* nccl_comm: see nccl_comm.h. */
+#include "nccl_comm.h"
 
 #include <errno.h>
 
@@ -74,7 +74,7 @@ int ck_nccl_lane_open(struct ck_nccl_lane *l, struct ck_device *g,
 
 	l->device = g;
 	(void)ck_device_use(g);
-	rc = make(l, (size_t)CK_LANE_APART * exchanges);
+	rc = make(l, (size_t)CK_NCCL_COMM_APART * exchanges);
 	if (rc == CUDA_SUCCESS)
 		return 0;
 	return ck_fail(d, -ck_device_check(g, rc), "GPU %d: for NCCL: %s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_lane: a communicator of NCCL on a device, with a stream for what it moves.
+ * nccl_comm: a communicator of NCCL on a device, with a stream for what it moves.
  */
 #ifndef CK_NCCL_LANE_H
 #define CK_NCCL_LANE_H
@@ -8,7 +8,9 @@
 #include "device.h"
 #include "nccl_load.h"
 
-enum { CK_LANE_APART = 16 }; /* bytes, in what new communicators exchange */
+enum {
+	CK_NCCL_COMM_APART = 16
+}; /* bytes, in what new communicators exchange */
 
 struct ck_nccl_lane {
 	struct ck_device *device;
@@ -18,7 +20,7 @@ struct ck_nccl_lane {
 	ncclComm_t comm;   /* NULL: there is none */
 };
 
-/* Zeros before. Memory for so many exchanges, of CK_LANE_APART bytes each. The device's context
+/* Zeros before. Memory for so many exchanges, of CK_NCCL_COMM_APART bytes each. The device's context
  * is current from then on, as in all that follow. -ENOSPC, -EIO; then it is to be closed, too. */
 CK_MUST_USE int ck_nccl_lane_open(struct ck_nccl_lane *l, struct ck_device *g,
 				  uint32_t exchanges, struct ck_diag *d);

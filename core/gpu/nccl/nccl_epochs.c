@@ -135,15 +135,15 @@ static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < want->n; i++) {
 		CUdeviceptr place = e->lane.bytes +
-				    (CUdeviceptr)CK_LANE_APART * (1 + i);
+				    (CUdeviceptr)CK_NCCL_COMM_APART * (1 + i);
 
 		if (i == want->self)
 			continue;
 		list[all.n++] = (struct ck_gpu_transfer){ i, true,
 							  e->lane.bytes,
-							  CK_LANE_APART };
+							  CK_NCCL_COMM_APART };
 		list[all.n++] = (struct ck_gpu_transfer){ i, false, place,
-							  CK_LANE_APART };
+							  CK_NCCL_COMM_APART };
 	}
 	rc = start(e, &all, NULL, want->n);
 	free(list);

@@ -13,7 +13,7 @@
 #define CK_NCCL_EPOCHS_H
 
 #include "ckptfs/gpu.h"
-#include "nccl_lane.h"
+#include "nccl_comm.h"
 #include "nccl_thread.h"
 
 enum ck_epoch_state {

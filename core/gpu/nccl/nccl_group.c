@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_flight: see nccl_flight.h. */
-#include "nccl_flight.h"
+/* nccl_group: see nccl_group.h. */
+#include "nccl_group.h"
 
 #include <errno.h>
 

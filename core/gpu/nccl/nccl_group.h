@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_flight: a group of transfers from when it was started until it is over: until NCCL has put
+ * nccl_group: a group of transfers from when it was started until it is over: until NCCL has put
  * them into streams, which it does when it likes, then until they are done. One that does not go
  * on any more is over when its communicators are ended, and the streams empty.
  */

@@ -3,7 +3,7 @@
  * nccl_rounds: see nccl_rounds.h. A round waits until the communicator is up; then it is a flight.
  */
 #include "nccl_rounds.h"
-#include "nccl_flight.h"
+#include "nccl_group.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuhand: see gpuhand.h. */
-#include "gpuhand.h"
+/* fd_passing: see fd_passing.h. */
+#include "fd_passing.h"
 #include "sockets.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@ enum {
 	AT_ONCE = 64,
 };
 
-int ck_gpuhand_token(uint8_t out[static CK_GPUHAND_TOKEN])
+int ck_fd_passing_token(uint8_t out[static CK_FD_PASSING_TOKEN])
 {
-	ssize_t n = getrandom(out, CK_GPUHAND_TOKEN, 0);
+	ssize_t n = getrandom(out, CK_FD_PASSING_TOKEN, 0);
 
-	return n == CK_GPUHAND_TOKEN ? 0 : n < 0 ? -errno : -EIO;
+	return n == CK_FD_PASSING_TOKEN ? 0 : n < 0 ? -errno : -EIO;
 }
 
-static int name_make(char out[static CK_GPUHAND_NAME])
+static int name_make(char out[static CK_FD_PASSING_NAME])
 {
 	char parts[2][17];
 	int rc = ck_random_hex(parts[0]);
@@ -34,18 +34,18 @@ static int name_make(char out[static CK_GPUHAND_NAME])
 	if (rc == 0)
 		rc = ck_random_hex(parts[1]);
 	if (rc == 0)
-		(void)snprintf(out, CK_GPUHAND_NAME, "ckptfs-gpu-%s%s",
+		(void)snprintf(out, CK_FD_PASSING_NAME, "ckptfs-gpu-%s%s",
 			       parts[0], parts[1]);
 	return rc;
 }
 
-int ck_gpuhand_open(struct ck_gpuhand *h)
+int ck_fd_passing_open(struct ck_fd_passing *h)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1;
 	int rc;
 
-	for (size_t i = 0; i < CK_GPUHAND_COMERS; i++)
+	for (size_t i = 0; i < CK_FD_PASSING_COMERS; i++)
 		h->comers[i].sock = -1;
 	h->spare = -1;
 	h->deaf = 0;
@@ -65,13 +65,13 @@ int ck_gpuhand_open(struct ck_gpuhand *h)
 		       : 0;
 }
 
-void ck_gpuhand_close(struct ck_gpuhand *h)
+void ck_fd_passing_close(struct ck_fd_passing *h)
 {
 	if (h->listener < 0)
 		return;
 	ck_fd_cleanup(&h->listener);
 	ck_fd_cleanup(&h->spare);
-	for (size_t i = 0; i < CK_GPUHAND_COMERS; i++)
+	for (size_t i = 0; i < CK_FD_PASSING_COMERS; i++)
 		ck_fd_cleanup(&h->comers[i].sock);
 }
 
@@ -85,11 +85,11 @@ static bool may_come(int sock)
 }
 
 /* A free one, or that of whoever has said nothing for longest. */
-static size_t place_in(const struct ck_gpuhand *h)
+static size_t place_in(const struct ck_fd_passing *h)
 {
 	size_t at = 0;
 
-	for (size_t i = 1; i < CK_GPUHAND_COMERS && h->comers[at].sock >= 0;
+	for (size_t i = 1; i < CK_FD_PASSING_COMERS && h->comers[at].sock >= 0;
 	     i++)
 		if (h->comers[i].sock < 0 ||
 		    h->comers[i].since < h->comers[at].since)
@@ -98,7 +98,7 @@ static size_t place_in(const struct ck_gpuhand *h)
 }
 
 /* Milliseconds until somebody can be let in. */
-static uint64_t crowd(const struct ck_gpuhand *h, uint64_t now)
+static uint64_t crowd(const struct ck_fd_passing *h, uint64_t now)
 {
 	size_t at = place_in(h);
 	uint64_t free = h->comers[at].sock < 0
@@ -109,21 +109,21 @@ static uint64_t crowd(const struct ck_gpuhand *h, uint64_t now)
 	return from > now ? from - now : 0;
 }
 
-uint32_t ck_gpuhand_wait(const struct ck_gpuhand *h)
+uint32_t ck_fd_passing_wait(const struct ck_fd_passing *h)
 {
 	uint64_t msec = crowd(h, ck_msec_now());
 
 	return msec ? (uint32_t)msec * 1000 : UINT32_MAX;
 }
 
-void ck_gpuhand_fds(const struct ck_gpuhand *h,
-		    struct pollfd out[static CK_GPUHAND_POLL])
+void ck_fd_passing_fds(const struct ck_fd_passing *h,
+		       struct pollfd out[static CK_FD_PASSING_POLL])
 {
 	bool open = crowd(h, ck_msec_now()) == 0;
 
 	out[0] = (struct pollfd){ .fd = open ? h->listener : -1,
 				  .events = POLLIN };
-	for (size_t i = 0; i < CK_GPUHAND_COMERS; i++)
+	for (size_t i = 0; i < CK_FD_PASSING_COMERS; i++)
 		out[1 + i] = (struct pollfd){ .fd = h->comers[i].sock,
 					      .events = POLLIN };
 }
@@ -132,7 +132,7 @@ void ck_gpuhand_fds(const struct ck_gpuhand *h,
 static bool answer(int sock, int (*file)(void *arg, const uint8_t *token),
 		   void *arg)
 {
-	uint8_t token[CK_GPUHAND_TOKEN];
+	uint8_t token[CK_FD_PASSING_TOKEN];
 	ssize_t n = recv(sock, token, sizeof(token), MSG_DONTWAIT);
 	int found = n == sizeof(token) ? file(arg, token) : -1;
 
@@ -142,7 +142,7 @@ static bool answer(int sock, int (*file)(void *arg, const uint8_t *token),
 }
 
 /* Whoever comes when there is no descriptor for him hears of it, or waits. */
-static void send_away(struct ck_gpuhand *h)
+static void send_away(struct ck_fd_passing *h)
 {
 	int sock;
 
@@ -154,7 +154,7 @@ static void send_away(struct ck_gpuhand *h)
 		h->deaf = ck_msec_now() + DEAF_MSEC;
 }
 
-static bool let_in(struct ck_gpuhand *h,
+static bool let_in(struct ck_fd_passing *h,
 		   int (*file)(void *arg, const uint8_t *token), void *arg)
 {
 	size_t at = place_in(h);
@@ -181,13 +181,14 @@ static bool let_in(struct ck_gpuhand *h,
 	return true;
 }
 
-void ck_gpuhand_serve(struct ck_gpuhand *h,
-		      const struct pollfd fds[static CK_GPUHAND_POLL],
-		      int (*file)(void *arg, const uint8_t *token), void *arg)
+void ck_fd_passing_serve(struct ck_fd_passing *h,
+			 const struct pollfd fds[static CK_FD_PASSING_POLL],
+			 int (*file)(void *arg, const uint8_t *token),
+			 void *arg)
 {
 	uint64_t now = ck_msec_now();
 
-	for (size_t i = 0; i < CK_GPUHAND_COMERS; i++) {
+	for (size_t i = 0; i < CK_FD_PASSING_COMERS; i++) {
 		int *sock = &h->comers[i].sock;
 
 		if (*sock < 0)

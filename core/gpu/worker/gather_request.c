@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gpujob: see gpujob.h. */
-#include "gpujob.h"
+/* gather_request: see gather_request.h. */
+#include "gather_request.h"
 
-void ck_gpujob_clear(struct ck_gpujob *j)
+void ck_gather_request_clear(struct ck_gather_request *j)
 {
 	free(j->copies);
 	free(j->loops);
@@ -13,8 +13,8 @@ void ck_gpujob_clear(struct ck_gpujob *j)
 }
 
 /* Whether all runs from there lie within so many bytes. src: those of the source. */
-static bool is_within(const struct ck_gpujob *j, const struct ck_gather_copy *c,
-		      bool src, uint64_t bytes)
+static bool is_within(const struct ck_gather_request *j,
+		      const struct ck_gather_desc *c, bool src, uint64_t bytes)
 {
 	uint64_t end = src ? c->src : c->dst, step;
 
@@ -30,8 +30,8 @@ static bool is_within(const struct ck_gpujob *j, const struct ck_gather_copy *c,
 	return end <= bytes;
 }
 
-static bool is_copy_right(const struct ck_gpujob *j,
-			  const struct ck_gather_copy *c, uint32_t nloops)
+static bool is_copy_right(const struct ck_gather_request *j,
+			  const struct ck_gather_desc *c, uint32_t nloops)
 {
 	const struct ck_dtype *dtype = ck_dtype_at(c->dtype);
 	if (c->run == 0 || c->change > CK_GATHER_CHANGES ||
@@ -48,7 +48,8 @@ static bool is_copy_right(const struct ck_gpujob *j,
 }
 
 /* Copies them, and checks that all of them lead into the slot. */
-static bool take_wants(struct ck_gpujob *j, const struct ck_gather_slot *slot,
+static bool take_wants(struct ck_gather_request *j,
+		       const struct ck_gather_slot *slot,
 		       const struct ck_gpu_message *m)
 {
 	struct ck_want want;
@@ -73,8 +74,8 @@ static bool take_wants(struct ck_gpujob *j, const struct ck_gather_slot *slot,
 	return next == 0;
 }
 
-bool ck_gpujob_take(uint8_t *memory, const struct ck_gpu_message *m,
-		    struct ck_gpujob *j)
+bool ck_gather_request_take(uint8_t *memory, const struct ck_gpu_message *m,
+			    struct ck_gather_request *j)
 {
 	struct ck_gather_slot slot;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gpulink: see gpulink.h. */
-#include "ckptfs/door.h"
-#include "ckptfs/note.h"
+#include "ckptfs/control_msg.h"
+#include "ckptfs/rendezvous.h"
 #include "gpulink_internal.h"
 
 #include <errno.h>
@@ -88,14 +88,14 @@ static int mover_map(struct ck_gpulink_mover *m, int memory)
 
 static int mover_start(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 {
-	ck_auto_fd int memory = ck_door_memory(m->size);
+	ck_auto_fd int memory = ck_rendezvous_memory(m->size);
 	int ends[2], rc;
 
 	if (memory < 0)
 		return memory;
 	rc = mover_map(m, memory);
 	if (rc == 0)
-		rc = ck_note_sockets(ends);
+		rc = ck_control_msg_sockets(ends);
 	if (rc)
 		return rc;
 	m->sock = ends[0];
@@ -405,7 +405,7 @@ int ck_gpulink_make(const struct ck_gpulink_options *options,
 	l->pause = PAUSE_MSEC;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
-	l->job.way = (struct ck_door_way)CK_DOOR_NO_WAY;
+	l->job.way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
 	rc = begin(l);
 	if (rc) {
 		ck_fd_cleanup(&l->wake);

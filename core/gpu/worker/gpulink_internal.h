@@ -79,7 +79,7 @@ struct ck_gpulink_absent {
 
 /* A job that the mover takes part in. */
 struct ck_gpulink_job {
-	struct ck_door_way
+	struct ck_rendezvous_way
 		way;  /* that was not handed to it yet; none: it was */
 	uint32_t set; /* 0: there is none */
 	bool heard;   /* what became of it */

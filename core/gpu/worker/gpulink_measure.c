@@ -7,7 +7,7 @@
 #include "ckptfs/memory.h"
 #include "ckptfs/stats.h"
 #include "gpulink_internal.h"
-#include "wants.h"
+#include "transfer_list.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -71,7 +71,7 @@ static void fill(struct trip *t, const struct load *load)
 				      .bytes = load->bytes };
 
 	s->filled = s->results = load->bytes;
-	s->copies[0] = (struct ck_gather_copy){ .run = load->bytes };
+	s->copies[0] = (struct ck_gather_desc){ .run = load->bytes };
 	s->set = load->set;
 	s->bare = load->set &&
 		  ck_want_put(s->wants, s->wants_most, &s->wanted, &want);

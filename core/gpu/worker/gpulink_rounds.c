@@ -21,7 +21,7 @@ static void set_job(struct ck_gpulink *l, int rc, const char *text)
 
 void ck_gpulink_job_fini(struct ck_gpulink_job *job)
 {
-	ck_door_way_fini(&job->way);
+	ck_rendezvous_way_fini(&job->way);
 	while (job->absent) {
 		struct ck_gpulink_absent *next = job->absent->next;
 
@@ -30,7 +30,7 @@ void ck_gpulink_job_fini(struct ck_gpulink_job *job)
 	}
 }
 
-void ck_gpulink_join(struct ck_gpulink *l, const struct ck_door_way *way,
+void ck_gpulink_join(struct ck_gpulink *l, const struct ck_rendezvous_way *way,
 		     uint32_t set)
 {
 	pthread_mutex_lock(&l->lock);
@@ -43,7 +43,7 @@ void ck_gpulink_join(struct ck_gpulink *l, const struct ck_door_way *way,
 
 void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 {
-	struct ck_door_way *way = &l->job.way;
+	struct ck_rendezvous_way *way = &l->job.way;
 	int rc = -EAGAIN;
 
 	pthread_mutex_lock(&l->lock);
@@ -56,7 +56,7 @@ void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 		rc = ck_gpu_send_files(m->sock, &message, files);
 	}
 	if (rc != -EAGAIN)
-		ck_door_way_fini(way);
+		ck_rendezvous_way_fini(way);
 	pthread_mutex_unlock(&l->lock);
 }
 

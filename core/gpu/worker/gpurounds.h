@@ -10,7 +10,7 @@
 #define CK_GPUROUNDS_H
 
 #include "ckptfs/gpu.h"
-#include "wants.h"
+#include "transfer_list.h"
 
 /* A gathering, and what of it comes by a round. All stays as it is until it is done. */
 struct ck_gpurounds_wish {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_ask: rounds that are asked for here. As many gatherings as wait, and as fit,
+ * gpurounds_initiator: rounds that are asked for here. As many gatherings as wait, and as fit,
  * are one round: what comes of a rank goes at once to where each wants it on the device.
  */
 #include "gpurounds_internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the parts of gpurounds share: gpurounds.c (the link, messages and time),
- * gpurounds_ask.c (rounds that are asked for here), gpurounds_join.c (bytes for rounds that
+ * gpurounds_initiator.c (rounds that are asked for here), gpurounds_participant.c (bytes for rounds that
  * others ask for).
  */
 #ifndef CK_GPUROUNDS_INTERNAL_H
@@ -98,7 +98,7 @@ struct ck_gpurounds {
 void ck_gpurounds_put(struct ck_gpurounds *r, const struct ck_frame *frame,
 		      const struct ck_wire_head *head, struct ck_str body);
 
-/* --- gpurounds_ask.c ------------------------------------------------------------------- */
+/* --- gpurounds_initiator.c ------------------------------------------------------------------- */
 
 /* Asks for what waits, as far as there is room. */
 void ck_gpurounds_ask(struct ck_gpurounds *r);
@@ -112,7 +112,7 @@ void ck_gpurounds_ask_over(struct ck_gpurounds *r, uint64_t op, int rc);
 /* Nothing comes by rounds any more. */
 void ck_gpurounds_ask_end(struct ck_gpurounds *r, int rc);
 
-/* --- gpurounds_join.c ------------------------------------------------------------------ */
+/* --- gpurounds_participant.c ------------------------------------------------------------------ */
 
 /* What the ranks of a round are asked for, behind which wants follow. */
 enum { CK_GPU_WHAT = 4 }; /* bytes: who asks */

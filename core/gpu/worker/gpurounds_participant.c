@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_join: bytes for rounds that others ask for: the rank reads them into the link's
+ * gpurounds_participant: bytes for rounds that others ask for: the rank reads them into the link's
  * memory, they go up to the device as one parcel, and are sent from there.
  */
 #include "gpurounds_internal.h"

@@ -6,8 +6,8 @@
  */
 #include "ckptfs/gpuserve.h"
 #include "ckptfs/gpu.h"
-#include "gpuhand.h"
-#include "gpujob.h"
+#include "fd_passing.h"
+#include "gather_request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 /* An allocation. */
 struct memory {
 	struct ck_gpu_memory is;
-	uint8_t token[CK_GPUHAND_TOKEN];
+	uint8_t token[CK_FD_PASSING_TOKEN];
 	uint32_t on_way; /* works that go there */
 	bool used;
 };
@@ -32,9 +32,9 @@ struct serving {
 	uint8_t *memory;
 	size_t size;
 	uint32_t slots;
-	struct ck_gpujob *jobs; /* by slot */
+	struct ck_gather_request *jobs; /* by slot */
 	struct ck_gpu *gpu;
-	struct ck_gpuhand hand;
+	struct ck_fd_passing hand;
 	uint32_t on_way;
 	uint64_t said;	   /* when it said that it turns, in ms */
 	uint32_t looks;	   /* since something was started */
@@ -49,7 +49,7 @@ struct serving {
 };
 
 /* Its slot is free for another one. */
-static int answer(struct serving *s, struct ck_gpujob *j, int rc)
+static int answer(struct serving *s, struct ck_gather_request *j, int rc)
 {
 	const struct ck_gpu_message m = {
 		.kind = CK_GPU_DONE,
@@ -62,7 +62,7 @@ static int answer(struct serving *s, struct ck_gpujob *j, int rc)
 		s->memories[j->memory]->on_way--;
 	j->on_way = false;
 	s->on_way--;
-	ck_gpujob_clear(j);
+	ck_gather_request_clear(j);
 	return ck_gpu_send(s->sock, &m, true);
 }
 
@@ -71,7 +71,7 @@ static int answer(struct serving *s, struct ck_gpujob *j, int rc)
 static void wish_failed(void *arg, struct ck_gpurounds_wish *w, int rc)
 {
 	struct serving *s = arg;
-	int sent = answer(s, (struct ck_gpujob *)w->work, rc);
+	int sent = answer(s, (struct ck_gather_request *)w->work, rc);
 
 	if (sent)
 		s->rc = sent;
@@ -168,7 +168,7 @@ static int turn_rounds(struct serving *s)
 static void start_waiting(struct serving *s)
 {
 	while (s->nwaiting) {
-		struct ck_gpujob *j = &s->jobs[s->waiting[s->first]];
+		struct ck_gather_request *j = &s->jobs[s->waiting[s->first]];
 
 		if (s->gpu->start(s->gpu, &j->work) == -EAGAIN)
 			return;
@@ -186,7 +186,7 @@ static struct memory *memory_of(struct serving *s, uint32_t number)
 
 /* Where the result goes. */
 static bool take_place(struct serving *s, const struct ck_gpu_message *m,
-		       struct ck_gpujob *j)
+		       struct ck_gather_request *j)
 {
 	struct memory *memory;
 
@@ -205,12 +205,12 @@ static bool take_place(struct serving *s, const struct ck_gpu_message *m,
 
 static int take_gather(struct serving *s, const struct ck_gpu_message *m)
 {
-	struct ck_gpujob *j;
+	struct ck_gather_request *j;
 
 	if (m->slot >= s->slots)
 		return -EPROTO;
 	j = &s->jobs[m->slot];
-	if (j->on_way || !ck_gpujob_take(s->memory, m, j) ||
+	if (j->on_way || !ck_gather_request_take(s->memory, m, j) ||
 	    !take_place(s, m, j))
 		return -EPROTO;
 	j->on_way = true;
@@ -259,7 +259,7 @@ static int describe(const struct serving *s, struct memory *m,
 	if (m->is.file < 0)
 		return 0;
 	(void)snprintf(answer->text, sizeof(answer->text), "%s", s->hand.name);
-	if (ck_gpuhand_token(m->token))
+	if (ck_fd_passing_token(m->token))
 		return -EIO;
 	memcpy(answer->token, m->token, sizeof(answer->token));
 	return 0;
@@ -298,7 +298,7 @@ static int file_of(void *arg, const uint8_t *token)
 
 		if (!m)
 			continue;
-		for (size_t k = 0; k < CK_GPUHAND_TOKEN; k++)
+		for (size_t k = 0; k < CK_FD_PASSING_TOKEN; k++)
 			differs |= (uint8_t)(token[k] ^ m->token[k]);
 		if (m->used && m->is.file >= 0 && !differs)
 			found = m->is.file;
@@ -351,7 +351,7 @@ static int answer_done(struct serving *s)
 
 	while (rc == 0 && (w = s->gpu->done(s->gpu)) &&
 	       !s->gpu->trouble(s->gpu))
-		rc = answer(s, (struct ck_gpujob *)w, w->rc);
+		rc = answer(s, (struct ck_gather_request *)w, w->rc);
 	return rc;
 }
 
@@ -391,7 +391,7 @@ static uint32_t next_look(struct serving *s)
 		usec = ck_gpurounds_wait(s->rounds);
 	if (s->on_way)
 		usec = (uint32_t)ck_min(usec, CK_GPU_TURNS_MSEC * 1000);
-	return (uint32_t)ck_min(usec, ck_gpuhand_wait(&s->hand));
+	return (uint32_t)ck_min(usec, ck_fd_passing_wait(&s->hand));
 }
 
 /* Until something is asked, or may be done. */
@@ -400,16 +400,16 @@ static void wait_a_little(struct serving *s)
 	uint32_t usec = next_look(s);
 	const struct timespec soon = { .tv_sec = usec / 1000000,
 				       .tv_nsec = usec % 1000000 * 1000L };
-	struct pollfd fds[2 + CK_GPUHAND_POLL];
+	struct pollfd fds[2 + CK_FD_PASSING_POLL];
 
 	fds[0] = (struct pollfd){ .fd = s->sock, .events = POLLIN };
 	fds[1] = (struct pollfd){ .fd = s->rounds ? s->rank : -1 };
 	if (s->rounds)
 		fds[1].events = ck_gpurounds_events(s->rounds);
-	ck_gpuhand_fds(&s->hand, fds + 2);
+	ck_fd_passing_fds(&s->hand, fds + 2);
 	if (ppoll(fds, CK_ARRAY_SIZE(fds), usec < UINT32_MAX ? &soon : NULL,
 		  NULL) > 0)
-		ck_gpuhand_serve(&s->hand, fds + 2, file_of, s);
+		ck_fd_passing_serve(&s->hand, fds + 2, file_of, s);
 }
 
 static int serve(struct serving *s)
@@ -482,7 +482,7 @@ static int open_gpus(struct serving *s,
 
 	if (rc)
 		return rc;
-	rc = ck_gpuhand_open(&s->hand);
+	rc = ck_fd_passing_open(&s->hand);
 	if (rc)
 		return ck_fail(d, -rc, "its socket: %s", strerror(-rc));
 	return options->opened ? options->opened(d) : 0;
@@ -500,9 +500,9 @@ static void serving_fini(struct serving *s)
 	}
 	if (s->gpu)
 		s->gpu->close(s->gpu);
-	ck_gpuhand_close(&s->hand);
+	ck_fd_passing_close(&s->hand);
 	for (uint32_t i = 0; s->jobs && i < s->slots; i++)
-		ck_gpujob_clear(&s->jobs[i]);
+		ck_gather_request_clear(&s->jobs[i]);
 	free(s->jobs);
 	free(s->waiting);
 	free(s->memories);

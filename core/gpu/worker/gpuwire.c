@@ -16,7 +16,7 @@ static size_t paged(size_t size)
 static size_t loops_at(void)
 {
 	return 2UL * CK_GPU_ROOM +
-	       CK_GPU_COPIES * sizeof(struct ck_gather_copy);
+	       CK_GPU_COPIES * sizeof(struct ck_gather_desc);
 }
 
 static size_t wants_at(void)

@@ -26,7 +26,7 @@ struct planes {
 };
 
 static void planes_begin(struct planes *w, const struct ck_plan *plan,
-			 const struct ck_copy *c)
+			 const struct ck_plan_op *c)
 {
 	static const struct ck_loop once = { .count = 1 };
 	/* A plan without loops has none in memory. */
@@ -124,7 +124,7 @@ static void copy_all(void *arg)
 	struct planes w;
 
 	for (size_t i = 0; i < g->plan->ncopies; i++) {
-		const struct ck_copy *c = &g->plan->copies[i];
+		const struct ck_plan_op *c = &g->plan->copies[i];
 
 		if (!g->from[i])
 			continue;
@@ -149,7 +149,7 @@ void ck_gather_run(const struct ck_gather *g)
 	copy_all(&arg);
 }
 
-int ck_gather_copy(const struct ck_gather *g)
+int ck_gather_desc(const struct ck_gather *g)
 {
 	struct ck_gather arg = *g;
 
@@ -229,7 +229,7 @@ static void change_plane(uint8_t *to, const struct plane *p, size_t run,
 void ck_gather_change(const struct ck_gather *g, size_t i,
 		      const struct ck_dtype *dtype, unsigned how)
 {
-	const struct ck_copy *c = &g->plan->copies[i];
+	const struct ck_plan_op *c = &g->plan->copies[i];
 	struct planes w;
 
 	if (!how)

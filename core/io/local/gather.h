@@ -18,7 +18,7 @@ struct ck_gather {
 void ck_gather_run(const struct ck_gather *g);
 /* The same. `from` may be in mapped files: -EIO if one of them became too
  * short meanwhile. */
-CK_MUST_USE int ck_gather_copy(const struct ck_gather *g);
+CK_MUST_USE int ck_gather_desc(const struct ck_gather *g);
 
 /* Changes the values that copy number i brought to `to`; `how` is a set of
  * enum ck_change. The plan's range must consist of whole elements. */

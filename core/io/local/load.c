@@ -61,7 +61,7 @@ static int load_block(const struct load *l, uint32_t k, uint64_t n,
 {
 	uint64_t span = l->span[k + 1] + (n - 1) * l->loops[k].src;
 	struct ck_loop loops[CK_MAX_DIMS];
-	struct ck_copy copy = { .run = l->run, .nloops = l->nloops - k };
+	struct ck_plan_op copy = { .run = l->run, .nloops = l->nloops - k };
 	struct ck_plan plan = { .copies = &copy,
 				.loops = loops,
 				.ncopies = 1,
@@ -72,7 +72,7 @@ static int load_block(const struct load *l, uint32_t k, uint64_t n,
 
 	memcpy(loops, l->loops + k, copy.nloops * sizeof(loops[0]));
 	loops[0].count = n;
-	return rc ? rc : ck_gather_copy(&g);
+	return rc ? rc : ck_gather_desc(&g);
 }
 
 /* How many turns of loop k are read at once; 1: each may be more than one
@@ -115,7 +115,7 @@ int ck_load_copy(int fd, const struct ck_plan *plan, size_t i, uint64_t fpos,
 		 uint8_t *to, uint8_t block[static CK_LOAD_BLOCK],
 		 uint64_t *bytes)
 {
-	const struct ck_copy *c = &plan->copies[i];
+	const struct ck_plan_op *c = &plan->copies[i];
 	struct load l = { .fd = fd,
 			  .run = c->run,
 			  .nloops = c->nloops,

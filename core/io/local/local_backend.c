@@ -3,7 +3,7 @@
  * The host mover: each move is a plan of one copy. Blocks on local files only; any
  * thread.
  */
-#include "ckptfs/mover.h"
+#include "ckptfs/backend.h"
 #include "gather.h"
 #include "load.h"
 #include "range.h"
@@ -16,7 +16,7 @@
 static int move_one(const struct ck_file *file, const struct ck_move *m,
 		    uint64_t *read)
 {
-	struct ck_copy copy = { .run = m->run, .nloops = m->nloops };
+	struct ck_plan_op copy = { .run = m->run, .nloops = m->nloops };
 	struct ck_plan plan = { .copies = &copy,
 				.loops = (struct ck_loop *)(uintptr_t)m->loops,
 				.ncopies = 1,
@@ -32,7 +32,7 @@ static int move_one(const struct ck_file *file, const struct ck_move *m,
 	if (file->map) {
 		*read += bytes;
 		from = file->map + m->fpos;
-		return ck_gather_copy(&g);
+		return ck_gather_desc(&g);
 	}
 	block = s ? ck_workspace_block(s) : NULL;
 	if (!block)
@@ -56,7 +56,7 @@ static int move(struct ck_files *files, const struct ck_move *m, uint64_t *read)
 	return rc;
 }
 
-static int start(struct ck_mover *mover, struct ck_moves *moves)
+static int start(struct ck_backend *mover, struct ck_moves *moves)
 {
 	struct ck_files *files = ((struct ck_host_mover *)mover)->files;
 

@@ -33,7 +33,7 @@ bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops, uint64_t *end)
 	return true;
 }
 
-uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
+uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_plan_op *c)
 {
 	uint64_t bytes = c->run;
 
@@ -42,7 +42,7 @@ uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
 	return bytes;
 }
 
-bool ck_range_end(const struct ck_plan *plan, const struct ck_copy *c,
+bool ck_range_end(const struct ck_plan *plan, const struct ck_plan_op *c,
 		  uint64_t pos, uint64_t *end)
 {
 	if (!ck_add(end, pos, c->src) || !ck_add(end, *end, c->run))

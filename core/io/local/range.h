@@ -17,11 +17,11 @@ struct ck_request ck_range_request(const struct ck_layout *layout,
 CK_MUST_USE bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops,
 			      uint64_t *end);
 /* Bytes that a copy of a plan brings. */
-uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_copy *c);
+uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_plan_op *c);
 /* The byte after the last one that a copy from an extent at pos loads; false
  * if there is no such number. */
 CK_MUST_USE bool ck_range_end(const struct ck_plan *plan,
-			      const struct ck_copy *c, uint64_t pos,
+			      const struct ck_plan_op *c, uint64_t pos,
 			      uint64_t *end);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ahead: read-ahead on the data files for those who read a slice from front
+ * read_ahead: read-ahead on the data files for those who read a slice from front
  * to back. The kernel's own read-ahead sees a data file only through our
  * mapping and in pieces that jump from shard to shard; measured on cold
  * shards it reaches two thirds of a plain read, with this nearly all of it.
@@ -195,7 +195,7 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 		      const struct ck_layout *layout)
 {
 	for (size_t i = 0; i < plan->ncopies; i++) {
-		const struct ck_copy *c = &plan->copies[i];
+		const struct ck_plan_op *c = &plan->copies[i];
 		const struct ck_extent *e = &layout->extents[c->chunk];
 		uint64_t fpos = e->pos + c->src, end;
 
@@ -223,27 +223,27 @@ static void ask_box(struct ck_ahead *a, const struct ck_layout *layout,
 	}
 }
 
-static void ask_part(struct ck_ahead *a, const struct ck_opened *o, uint32_t i,
-		     uint64_t begin, uint64_t end)
+static void ask_part(struct ck_ahead *a, const struct ck_open_slice *o,
+		     uint32_t i, uint64_t begin, uint64_t end)
 {
-	struct ck_part part = ck_slice_part(ck_opened_slice(o), i);
+	struct ck_part part = ck_slice_part(ck_open_slice_slice(o), i);
 	const struct ck_layout *known;
 
 	if (part.kind == CK_PART_RANGE)
 		ask_range(a, part.number, part.at.fpos + begin, end - begin);
 	if (part.kind != CK_PART_BOX)
 		return;
-	known = ck_opened_known(o, i);
+	known = ck_open_slice_known(o, i);
 	if (known)
 		ask_box(a, known, part.at.box, begin, end);
 	else /* it is not located for this: that may wait */
-		ck_opened_guess(o, i, begin, end, ask_range, a);
+		ck_open_slice_guess(o, i, begin, end, ask_range, a);
 }
 
-static void ask(struct ck_ahead *a, const struct ck_opened *o, uint64_t from,
-		uint64_t to)
+static void ask(struct ck_ahead *a, const struct ck_open_slice *o,
+		uint64_t from, uint64_t to)
 {
-	const struct ck_slice *slice = ck_opened_slice(o);
+	const struct ck_slice *slice = ck_open_slice_slice(o);
 	uint32_t i = ck_slice_find(slice, from);
 	uint64_t at = ck_slice_begin(slice, i), next;
 
@@ -266,7 +266,7 @@ void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
 
 	if (!a || r->len == 0)
 		return;
-	size = ck_opened_slice(r->from)->size;
+	size = ck_open_slice_slice(r->from)->size;
 	pthread_mutex_lock(&a->lock);
 	due = advance(s, size, r->vpos, r->vpos + r->len, &from, &to);
 	pthread_mutex_unlock(&a->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* copies: see copies.h. */
-#include "copies.h"
+/* run_plan: see copies.h. */
+#include "run_plan.h"
 #include "cold.h"
 #include "gather.h"
 #include "load.h"
@@ -15,7 +15,7 @@ enum {
 /* --- where the runs are -------------------------------------------------- */
 
 /* The file, opened and checked once in this read. */
-static int use_file(struct ck_reading *rd, uint32_t number,
+static int use_file(struct ck_read_op *rd, uint32_t number,
 		    const struct ck_file **out)
 {
 	struct ck_workspace *s = rd->space;
@@ -42,7 +42,7 @@ static int use_file(struct ck_reading *rd, uint32_t number,
 	return 0;
 }
 
-void ck_copies_end(struct ck_reading *rd)
+void ck_run_plan_end(struct ck_read_op *rd)
 {
 	struct ck_workspace *s = rd->space;
 
@@ -51,8 +51,8 @@ void ck_copies_end(struct ck_reading *rd)
 	s->nused = 0;
 }
 
-static int find_copy(struct ck_reading *rd, const struct ck_extent *e,
-		     const struct ck_copy *c, const uint8_t **from)
+static int find_copy(struct ck_read_op *rd, const struct ck_extent *e,
+		     const struct ck_plan_op *c, const uint8_t **from)
 {
 	const struct ck_file *file;
 	uint64_t end;
@@ -86,7 +86,7 @@ static int find_copy(struct ck_reading *rd, const struct ck_extent *e,
 	return 0;
 }
 
-int ck_copies_find(struct ck_reading *rd, const struct ck_layout *layout)
+int ck_run_plan_find(struct ck_read_op *rd, const struct ck_layout *layout)
 {
 	struct ck_workspace *s = rd->space;
 	int rc = ck_workspace_reserve(s, s->plan.ncopies,
@@ -94,7 +94,7 @@ int ck_copies_find(struct ck_reading *rd, const struct ck_layout *layout)
 
 	rd->loads = false;
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
-		const struct ck_copy *c = &s->plan.copies[i];
+		const struct ck_plan_op *c = &s->plan.copies[i];
 
 		rc = find_copy(rd, &layout->extents[c->chunk], c, &s->from[i]);
 	}
@@ -104,7 +104,7 @@ int ck_copies_find(struct ck_reading *rd, const struct ck_layout *layout)
 /* --- their bytes --------------------------------------------------------- */
 
 /* What is not in memory. */
-static int load_copy(struct ck_reading *rd, const struct ck_extent *e, size_t i,
+static int load_copy(struct ck_read_op *rd, const struct ck_extent *e, size_t i,
 		     uint8_t *to, uint64_t *read)
 {
 	struct ck_workspace *s = rd->space;
@@ -123,7 +123,7 @@ static int load_copy(struct ck_reading *rd, const struct ck_extent *e, size_t i,
 			    e->pos + s->plan.copies[i].src, to, block, read);
 }
 
-static int load(struct ck_reading *rd, const struct ck_layout *layout,
+static int load(struct ck_read_op *rd, const struct ck_layout *layout,
 		uint8_t *to, uint64_t *read)
 {
 	const struct ck_workspace *s = rd->space;
@@ -144,7 +144,7 @@ static uint64_t mapped_bytes(const struct ck_workspace *s,
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < s->plan.ncopies; i++) {
-		const struct ck_copy *c = &s->plan.copies[i];
+		const struct ck_plan_op *c = &s->plan.copies[i];
 
 		if (s->from[i] && !layout->extents[c->chunk].memory)
 			sum += ck_copy_bytes(&s->plan, c);
@@ -152,14 +152,14 @@ static uint64_t mapped_bytes(const struct ck_workspace *s,
 	return sum;
 }
 
-int ck_copies_run(struct ck_reading *rd, const struct ck_layout *layout,
-		  uint8_t *to)
+int ck_run_plan(struct ck_read_op *rd, const struct ck_layout *layout,
+		uint8_t *to)
 {
 	struct ck_workspace *s = rd->space;
 	struct ck_gather g = { &s->plan, s->from, to };
 	struct ck_stats *stats = ck_files_stats(rd->files);
 	uint64_t read = stats ? mapped_bytes(s, layout) : 0;
-	int rc = ck_gather_copy(&g);
+	int rc = ck_gather_desc(&g);
 
 	if (rc == 0 && rd->loads)
 		rc = load(rd, layout, to, &read);

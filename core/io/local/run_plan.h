@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copies: from where the copies of a plan come, and the copying: from memory, from
+ * run_plan: from where the copies of a plan come, and the copying: from memory, from
  * mapped files, from files that cannot be mapped, and from remote ones later.
  */
 #ifndef CK_COPIES_H
 #define CK_COPIES_H
 
-#include "../packed.h"
-#include "../remote.h"
+#include "header_fetch.h"
+#include "staging.h"
 #include "workspace.h"
 
 /* One read. */
-struct ck_reading {
+struct ck_read_op {
 	struct ck_files *files;
 	struct ck_workspace *space;
 	struct ck_remote_moves
@@ -29,12 +29,12 @@ enum { CK_RENEWALS = 8 };
 
 /* Finds the first run of each copy of the plan in rd->space. Its files are in use from
  * now on. -ENODATA, -EIO, -EREMOTE; errors of ck_files_get(), and of the extents. */
-CK_MUST_USE int ck_copies_find(struct ck_reading *rd,
-			       const struct ck_layout *layout);
+CK_MUST_USE int ck_run_plan_find(struct ck_read_op *rd,
+				 const struct ck_layout *layout);
 /* Copies what was found; what is remote is noted. -EIO, -ENOMEM. */
-CK_MUST_USE int ck_copies_run(struct ck_reading *rd,
-			      const struct ck_layout *layout, uint8_t *to);
+CK_MUST_USE int ck_run_plan(struct ck_read_op *rd,
+			    const struct ck_layout *layout, uint8_t *to);
 /* No file is in use any more. */
-void ck_copies_end(struct ck_reading *rd);
+void ck_run_plan_end(struct ck_read_op *rd);
 
 #endif

@@ -25,15 +25,15 @@ enum {
 
 /* One copy of the plan with both sides exchanged. */
 struct way_back {
-	struct ck_copy copy;
+	struct ck_plan_op copy;
 	struct ck_loop loops[CK_MAX_DIMS];
 	struct ck_plan plan;
 };
 
 static void turn(struct way_back *b, const struct ck_plan *plan,
-		 const struct ck_copy *c)
+		 const struct ck_plan_op *c)
 {
-	b->copy = (struct ck_copy){ .run = c->run, .nloops = c->nloops };
+	b->copy = (struct ck_plan_op){ .run = c->run, .nloops = c->nloops };
 	for (uint32_t k = 0; k < c->nloops; k++) {
 		const struct ck_loop *loop = &plan->loops[c->loop + k];
 
@@ -47,7 +47,8 @@ static void turn(struct way_back *b, const struct ck_plan *plan,
 				    .nloops = c->nloops };
 }
 
-static uint64_t copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
+static uint64_t copy_bytes(const struct ck_plan *plan,
+			   const struct ck_plan_op *c)
 {
 	uint64_t bytes = c->run;
 
@@ -57,7 +58,7 @@ static uint64_t copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
 }
 
 /* Each run by itself, the innermost loop first. */
-static int write_runs(const struct ck_plan *plan, const struct ck_copy *c,
+static int write_runs(const struct ck_plan *plan, const struct ck_plan_op *c,
 		      int fd, uint64_t fpos, const uint8_t *bytes)
 {
 	const struct ck_loop *loops = plan->loops + c->loop;
@@ -91,7 +92,7 @@ static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 	struct ck_workspace *s = ck_workspace_get();
 	void *filled = s ? ck_pages_reserve(&s->filled, len) : NULL;
 	struct ck_gather g = { &b->plan, &bytes, filled };
-	int rc = filled ? ck_gather_copy(&g) : -ENOMEM;
+	int rc = filled ? ck_gather_desc(&g) : -ENOMEM;
 
 	return rc ? rc : ck_pwrite_full(fd, filled, len, fpos);
 }
@@ -131,10 +132,10 @@ static int store(const struct way_back *b, struct ck_target *t, uint64_t fpos,
 {
 	struct ck_gather g = { &b->plan, &bytes, t->map + fpos };
 
-	return ck_gather_copy(&g);
+	return ck_gather_desc(&g);
 }
 
-static int place_copy(const struct ck_plan *plan, const struct ck_copy *c,
+static int place_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
 		      const struct ck_place *place, const uint8_t *bytes)
 {
 	struct ck_target *t = place->target;
@@ -178,10 +179,11 @@ int ck_host_scatter(const struct ck_request *r, const struct ck_place *places,
 
 /* --- reading back ------------------------------------------------------------- */
 
-static int collect_copy(const struct ck_plan *plan, const struct ck_copy *c,
+static int collect_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
 			const struct ck_place *place, void *bytes)
 {
-	const struct ck_plan one = { .copies = (struct ck_copy *)(uintptr_t)c,
+	const struct ck_plan one = { .copies =
+					     (struct ck_plan_op *)(uintptr_t)c,
 				     .loops = plan->loops,
 				     .ncopies = 1,
 				     .nloops = plan->nloops };
@@ -196,7 +198,7 @@ static int collect_copy(const struct ck_plan *plan, const struct ck_copy *c,
 	if (rc)
 		return rc;
 	from = t->map + place->fpos + c->src;
-	return ck_gather_copy(&(struct ck_gather){ &one, &from, bytes });
+	return ck_gather_desc(&(struct ck_gather){ &one, &from, bytes });
 }
 
 int ck_host_collect(const struct ck_request *r, const struct ck_place *places,

@@ -61,15 +61,15 @@ struct ck_vector {
 enum { CK_TILE_AT_ONCE = 4 };
 
 /* A thread among those that have the same run. */
-struct ck_lane {
+struct ck_nccl_comm {
 	uint32_t lane, lanes;
 	uint32_t group, groups;
 };
 
-CK_BODY struct ck_lane ck_lane(const struct ck_tile *t, uint32_t thread,
-			       uint32_t threads)
+CK_BODY struct ck_nccl_comm ck_nccl_comm(const struct ck_tile *t,
+					 uint32_t thread, uint32_t threads)
 {
-	struct ck_lane l;
+	struct ck_nccl_comm l;
 
 	l.lanes = t->lanes;
 	l.lane = thread & (l.lanes - 1);
@@ -157,7 +157,7 @@ CK_BODY void ck_tile_store(uint64_t address, struct ck_vector v, uint32_t size)
 /* --- runs of vectors ------------------------------------------------------------------ */
 
 /* n vectors of one run. */
-CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_lane l,
+CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_nccl_comm l,
 			 uint32_t size)
 {
 	for (uint32_t i = l.lane; i < n; i += CK_TILE_AT_ONCE * l.lanes) {
@@ -176,7 +176,7 @@ CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_lane l,
 
 /* One vector each of four runs. */
 CK_BODY void ck_tile_runs(const struct ck_tile *t, const struct ck_nest *nest,
-			  uint32_t row, struct ck_lane l, uint32_t size)
+			  uint32_t row, struct ck_nccl_comm l, uint32_t size)
 {
 	struct ck_vector v[CK_TILE_AT_ONCE];
 	uint64_t dst[CK_TILE_AT_ONCE];
@@ -198,7 +198,7 @@ CK_BODY void ck_tile_vectors(const struct ck_tile *t,
 			     const struct ck_nest *nest, uint32_t thread,
 			     uint32_t threads, uint32_t size)
 {
-	struct ck_lane l = ck_lane(t, thread, threads);
+	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
 	uint32_t n = t->run / size, row = l.group;
 
 	if (n > l.lanes)
@@ -232,7 +232,8 @@ CK_BODY CK_SHIFTS_OUT struct ck_vector ck_tile_shifted(struct ck_vector a,
 
 /* n vectors to where one may be stored, from where none may be loaded. The two around
  * each are loaded, which have a byte of it each. */
-CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n, struct ck_lane l)
+CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n,
+				 struct ck_nccl_comm l)
 {
 	uint32_t by = r.src & 15;
 	uint64_t src = r.src - by;
@@ -252,7 +253,8 @@ CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n, struct ck_lane l)
 }
 
 /* Up to where a vector may be stored, the vectors, and the rest. */
-CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run, struct ck_lane l)
+CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run,
+			      struct ck_nccl_comm l)
 {
 	uint32_t head = (16 - (r.dst & 15)) & 15;
 	uint32_t n, tail;
@@ -276,7 +278,7 @@ CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run, struct ck_lane l)
 CK_BODY void ck_tile_long(const struct ck_tile *t, const struct ck_nest *nest,
 			  uint32_t thread, uint32_t threads)
 {
-	struct ck_lane l = ck_lane(t, thread, threads);
+	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
 
 	for (uint32_t row = l.group; row < t->rows; row += l.groups)
 		ck_tile_long_run(ck_run_at(t, nest, row), t->run, l);

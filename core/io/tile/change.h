@@ -70,7 +70,7 @@ CK_BODY uint64_t ck_unit_changed(uint64_t v, uint32_t i, uint32_t unit,
 CK_BODY void ck_tile_units(const struct ck_tile *t, const struct ck_nest *nest,
 			   uint32_t thread, uint32_t threads, uint32_t unit)
 {
-	struct ck_lane l = ck_lane(t, thread, threads);
+	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
 
 	for (uint32_t row = l.group; row < t->rows; row += l.groups) {
 		struct ck_run r = ck_run_at(t, nest, row);

@@ -12,7 +12,8 @@
 
 enum {
 	RANKS = 2,
-	PREPARE_MSEC = 4000, /* as of a mount, see core/peer/gpurounds.c */
+	PREPARE_MSEC =
+		4000, /* as of a mount, see core/gpu/worker/gpurounds.c */
 	ROUND_MSEC = 2000,
 	KNOWN_MSEC = 10000, /* in which a rank has to know, and has its bytes */
 	AFTER_ROUNDS = 10,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the MPI transport share: xport_mpi.c (beginning, waiting, the end),
+ * What the parts of the MPI transport share: transport_mpi.c (beginning, waiting, the end),
  * requests.c (what MPI has begun), sends.c and receives.c.
  *
  * On the wire, between two ranks:
@@ -25,7 +25,7 @@
 #ifndef CK_MPI_INTERNAL_H
 #define CK_MPI_INTERNAL_H
 
-#include "../xport_internal.h"
+#include "transport_internal.h"
 
 #include <mpi.h>
 
@@ -95,7 +95,7 @@ struct ck_mpi_rank {
 };
 
 struct ck_mpi {
-	struct ck_xport_base b; /* first */
+	struct ck_transport_base b; /* first */
 	MPI_Comm control, bulk;
 	bool active;	    /* something happened since it was last cleared */
 	uint64_t active_at; /* nanoseconds */
@@ -142,7 +142,7 @@ CK_MUST_USE int ck_mpi_deliver(struct ck_mpi *m, uint32_t from);
 /* Frees what has not come. */
 void ck_mpi_receives_free(struct ck_mpi *m, uint32_t from);
 
-/* --- xport_mpi.c ------------------------------------------------------------------------------ */
+/* --- transport_mpi.c ------------------------------------------------------------------------------ */
 
 /* Nothing more is wanted of a rank. Calls nobody. */
 void ck_mpi_drop(struct ck_mpi *m, uint32_t rank);

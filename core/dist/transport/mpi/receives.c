@@ -142,7 +142,7 @@ static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 	if ((uint64_t)c->len != len)
 		return false;
 	if (!r->dropped)
-		c->to = ck_xport_take_expected(&m->b, from, &c->head);
+		c->to = ck_transport_take_expected(&m->b, from, &c->head);
 	if (c->to && !is_large(c))
 		memcpy(c->to, c->bytes + CK_WIRE_HEAD + c->head.body,
 		       c->head.payload);
@@ -310,7 +310,7 @@ static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 		message.body = (struct ck_str){
 			(const char *)c->bytes + CK_WIRE_HEAD, c->head.body
 		};
-		ck_xport_got(&m->b, from, &message, c->to);
+		ck_transport_got(&m->b, from, &message, c->to);
 	}
 }
 

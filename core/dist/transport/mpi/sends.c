@@ -149,7 +149,7 @@ static void land(struct ck_mpi *m, struct ck_mpi_flight *f)
 
 	m->ranks[p->to].flights--;
 	free(f);
-	ck_xport_give_back(&m->b, p, rc);
+	ck_transport_give_back(&m->b, p, rc);
 }
 
 static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
@@ -226,7 +226,8 @@ static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
 		rc = send_control(m, to, p);
 		*more = rc == 0;
 		if (rc == 0)
-			ck_xport_give_back(&m->b, ck_parcels_pop(&r->out), 0);
+			ck_transport_give_back(&m->b, ck_parcels_pop(&r->out),
+					       0);
 		return rc;
 	}
 	if (!r->flight)
@@ -268,7 +269,7 @@ void ck_mpi_refuse(struct ck_mpi *m, uint32_t to)
 	} else {
 		r->out = (struct ck_parcels){ 0 };
 	}
-	ck_xport_refuse(&m->b, &rest);
+	ck_transport_refuse(&m->b, &rest);
 }
 
 void ck_mpi_abandon(struct ck_mpi *m)

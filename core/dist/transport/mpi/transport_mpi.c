@@ -6,7 +6,7 @@
  * the thread that opened it calls MPI, and after open() and gather() nothing is called
  * that waits for other ranks.
  */
-#include "ckptfs/plugin.h"
+#include "ckptfs/mpi_load.h"
 #include "mpi_internal.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ enum {
 	MEET_MSEC = 500, /* until all are there, to end MPI together */
 };
 
-static struct ck_mpi *mpi_of(struct ck_xport *x)
+static struct ck_mpi *mpi_of(struct ck_transport *x)
 {
 	return (struct ck_mpi *)x;
 }
@@ -44,7 +44,7 @@ static uint64_t nsec_now(void)
 }
 
 /* The only call that waits for others once all are connected. */
-static int mpi_gather(struct ck_xport *x, const void *said, size_t len,
+static int mpi_gather(struct ck_transport *x, const void *said, size_t len,
 		      void *all)
 {
 	struct ck_mpi *m = mpi_of(x);
@@ -59,7 +59,7 @@ static int mpi_gather(struct ck_xport *x, const void *said, size_t len,
 
 /* --- what users say ---------------------------------------------------------------------------- */
 
-static void mpi_send(struct ck_xport *x, struct ck_parcel *p)
+static void mpi_send(struct ck_transport *x, struct ck_parcel *p)
 {
 	struct ck_mpi *m = mpi_of(x);
 
@@ -70,14 +70,14 @@ static void mpi_send(struct ck_xport *x, struct ck_parcel *p)
 			p->to == x->rank ? &m->b.own : &m->ranks[p->to].out, p);
 }
 
-static int mpi_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+static int mpi_expect(struct ck_transport *x, uint32_t from, uint64_t id,
 		      uint8_t *to, uint64_t len)
 {
 	struct ck_mpi *m = mpi_of(x);
 
 	if (from >= x->size || m->ranks[from].dropped)
 		return 0;
-	return ck_xport_expect(&m->b, from, id, to, len);
+	return ck_transport_expect(&m->b, from, id, to, len);
 }
 
 void ck_mpi_drop(struct ck_mpi *m, uint32_t rank)
@@ -89,13 +89,13 @@ void ck_mpi_drop(struct ck_mpi *m, uint32_t rank)
 	r->dropped = true;
 	r->when = ck_msec_now();
 	m->active = true;
-	ck_xport_forget(&m->b, rank);
+	ck_transport_forget(&m->b, rank);
 	for (unsigned i = 0; i < CK_MPI_COMING; i++)
 		if (r->coming[i].pieces == 0)
 			r->coming[i].to = NULL;
 }
 
-static void mpi_drop(struct ck_xport *x, uint32_t rank)
+static void mpi_drop(struct ck_transport *x, uint32_t rank)
 {
 	if (rank < x->size && rank != x->rank)
 		ck_mpi_drop(mpi_of(x), rank);
@@ -135,8 +135,8 @@ static int turn(struct ck_mpi *m)
 {
 	int rc;
 
-	ck_xport_refuse(&m->b, &m->b.refused);
-	ck_xport_deliver_own(&m->b);
+	ck_transport_refuse(&m->b, &m->b.refused);
+	ck_transport_deliver_own(&m->b);
 	rc = ck_mpi_test(m);
 	if (rc == 0)
 		rc = ck_mpi_receive(m);
@@ -221,7 +221,8 @@ static int rest(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t end)
 	return 0;
 }
 
-static int mpi_wait(struct ck_xport *x, struct pollfd *also, nfds_t n, int msec)
+static int mpi_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
+		    int msec)
 {
 	struct ck_mpi *m = mpi_of(x);
 	uint64_t end = msec < 0 ? UINT64_MAX
@@ -298,12 +299,12 @@ static void mpi_free(struct ck_mpi *m)
 	for (uint32_t i = 0; i < m->b.x.size; i++)
 		ck_mpi_receives_free(m, i);
 	ck_mpi_requests_free(m);
-	ck_xport_base_fini(&m->b);
+	ck_transport_base_fini(&m->b);
 	free(m->polled);
 	free(m);
 }
 
-static void mpi_close(struct ck_xport *x)
+static void mpi_close(struct ck_transport *x)
 {
 	struct ck_mpi *m = mpi_of(x);
 	bool all = false;
@@ -312,7 +313,7 @@ static void mpi_close(struct ck_xport *x)
 		ck_mpi_drop(m, i);
 		m->ranks[i].told = true;
 	}
-	ck_xport_refuse(&m->b, &m->b.own);
+	ck_transport_refuse(&m->b, &m->b.own);
 	if (prepare_poll(m, NULL, 0) == 0)
 		say_goodbye(m);
 	all = are_all_here(m);
@@ -321,7 +322,7 @@ static void mpi_close(struct ck_xport *x)
 		(void)MPI_Finalize();
 	for (uint32_t i = 0; i < x->size; i++)
 		ck_mpi_refuse(m, i);
-	ck_xport_refuse_rest(&m->b);
+	ck_transport_refuse_rest(&m->b);
 	mpi_free(m);
 }
 
@@ -398,15 +399,15 @@ static struct ck_mpi *make(int rank, int size)
 
 	if (!m)
 		return NULL;
-	m->b.x = (struct ck_xport){ .rank = (uint32_t)rank,
-				    .size = (uint32_t)size,
-				    .gather = mpi_gather,
-				    .send = mpi_send,
-				    .expect = mpi_expect,
-				    .wait = mpi_wait,
-				    .drop = mpi_drop,
-				    .wake = ck_xport_wake,
-				    .close = mpi_close };
+	m->b.x = (struct ck_transport){ .rank = (uint32_t)rank,
+					.size = (uint32_t)size,
+					.gather = mpi_gather,
+					.send = mpi_send,
+					.expect = mpi_expect,
+					.wait = mpi_wait,
+					.drop = mpi_drop,
+					.wake = ck_transport_wake,
+					.close = mpi_close };
 	return m;
 }
 
@@ -442,7 +443,7 @@ static bool make_communicators(struct ck_mpi *m)
 	       MPI_Comm_dup(MPI_COMM_WORLD, &m->bulk) == MPI_SUCCESS;
 }
 
-static int mpi_open(struct ck_xport **out, struct ck_diag *d)
+static int mpi_open(struct ck_transport **out, struct ck_diag *d)
 {
 	struct ck_mpi *m;
 	int rank, size, rc = begin_mpi(d);
@@ -453,7 +454,7 @@ static int mpi_open(struct ck_xport **out, struct ck_diag *d)
 	    MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
 		return ck_fail(d, EIO, "MPI does not say which rank this is");
 	m = make(rank, size);
-	rc = m ? ck_xport_base_init(&m->b) : -ENOMEM;
+	rc = m ? ck_transport_base_init(&m->b) : -ENOMEM;
 	if (rc) {
 		free(m);
 		return ck_fail(d, -rc, "MPI transport: %s", strerror(-rc));
@@ -467,9 +468,9 @@ static int mpi_open(struct ck_xport **out, struct ck_diag *d)
 }
 
 __attribute__((visibility(
-	"default"))) extern const struct ck_xport_plugin ckptfs_xport;
-const struct ck_xport_plugin ckptfs_xport = {
-	.version = CK_XPORT_PLUGIN_VERSION,
+	"default"))) extern const struct ck_transport_plugin ckptfs_xport;
+const struct ck_transport_plugin ckptfs_xport = {
+	.version = CK_TRANSPORT_PLUGIN_VERSION,
 	.program = CK_VERSION,
 	.open = mpi_open,
 };
