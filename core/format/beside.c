@@ -4,7 +4,7 @@
  * nothing is shown. Names alone are looked at.
  */
 #include "detect.h"
-#include "load/gather.h"
+#include "load/load_gather.h"
 
 #include <errno.h>
 

@@ -15,7 +15,7 @@
 #include "flat/said.h"
 #include "hub_cache.h"
 #include "item/remarks.h"
-#include "load/gather.h"
+#include "load/load_gather.h"
 #include "warn.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "detect.h"
 #include "dcp/dcp_kind.h"
-#include "load/gather.h"
+#include "load/load_gather.h"
 #include "ranks/ranks_kind.h"
 #include "run/run_kind.h"
 #include "safetensors/safetensors_kind.h"

@@ -6,7 +6,7 @@
  * entered.
  */
 #include "detect.h"
-#include "load/names.h"
+#include "load/load_names.h"
 #include "torch/torch_kind.h"
 #include "warn.h"
 

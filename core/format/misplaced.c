@@ -6,7 +6,7 @@
  * followed.
  */
 #include "kind.h"
-#include "load/gather.h"
+#include "load/load_gather.h"
 #include "warn.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * than the tolerance look the same.
  */
 #include "dcp/dcp_kind.h"
-#include "load/gather.h"
+#include "load/load_gather.h"
 #include "warn.h"
 
 #include <dirent.h>

@@ -7,7 +7,7 @@
  * path in several ways.
  */
 #include "kind.h"
-#include "load/names.h"
+#include "load/load_names.h"
 
 #include <errno.h>
 #include <fcntl.h>

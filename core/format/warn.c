@@ -5,7 +5,7 @@
  */
 #include "warn.h"
 #include "ckptfs/warnings.h"
-#include "load/names.h"
+#include "load/load_names.h"
 
 #include <errno.h>
 

@@ -540,6 +540,16 @@ def check_names_twice(tree):
                 first[name] = place
 
 
+@check('file names twice', 'core/view/buf.c', '')
+def check_file_names(tree):
+    """grep, stack traces and logs name a file without its folder."""
+    first = {}
+    for path, _ in sorted(cycles.read_files(tree)):
+        other = first.setdefault(os.path.basename(path), path)
+        if other != path:
+            yield f'{path}:1: {other} has the same name'
+
+
 @check('strange paths', 'tests/canary.bin', 'x/' + 'home/somebody/ckpt\n')
 def check_paths(tree):
     """No path of the machine that somebody worked on, in binary files too."""

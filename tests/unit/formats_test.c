@@ -7,7 +7,7 @@
  * Its metadata begins with "LINES" and a newline; each line after it is a tensor of bytes: name,
  * file, rank, offset, length.
  */
-#include "current/metadata.h"
+#include "current/current_metadata.h"
 #include "dcp/dcp_kind.h"
 #include "detect.h"
 #include "tap.h"

@@ -11,7 +11,7 @@
 #include "ckptfs/pickler.h"
 #include "ckptfs/report.h"
 #include "ckptfs/zip.h"
-#include "current/metadata.h"
+#include "current/current_metadata.h"
 #include "detect.h"
 #include "object_cases.h"
 #include "object_value.h"

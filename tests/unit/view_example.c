@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A view to begin with: first/<stem>.txt is the first element of a tensor, as the digits
- * of its bytes. One file for each tensor is what core/view/tensors.c has: names,
+ * of its bytes. One file for each tensor is what core/view/view_tensors.c has: names,
  * owners, modes and times.
  */
 #include "view_example.h"

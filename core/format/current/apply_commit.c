@@ -5,8 +5,8 @@
  * the metadata is renamed, so that nothing can fail afterwards, and is published then.
  */
 #include "current.h"
+#include "current_metadata.h"
 #include "layout_internal.h"
-#include "metadata.h"
 
 #include <errno.h>
 

@@ -3,7 +3,7 @@
  * fate: detects that a checkpoint was saved again, moved or removed since it was opened.
  */
 #include "current.h"
-#include "metadata.h"
+#include "current_metadata.h"
 
 #include <errno.h>
 #include <stdio.h>

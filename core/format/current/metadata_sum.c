@@ -6,7 +6,7 @@
  * restored its times, have other bytes. No hash is known of metadata that is a data file,
  * a directory, or on another host: there the ctime does not count.
  */
-#include "metadata.h"
+#include "current_metadata.h"
 
 #include <errno.h>
 #include <unistd.h>

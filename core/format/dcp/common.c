@@ -7,7 +7,7 @@
  * Source: megatron-core 0.16.1, megatron/core/dist_checkpointing/core.py
  * (CheckpointingConfig) and strategies/common.py (COMMON_STATE_FNAME).
  */
-#include "../load/gather.h"
+#include "../load/load_gather.h"
 #include "../torch/entries.h"
 #include "ckptfs/json_reader.h"
 #include "dcp_common.h"

@@ -5,7 +5,7 @@
 #ifndef CK_FORMAT_DCP_FILES_H
 #define CK_FORMAT_DCP_FILES_H
 
-#include "../load/gather.h"
+#include "../load/load_gather.h"
 
 /* ck_format.is_part, .rank */
 bool ck_dcp_is_part(const char *name);

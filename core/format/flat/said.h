@@ -6,7 +6,7 @@
 #ifndef CK_FORMAT_SAID_H
 #define CK_FORMAT_SAID_H
 
-#include "../load/gather.h"
+#include "../load/load_gather.h"
 #include "sidecar.h"
 
 struct ck_flat_said {

@@ -5,7 +5,7 @@
  */
 #include "item.h"
 #include "ckptfs/json.h"
-#include "tensor.h"
+#include "item_tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #define CK_FORMAT_INDEX_H
 
 #include "ckptfs/weight_map.h"
-#include "gather.h"
+#include "load_gather.h"
 
 /* Bytes; of a million names it has 100 MB. */
 #define CK_INDEX_MOST (UINT64_C(1) << 30)

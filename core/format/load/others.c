@@ -2,7 +2,7 @@
 /* others: see others.h. */
 #include "ckptfs/others.h"
 #include "ckptfs/memory.h"
-#include "gather.h"
+#include "load_gather.h"
 
 #include <errno.h>
 #include <fcntl.h>

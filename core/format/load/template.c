@@ -5,8 +5,8 @@
  */
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
-#include "gather.h"
 #include "index.h"
+#include "load_gather.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * template_file: opens a file in a directory that the user names (hf_template=). In a
  * checkpoint, links are followed as far as its options allow; here all are followed.
  */
-#include "gather.h"
+#include "load_gather.h"
 
 #include <errno.h>
 #include <fcntl.h>

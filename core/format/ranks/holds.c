@@ -4,7 +4,7 @@
  * rank only. The walk has a stack of its own. A value that is in several places is visited
  * in each, so that the number of values is bounded, not their depth.
  */
-#include "../item/tensor.h"
+#include "../item/item_tensor.h"
 #include "ranks_internal.h"
 
 enum { VALUES_MOST = 1 << 18 };

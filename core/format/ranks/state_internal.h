@@ -3,7 +3,7 @@
 #ifndef CK_RANKS_STATE_INTERNAL_H
 #define CK_RANKS_STATE_INTERNAL_H
 
-#include "flat.h"
+#include "ranks_flat.h"
 
 /* What an optimizer has, in the order of rows. */
 struct ck_rank_tree {

@@ -5,7 +5,7 @@
  * files that grow change no directory. Clocks of file systems tick, so that what has changed
  * is looked at once more. No link is followed.
  */
-#include "../load/names.h"
+#include "../load/load_names.h"
 #include "run_internal.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
  * safetensors: a file, or a directory of them, as transformers and
  * torch.distributed.checkpoint's HuggingFaceStorageWriter leave them.
  */
-#include "../load/gather.h"
+#include "../load/load_gather.h"
 #include "safetensors_internal.h"
 #include "safetensors_kind.h"
 

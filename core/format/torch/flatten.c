@@ -4,7 +4,7 @@
  * (torch/distributed/checkpoint/_traverse.py), but for the types of keys, which are kept, and
  * empty dicts, which are shown.
  */
-#include "../item/tensor.h"
+#include "../item/item_tensor.h"
 #include "ckptfs/value.h"
 #include "torch_internal.h"
 

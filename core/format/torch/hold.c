@@ -3,7 +3,7 @@
  * hold: what is kept of a row when its pickle goes: of a tensor what is said of it, which others
  * have too, and where its elements are.
  */
-#include "../item/tensor.h"
+#include "../item/item_tensor.h"
 #include "entries.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
  * several side by side, or cut into pieces with or without an index, as transformers did before
  * safetensors.
  */
-#include "../load/gather.h"
-#include "../ranks/flat.h"
+#include "../load/load_gather.h"
+#include "../ranks/ranks_flat.h"
 #include "torch_kind.h"
 
 #include <errno.h>

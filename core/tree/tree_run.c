@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run: the root of a run directory. A step becomes a checkpoint with a root of its own
+ * tree_run: the root of a run directory. A step becomes a checkpoint with a root of its own
  * when it is looked up first, and is forgotten when it is long not in use: of those that
  * are not, the last ones are kept. One that was removed or replaced is no step any more,
  * and is kept for as long as something of it is in use.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: what the names of a sidecar mean, and whether its parameters can lie where it says.
+ * sidecar_names: what the names of a sidecar mean, and whether its parameters can lie where it says.
  */
 #include "sidecar_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rows: which of the paths of all files are shown, and under which names. */
-#include "../ranks/flat.h"
+/* torch_rows: which of the paths of all files are shown, and under which names. */
+#include "../ranks/ranks_flat.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * metadata: the metadata file of a checkpoint: the file whose owner, times and mode the
+ * current_metadata: the metadata file of a checkpoint: the file whose owner, times and mode the
  * checkpoint shows, and whose replacement means that the checkpoint was saved again.
  * The format chooses the file and reads its contents.
  */

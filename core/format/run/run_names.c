@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* names: what of a run directory is shown: steps, links to them, and `latest`. */
+/* run_names: what of a run directory is shown: steps, links to them, and `latest`. */
 #include "run_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object: an entry that is no tensor is one torch.save archive: its item.
+ * format_object: an entry that is no tensor is one torch.save archive: its item.
  * data.pkl of it is the value; what tensors inside it hold lies in other
  * records and is not looked at. Or it is a value of a larger pickle, and its own is in the catalog.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather: the files of a checkpoint that is being loaded, some of which may be on other
+ * load_gather: the files of a checkpoint that is being loaded, some of which may be on other
  * hosts. A format sees the directories of all hosts as one directory. The bytes that
  * formats read first are fetched from all remote files in one batch.
  */
-#include "gather.h"
+#include "load_gather.h"
 
 #include <errno.h>
 #include <unistd.h>

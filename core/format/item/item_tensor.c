@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensor: what a pickle calls to build one, perhaps inside calls that make a Parameter or
+ * item_tensor: what a pickle calls to build one, perhaps inside calls that make a Parameter or
  * restore attributes: one function of torch._utils, over a storage:
  *
  *   _rebuild_tensor_v2(storage, offset, size, stride, ...)
@@ -9,7 +9,7 @@
  * count elements; the stride is what the tensor had in memory, not always C order
  * (torch/_utils.py, torch/_tensor.py, torch/serialization.py).
  */
-#include "tensor.h"
+#include "item_tensor.h"
 #include "ckptfs/value.h"
 
 #include <errno.h>

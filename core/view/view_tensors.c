@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensors: the common functions of the views with one file for each tensor
+ * view_tensors: the common functions of the views with one file for each tensor
  * (full/, raw/). A file name is the stem of the tensor and the suffix of the
  * view; an entry is the number of a tensor. No state beside the catalog; any
  * thread.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* object: see object.h. */
+/* tree_object: see object.h. */
 #include "ckptfs/object.h"
 
 #include "ckptfs/snapshot.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: the flat parameters of FSDP1's LOCAL_STATE_DICT. With use_orig_params their pieces stand
+ * ranks_flat: the flat parameters of FSDP1's LOCAL_STATE_DICT. With use_orig_params their pieces stand
  * beside them, one for each parameter, which have its name, and not its shape; what the
  * parameters are, ckptfs-flat.json beside the files says.
  */
-#include "flat.h"
-#include "../item/tensor.h"
+#include "ranks_flat.h"
+#include "../item/item_tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: flat parameters of FSDP1 in files of torch: their pieces, and with a sidecar the
+ * ranks_flat: flat parameters of FSDP1 in files of torch: their pieces, and with a sidecar the
  * parameters that they are made of (flat.c), and what an optimizer has of each of these
  * (optimizers.c, state.c).
  */

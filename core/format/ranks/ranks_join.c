@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * join: what files of several ranks have at one path becomes one entry: the boxes of a tensor
+ * ranks_join: what files of several ranks have at one path becomes one entry: the boxes of a tensor
  * that was cut, copies of one that was not, or the value that the lowest rank has; and what
  * local/ shows of each rank. First all are compared; where they are no whole, each rank has
  * its own.
  */
-#include "flat.h"
+#include "ranks_flat.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * values: an entry that is no tensor, as a pickle of its own, with the storages that it refers to
+ * torch_values: an entry that is no tensor, as a pickle of its own, with the storages that it refers to
  * where they lie.
  */
 #include "ckptfs/pickler.h"

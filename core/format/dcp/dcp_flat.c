@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: flat parameters of FSDP1 that DCP saved, as tensors of one dimension, and the parameters
+ * dcp_flat: flat parameters of FSDP1 that DCP saved, as tensors of one dimension, and the parameters
  * that a sidecar makes of them. State of optimizers under numbers is as it was saved: of the
  * values that all ranks have under one number DCP keeps one rank's.
  */
-#include "../ranks/flat.h"
+#include "../ranks/ranks_flat.h"
 #include "dcp_common.h"
 
 #include <errno.h>

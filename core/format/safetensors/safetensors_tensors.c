@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensors: entries of files become tensors of the catalog: those of one name are its
+ * safetensors_tensors: entries of files become tensors of the catalog: those of one name are its
  * boxes, and those of equal boxes replicas.
  */
 #include "ckptfs/table.h"

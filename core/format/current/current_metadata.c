@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * metadata: see metadata.h.
+ * current_metadata: see current_metadata.h.
  */
-#include "metadata.h"
+#include "current_metadata.h"
 #include "ckptfs/memory.h"
 #include "ckptfs/reach.h"
 #include "current.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* files: which safetensors files are read, and the damage of those that cannot be. */
+/* safetensors_files: which safetensors files are read, and the damage of those that cannot be. */
 #include "safetensors_internal.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load: a directory of files that the ranks of a job wrote by torch.save, each its own, with
+ * ranks_load: a directory of files that the ranks of a job wrote by torch.save, each its own, with
  * names that say little. Which rank a file is of, what is in it says; if nothing does, the
  * number in which its name differs from the others'.
  */
-#include "../load/gather.h"
-#include "flat.h"
+#include "../load/load_gather.h"
+#include "ranks_flat.h"
 #include "ranks_kind.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensor: a tensor as torch.save writes it into a pickle: of which storage, and which elements
+ * item_tensor: a tensor as torch.save writes it into a pickle: of which storage, and which elements
  * of that. Whatever holds storages is not known here.
  */
 #ifndef CK_FORMAT_TENSOR_H

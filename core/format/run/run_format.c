@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run: a directory of steps as a checkpoint, which has no tensors itself: how it is
+ * run_format: a directory of steps as a checkpoint, which has no tensors itself: how it is
  * recognised, and how a step of it is opened.
  */
-#include "../current/metadata.h"
+#include "../current/current_metadata.h"
 #include "run_internal.h"
 #include "run_kind.h"
 

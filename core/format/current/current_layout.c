@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: shares the layouts of tensors. A layout is made by locate.c when a tensor is
+ * current_layout: shares the layouts of tensors. A layout is made by locate.c when a tensor is
  * first opened, and is kept for the life of the mount. If it holds whole items in memory
  * (stream transforms) or a transient fault, it is freed with its last reference. A
  * layout with a transient error is not shared: the next open locates the boxes again.

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather: what formats use to load a checkpoint, whose files may be on several hosts. The
+ * load_gather: what formats use to load a checkpoint, whose files may be on several hosts. The
  * directories of all hosts appear as one: ck_dir_each() lists it, ck_files_get() and
  * ck_files_read() read its data files.
  */
 #ifndef CK_FORMAT_GATHER_H
 #define CK_FORMAT_GATHER_H
 
-#include "../current/metadata.h"
+#include "../current/current_metadata.h"
 #include "../kind.h"
-#include "names.h"
+#include "load_names.h"
 
 static inline struct ck_directory ck_src_dir(const struct ck_src *src)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "names.h"
+#include "load_names.h"
 
 #include <errno.h>
 #include <fcntl.h>

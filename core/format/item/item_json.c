@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * json: the value that an archive holds. What tensors inside of it hold lies in
+ * item_json: the value that an archive holds. What tensors inside of it hold lies in
  * other records and is not looked at.
  */
 #include "ckptfs/value.h"

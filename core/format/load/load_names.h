@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: files in the directory of a checkpoint that has no list of its own files, by what
+ * load_names: files in the directory of a checkpoint that has no list of its own files, by what
  * they are called.
  */
 #ifndef CK_FORMAT_NAMES_H

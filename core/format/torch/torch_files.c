@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* files: the pickles of all files, to rows. */
+/* torch_files: the pickles of all files, to rows. */
 #include "entries.h"
 
 #include <errno.h>
