@@ -372,8 +372,9 @@ static void test_slow(void)
 	}
 	eq_u64(wrong + kept, 0);
 	ok(r.stream.most > 0 && r.stream.most < 8 * SEGMENT);
-	/* As much again as the window, which is lost. */
-	ok(moved() - before < at - fast + 8 * SEGMENT);
+	/* The window of 8 segments is lost once and then shrinks; without that each of the
+	 * 16 reads would transfer it again. A busy machine may lose parts more often. */
+	ok(moved() - before < at - fast + 48 * SEGMENT);
 	scene_end();
 }
 
