@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls: requests on their way to peers, and what becomes of each: its answer, or an
- * error within a time. Peers that are silent are asked whether they are there, and are
- * down if they do not say so; what only they could answer fails at once then, until they
- * answer what they were asked since. No input or output here, and no clock: a line carries messages and says what time it is.
+ * calls: the table of requests to peers. Each request ends with its reply or
+ * with an error before its deadline.
  *
- * A line that ends is not replaced: whoever sent calls sends them to those of another.
+ * A call is queued at its peer until the peer's window has room, then in
+ * flight, then over: its reply has arrived, or it has failed. A peer is up or
+ * down. A peer without traffic is pinged; without a reply in time it goes down,
+ * and its calls fail. A later reply brings the peer up again.
+ *
+ * Threads: any thread sends and drops calls. The connection's thread takes
+ * replies, keeps the time and completes calls. The table does no I/O and reads
+ * no clock: a struct ck_line sends messages and passes the time in.
+ *
+ * A connection that has ended is not replaced here. The owner of the calls
+ * sends them again in the table of the next connection.
  */
 #ifndef CKPTFS_CALLS_H
 #define CKPTFS_CALLS_H
 
 #include "ckptfs/wire.h"
 
-/* Carries messages. It has one thread, which calls whatever says so below; send() and
- * wake() may be called by any. */
+/* A connection, as the table uses it. It has one thread, see below. */
 struct ck_line {
-	/* 0: it is on its way, or lost. -EAGAIN: there is no room now; then the
-	 * line's thread calls ck_calls_tick() when there may be. Never waits. The
-	 * request is the caller's when it returns. Not called at the same time by two
-	 * threads. */
+	/* Sends a request to a peer and never blocks. Copies *a. Called with
+	 * the table's lock held, by any thread, by one at a time. Returns 0 if
+	 * the request is queued or lost, or: -EAGAIN if there is no room now;
+	 * the connection's thread then calls ck_calls_tick() when there may be
+	 * room. Other errors fail the call. */
 	int (*send)(struct ck_line *l, uint32_t peer, const struct ck_ask *a);
-	/* The line's thread is to call ck_calls_tick() soon. */
+	/* Makes the connection's thread call ck_calls_tick() soon. Any
+	 * thread. */
 	void (*wake)(struct ck_line *l);
 };
 
@@ -28,89 +37,103 @@ struct ck_calls; /* opaque */
 
 struct ck_calls_options {
 	uint32_t npeers;
-	uint32_t ping_msec;    /* who is silent that long is asked */
-	uint32_t silence_msec; /* and is down after so long */
-	/* A call that was sent so long ago is given up, and one that waits so long
-	 * while its peer answers none. */
+	/* A peer that has been silent for this long is pinged. */
+	uint32_t ping_msec;
+	/* A peer that has been silent for this long goes down. */
+	uint32_t silence_msec;
+	/* The deadline of a call in flight. A queued call fails after the same
+	 * time in which its peer has completed no call. */
 	uint32_t timeout_msec;
-	uint64_t window; /* bytes of answers asked of one peer at a time; a
-				* single call may have more */
-	uint32_t epoch;	 /* of what is sent; answers of another are no one's */
-	/* So long after a peer was heard last, patient calls to it wait for another
-	 * line; 0: nobody waits for one. */
+	/* Bytes of replies that one peer has in flight at a time. A single call
+	 * may have more. */
+	uint64_t window;
+	/* Sent with each request. Replies of another epoch are ignored. */
+	uint32_t epoch;
+	/* Patient calls to a peer that is down stay queued until this long
+	 * after its last message, for another connection to replace this one;
+	 * 0: they fail at once. */
 	uint32_t hold_msec;
-	struct ck_stats *stats; /* what comes is counted; NULL: it is not */
+	/* Counts the bytes received; NULL if they are not counted. */
+	struct ck_stats *stats;
 };
 
-/* A request to one peer, of whoever waits for its answer. */
+/* A request to one peer. The caller owns it and must keep it until came(). */
 struct ck_call {
-	/* Set by the caller, and his until it is sent and after it came: */
-	struct ck_ask ask; /* but its head's id and epoch */
+	/* Set by the caller, who may not touch it between send and came(): */
+	struct ck_ask ask; /* ck_calls sets its head's id and epoch */
 	uint32_t peer;
-	bool patient; /* it waits while the peer is down, see hold_msec */
-	bool brief;   /* it takes 2 s at most, of those that are left */
-	uint64_t
-		spent; /* milliseconds of its time that are over already, since it
-			 * was sent to another peer before; with those it took when
-			 * it came */
-	/* Called once, in the line's thread, which holds no lock. m: the answer, for
-	 * the ck_take_ function of the request, good until this returns; NULL: there
-	 * is none, and rc says why: -EIO (the peer is down, or makes no progress),
-	 * -EINTR (it was dropped). Returns -EPROTO if m is no answer to it, else 0. */
+	bool patient; /* stays queued while the peer is down, see hold_msec */
+	bool brief;   /* short deadline: at most 2 s of the time that is left */
+	/* Milliseconds of the deadline already used by earlier attempts at
+	 * other peers. The time of this attempt has been added when came() is
+	 * called. */
+	uint64_t spent;
+	/* Completes the call, exactly once, in the connection's thread, without
+	 * locks. m: the reply, for the ck_take_ function of the request, valid
+	 * until this returns. m is NULL if there is no reply; rc is then -EIO
+	 * (peer down, or deadline passed) or -EINTR (dropped). Returns 0, or
+	 * -EPROTO if m is not a valid reply. */
 	int (*came)(struct ck_call *c, const struct ck_message *m, int rc);
 	/* Private, under ck_calls.lock: */
 	struct ck_call *next, *prev;
-	struct ck_call *same; /* in its bucket */
-	uint64_t since;	      /* when it was sent, or began to wait */
+	struct ck_call *same; /* the next one in its hash bucket */
+	uint64_t since;	      /* when it was sent, or queued */
 	uint8_t state;
 	int rc;
 };
 
-/* All peers are up at first. now: milliseconds, of a clock that never goes back. NULL:
- * out of memory. */
+/* All peers start up. now: milliseconds of a monotonic clock. The table borrows
+ * `line` and options->stats. Returns NULL if out of memory. */
 struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
 			       struct ck_line *line, uint64_t now);
-/* Nothing is on its way. NULL is allowed. */
+/* No call may be queued or in flight. NULL is allowed. */
 void ck_calls_free(struct ck_calls *all);
 
-/* Sends it, or has it wait for those before. Any thread, which may hold a lock that
- * came() does not take. */
+/* Sends the call, or queues it behind earlier ones. Any thread. The caller may
+ * hold a lock that came() does not take. */
 void ck_calls_send(struct ck_calls *all, struct ck_call *c);
-/* Nobody waits for it any more: came() is called soon, if it was not yet. Until it is
- * the call must be there. Any thread. */
+/* Cancels the call: came() is called soon with -EINTR, unless the call is
+ * already over. The call must stay valid until came(). Any thread. */
 void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
-/* There will be no other line for now: calls that wait for one fail, and later ones too,
- * until another peer goes down. Any thread. */
+/* No other connection will replace this one for now. Patient calls to peers
+ * that are down fail now and later, until such a peer has been up and goes down
+ * again. Any thread. */
 void ck_calls_release(struct ck_calls *all);
+/* Returns true if the peer is up. Any thread. */
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
-/* As of its options. */
+/* Returns the epoch of the options. Any thread. */
 uint32_t ck_calls_epoch(const struct ck_calls *all);
 
-/* --- the line's thread only ------------------------------------------------------- */
+/* --- the connection's thread only ----------------------------------------- */
 
-/* A message came from a peer; it is borrowed. -EPROTO: it is none that may come, and
- * nobody should have to do with that peer any more. */
+/* Completes the call that a message from `peer` replies to; a reply to no call
+ * is ignored. Borrows m. Returns 0, or: -EPROTO if the message is not a reply
+ * or not a valid one; the connection must then drop the peer. */
 CK_MUST_USE int ck_calls_take(struct ck_calls *all, uint32_t peer,
 			      const struct ck_message *m, uint64_t now);
-/* To be called when the time is over that it returned last, in milliseconds. */
+/* Applies all deadlines, sends what is queued, and completes failed calls.
+ * Returns the milliseconds until the next call is due. */
 CK_MUST_USE uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now);
-/* A peer is known to be gone. */
+/* The peer is lost: it goes down, and its calls fail as above. */
 void ck_calls_lost(struct ck_calls *all, uint32_t peer);
-/* Nothing is sent any more: all calls fail, later ones too, but for those that wait for
- * another line. */
+/* Ends sending: all peers go down for good. All calls fail, later ones too;
+ * patient ones stay queued for hold_msec. */
 void ck_calls_end(struct ck_calls *all);
 
-/* --- asking, for those who may wait ------------------------------------------------ */
+/* --- calls that block; any thread but the connection's -------------------- */
 
-/* Sends a request and waits until take() was called with its answer, or there is none.
- * Errors of take(), and of ck_call. */
+/* Sends a request and blocks until take() has parsed the reply, or there is
+ * none. The caller keeps *a. Returns the value of take(), or -EIO, see
+ * ck_call.came. */
 CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
 			      struct ck_ask *a,
 			      int (*take)(const struct ck_ask *a,
 					  const struct ck_message *m,
 					  void *arg),
 			      void *arg);
-/* What a peer says of n names; several LOOKs are on their way at a time. */
+/* Stats n names at a peer by LOOK requests, several in flight at a time. out: n
+ * results. Returns 0, or: -EIO if the peer does not reply; -ENAMETOOLONG;
+ * -ENOMEM; -EPROTO; the errno of the peer. */
 CK_MUST_USE int ck_calls_look(struct ck_calls *all, uint32_t peer,
 			      struct ck_ids shown, const struct ck_str *names,
 			      size_t n, struct ck_looked *out);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_server: answers what other hosts ask about the files of one directory, see wire.h. It
- * opens names beneath that directory only, as of ck_files, and knows files by number
- * then. It trusts nobody: all counts and lengths are checked before anything is
- * allocated or read, and nothing that comes is more than a name or a number.
+ * file_server: replies to requests of other hosts for the files of one
+ * directory, see wire.h. It opens names beneath that directory only, see
+ * ck_files; a LOOK gives each file a number, and later requests use the number.
+ * Clients are not trusted: counts and lengths are checked before memory is
+ * allocated or a file is read, and requests contain names and numbers only.
  *
- * One thread at a time may have a LOOK answered, and make and free; all other requests
- * may come from any thread, meanwhile too, for files that were looked at before.
+ * One thread at a time may make and free it and reply to a LOOK. Any thread may
+ * reply to other requests at the same time, for files that were looked up
+ * before.
  */
 #ifndef CKPTFS_FILE_SERVER_H
 #define CKPTFS_FILE_SERVER_H
@@ -15,55 +17,58 @@
 
 struct ck_file_server; /* opaque */
 
-/* Takes a copy of dirfd; how and max_open are as of ck_files_make(). NULL: out of
- * memory or descriptors. ck_sigbus_install() was called. */
+/* Duplicates dirfd. how and max_open: see ck_files_make(). ck_sigbus_install()
+ * must have been called. Returns NULL if out of memory or descriptors. */
 struct ck_file_server *ck_file_server_make(int dirfd, enum ck_beneath how,
 					   uint32_t max_open);
-void ck_file_server_free(struct ck_file_server *o); /* NULL is allowed */
+/* No request may be in progress. NULL is allowed. */
+void ck_file_server_free(struct ck_file_server *o);
 
-/* Names that were looked at are kept: with what belongs to them they take at most so
- * many bytes, and one more name. A LOOK after that is E2BIG. */
+/* Bytes for the names that were looked up, with their state; one more name may
+ * exceed it. A LOOK after that fails with E2BIG. */
 enum { CK_OWNER_NAMES_MAX = 64 << 20 };
 
-/* How many bytes of memory the answer to a request may take while it is made and until
- * it is sent, beside what each thread keeps for its reads (less than 1 MiB). Allocates
- * and reads nothing: whoever has to wait can do so before. -EPROTO: the request does
- * not parse. Any thread. */
+/* Computes the cost of a request: the bytes of memory that its reply takes
+ * until it is sent, without the read buffers of each thread (less than 1 MiB).
+ * Allocates and reads nothing. Any thread. Returns 0, or: -EPROTO if the
+ * request does not parse. */
 CK_MUST_USE int ck_file_server_cost(const struct ck_message *request,
 				    uint64_t *bytes);
 
-/* Owned. */
+/* A reply. Owns body and payload. */
 struct ck_answer {
 	struct ck_wire_head head;
 	struct ck_buf body;
 	uint8_t *payload; /* head.payload bytes; NULL: none */
 };
 
-/* 0: there is an answer, which may be that there is none, in head.err; ENOMEM too. An
- * EPROTO of a file system is EIO there. -EPROTO: the request does not parse, nothing
- * was done, and *out is zeros.
+/* Makes the reply. A failed request has a reply, too: head.err is then its
+ * errno, and EIO for an EPROTO of the file system. Returns 0, or: -EPROTO if
+ * the request does not parse; nothing was done, and *out is zeros.
  *
- * LIST: the order is that of the directory. A name that is there from the first page to
- * the last comes exactly once on file systems whose positions in a directory stay valid
- * (those that NFS can export, and tmpfs); of one that comes or goes meanwhile nothing
- * is said. "." and ".." are left out. */
+ * LIST: names are in the order of the directory, without "." and "..". A name
+ * that is present from the first page to the last is listed exactly once on
+ * file systems with stable directory positions (those that NFS can export, and
+ * tmpfs). A name that is added or removed meanwhile may be listed or not. */
 CK_MUST_USE int ck_file_server_answer(struct ck_file_server *o,
 				      const struct ck_message *request,
 				      struct ck_answer *out);
 
 enum { CK_OWNER_NOW_MOST = 64 << 10 }; /* bytes of the cost */
 
-/* Whether a request of that cost is a small READ in filesystems of this host, which is
- * worth a try to answer it at once. */
+/* Returns true if a request of that cost is a small READ from a local file
+ * system, so that ck_file_server_answer_now() is worth a try. */
 CK_MUST_USE bool ck_file_server_is_quick(const struct ck_file_server *o,
 					 const struct ck_message *request,
 					 uint64_t cost);
-/* Answers it if it is, and its bytes are in memory, so that nothing is waited for. False:
- * it is to be answered as any other, and *out is zeros. */
+/* Makes the reply without blocking. Returns false if the request is not quick
+ * or its bytes are not in memory; *out is then zeros, and
+ * ck_file_server_answer() must make the reply. */
 CK_MUST_USE bool ck_file_server_answer_now(struct ck_file_server *o,
 					   const struct ck_message *request,
 					   uint64_t cost,
 					   struct ck_answer *out);
+/* Frees body and payload. Zeros *a. */
 void ck_answer_fini(struct ck_answer *a);
 
 #endif

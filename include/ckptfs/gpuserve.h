@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuserve: what a mover of GPUs does: it gathers what lies in the slots of its memory, as a
- * mount beside it asks. One thread.
+ * gpuserve: the GPU worker process. It gathers the data in the slots of the
+ * shared memory, as the mount requests, and executes rounds with the workers of
+ * other ranks. One thread. It serves until the mount, its rank or a GPU is
+ * gone; then the process must exit.
  */
 #ifndef CKPTFS_GPUSERVE_H
 #define CKPTFS_GPUSERVE_H
@@ -9,24 +11,26 @@
 #include "ckptfs/gpu.h"
 
 struct ck_gpuserve_options {
-	/* One end of a pair of ck_control_msg_sockets(), and memory that the mount has too, whose
-	 * size nobody can change. Stay the caller's. */
-	int sock, memory;	 /* -1: there is no mount */
-	const uint32_t *devices; /* numbers of the driver's; n 0: all of them */
+	/* One end of a pair of ck_control_msg_sockets(), and the memory that is
+	 * shared with the mount, sealed against any change of its size. The
+	 * caller keeps both. -1: there is no mount. */
+	int sock, memory;
+	/* The driver's numbers of the devices to use; n 0: all devices. */
+	const uint32_t *devices;
 	uint32_t n;
-	/* The same of a link to a rank, for rounds; -1: there is none, or the mount hands
-	 * it over later. */
+	/* The same of a link to a rank, for rounds; -1: there is none, or the
+	 * mount passes it later. */
 	int rounds_sock, rounds_memory;
 	uint64_t rounds_size; /* bytes */
-	/* Called when the devices are open, before the memory is read. May be NULL. An
-	 * error ends the worker. */
+	/* Called when the devices are open, before the memory is read. May be
+	 * NULL. An error ends the worker. */
 	int (*opened)(struct ck_diag *d);
 };
 
-/* Serves until the mount is gone, or the rank if there is none, or the GPUs are: what it was
- * about is said to the mount.
- * 0; -EPROTO: what it is asked cannot be; -EIO: a GPU is lost; errors of
- * ck_gpu_open(), mmap(2) and sockets. The process has to end soon. */
+/* Serves until the mount is gone, or the rank if there is no mount, or a GPU is
+ * lost. Sends the reason of a failure to the mount. Returns 0, or: -EPROTO if a
+ * request is invalid; -EIO if a GPU is lost; errors of ck_gpu_open(), mmap(2)
+ * and sockets. */
 CK_MUST_USE int ck_gpuserve_run(const struct ck_gpuserve_options *options);
 
 #endif

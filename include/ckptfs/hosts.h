@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts: a checkpoint that lies in pieces on several hosts becomes one. Each host is
- * asked which of its files it has; every file is then read on one of them, here if it
- * is here.
+ * hosts: merges the directories of several hosts into one checkpoint. When the
+ * checkpoint is opened, each host is asked which of its files it has. Each file
+ * is then read on one host: on this host if it has the file.
+ *
+ * States: opening (one thread opens the checkpoint and may block), then open.
+ * From then on one thread revalidates files (ck_hosts_hear()) and moves to a
+ * new job (ck_hosts_renew()); below it is called the revalidating thread. Any
+ * thread reads.
  */
 #ifndef CKPTFS_HOSTS_H
 #define CKPTFS_HOSTS_H
@@ -15,80 +20,90 @@
 struct ck_hosts; /* opaque */
 struct ck_ways_by_rounds;
 
-/* A process on a host. There may be several, which all have its files. */
+/* A serving process on a host. All processes of one host have all its files. */
 struct ck_host_rank {
 	const char *name; /* of the host */
 	const char *path; /* of the checkpoint there */
-	uint32_t
-		rank; /* its place where it is to matter: all who ask have the same */
-	bool missing; /* it never was there */
+	/* Its number in an order that is the same for all mounts of the job. */
+	uint32_t rank;
+	bool missing; /* it did not take part in the job */
 };
 
 struct ck_hosts_setup {
-	struct ck_calls *calls; /* its peers are those of the list */
-	/* The first is one of this host; those of a host follow each other. Names and
-	 * paths are the caller's, as long as the ck_hosts. */
+	struct ck_calls *calls; /* its peers are those of `list` */
+	/* The first one is of this host. Those of one host follow each other.
+	 * The caller keeps names and paths as long as the ck_hosts. */
 	const struct ck_host_rank *list;
 	uint32_t n;
 	enum ck_replicas replicas;
-	/* Where copies differ, that of the first of these hosts that has one counts:
-	 * 0 is the first host of the list, 1 the next other one. Borrowed while it is
-	 * made. */
+	/* Where replicas differ, the first of these hosts that has one is used:
+	 * 0 is the first host of the list, 1 the next one. Read by
+	 * ck_hosts_make() only. */
 	const size_t *order;
 	size_t norder;
-	struct ck_stats
-		*stats; /* by place in the list; the caller's; or NULL */
+	/* By index in the list; borrowed; or NULL. */
+	struct ck_stats *stats;
 };
 
-/* NULL: out of memory. */
+/* Returns NULL if out of memory. */
 struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *options);
-/* No checkpoint uses it any more, and nothing of it is on its way. NULL is allowed. */
+/* The checkpoint must be closed, and no read in flight. NULL is allowed. */
 void ck_hosts_free(struct ck_hosts *h);
-/* For the one checkpoint that is opened with it. A host that does not answer is
- * missing from then on: what only it may have is an error. */
+/* The source of remote files, for the one checkpoint that is opened with it. A
+ * host that does not reply while the checkpoint is opened is missing from then
+ * on; files that only it may have are errors. Borrowed from h. */
 struct ck_remote_source *ck_hosts_elsewhere(struct ck_hosts *h);
-/* All threads that use the checkpoint may wait for other hosts: what they read of
- * headers is brought at once. Before it is opened. */
+/* All threads that use the checkpoint may block on other hosts, so headers are
+ * read remotely in place. Must be called before the checkpoint is opened. */
 void ck_hosts_let_wait(struct ck_hosts *h);
-/* Of its remote files. Any thread. */
+/* The backend of remote files. Borrowed from h. Any thread. */
 struct ck_backend *ck_hosts_mover(struct ck_hosts *h);
 
-/* One of its processes, by place in the list. */
+/* A serving process, by index in the list. */
 struct ck_hosts_peer {
 	const char *name; /* of its host */
-	bool here,
-		again; /* on this host; the one before it is of the same host */
+	bool here;	  /* on this host */
+	bool again;	  /* the process before it is of the same host */
 };
 
+/* Sets *out for i below the n of the setup. Any thread. */
 void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 		   struct ck_hosts_peer *out);
-/* Who can send bytes by rounds, from now on: see ck_remote_client_rounds(). Any thread. */
+/* Replaces the peers that can send by rounds, see ck_remote_client_rounds().
+ * Any thread. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_hosts_rounds(struct ck_hosts *h,
 				const struct ck_ways_by_rounds *by);
 
-/* --- once the checkpoint is open ------------------------------------------------------ */
+/* --- once the checkpoint is open ------------------------------------------ */
 
-/* Hears again from each host what it has to say of some of its files, next time of
- * others: whether they are what they were, and who may read them. Waits for nobody. To
- * be called from time to time, by one thread. */
+/* Asks each host that is up to stat some of its files; the next call continues
+ * with the files that follow. Replies update change and access permission of
+ * the files. Never blocks on another host; stats some local files. Does nothing
+ * while the checkpoint is opened. Called periodically by the revalidating
+ * thread. */
 void ck_hosts_hear(struct ck_hosts *h);
-/* Another job takes over, of which these are the calls: hosts are asked for the files that
- * they had, which takes its time, and those for which `there` is true are used from then
- * on, as far as they answer. there: by place in the list. The calls of the job before are
- * not used any more when it returns 0, and can be ended: what they have not answered is
- * asked for again. Files that were away may be read by then, and those that have changed
- * are not. -EIO: this host does not answer; -ENOMEM. By the thread of ck_hosts_hear(). */
+/* Moves to a new job with these calls. Blocks while each host for which `there`
+ * is true stats the files that it had; hosts that reply are used from then on.
+ * there: by index in the list. Files that were unavailable may become readable;
+ * files that have changed become -ESTALE.
+ *
+ * Returns 0, or: -EIO if this host does not reply; -ENOMEM; errors of
+ * pthread_create(3). After 0 the calls of the old job are unused and may be
+ * ended; their requests without a reply are sent again. After an error nothing
+ * has changed. Must be called by the revalidating thread. */
 CK_MUST_USE int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 			       const bool *there);
-/* By host of the list, which may have several ranks: whether it is up. False: the
- * checkpoint is being opened. By the same thread. */
+/* Sets up[i] to whether all processes of host i are up; i counts hosts, not
+ * processes. Returns false if the checkpoint is being opened. Must be called by
+ * the revalidating thread. */
 bool ck_hosts_states(struct ck_hosts *h, bool *up);
-/* Measures how fast bytes come from one of the hosts that this is not known of, in 50 ms
- * at most, with its files. False: it is known of all, or cannot be. Any thread, once those
- * who read may be hit by SIGBUS. */
+/* Measures the read rate from one host whose rate is unknown, within 50 ms, by
+ * reading one of its files. Returns true if a further host has not been tried.
+ * Any thread, once ck_sigbus_install() was called. */
 bool ck_hosts_measure(struct ck_hosts *h);
-/* Nothing of that is on its way any more, and it is not called again. Before the
- * checkpoint is closed. */
+/* Ends revalidation: no request of it is in flight when this returns. Must be
+ * called before the checkpoint is closed; ck_hosts_hear() may not be called
+ * after it. */
 void ck_hosts_hear_end(struct ck_hosts *h);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch: from a list of hosts to the words and the environment with which mpirun(1)
- * starts a mover on each, and before that, who of them can take part: mpirun ends all
- * if one host cannot be reached, and processes of two versions do not understand each
- * other. What is made here is for ck_subprocess_start(). One thread at a time.
+ * launch: makes the command line and environment with which mpirun(1) starts a
+ * serving process on each host of a list. Before that, a preflight finds the
+ * hosts that can take part: mpirun ends all processes if one host cannot be
+ * reached, and processes of different versions are incompatible.
+ * ck_subprocess_start() runs the results. There is no state between calls. One
+ * thread at a time.
  */
 #ifndef CKPTFS_LAUNCH_H
 #define CKPTFS_LAUNCH_H
@@ -11,83 +13,101 @@
 #include "ckptfs/hostlist.h"
 
 #define CK_LAUNCH_RDMA	  "/sys/class/infiniband"
-/* What `ckptfs serve` is asked with on each host, before the networks, and how a line
- * begins that says what is in the way there. */
+/* The preflight option of `ckptfs serve`, before the networks, and the prefix
+ * of a line of its output that states why the host cannot take part. */
 #define CK_LAUNCH_SELF	  "--self"
 #define CK_LAUNCH_LACKS	  "ckptfs-lacks: "
-/* The same of one that says which host it is, under whichever name it was asked. */
+/* The prefix of the line that identifies the host, whatever name it was reached
+ * by. */
 #define CK_LAUNCH_IS	  "ckptfs-is: "
-/* What it is told with before the words of a launch daemon, which it starts and cleans up
- * behind. */
+/* The option of `ckptfs serve` before the command line of a launch daemon: it
+ * runs the daemon in private temporary directories and removes them
+ * afterwards. */
 #define CK_LAUNCH_SHELTER "--shelter"
 
-/* All texts are the caller's. */
+/* Borrows all texts. */
 struct ck_launch_options {
-	const struct ck_host_list *hosts; /* settled */
-	/* What starts a program on another host, as mpirun calls it: words with spaces
-	 * between, then the host, then one word for a shell. NULL: ssh. */
+	const struct ck_host_list *hosts; /* checked; the first is this host */
+	/* The command that starts a program on another host, as mpirun calls
+	 * it: words separated by spaces, then the host, then one word for a
+	 * shell. NULL: ssh. */
 	const char *agent;
-	const char *program; /* ours, an absolute path; the same on all */
-	const char *net;     /* CIDR[+CIDR], or NULL: mpirun decides */
-	const char *door;    /* of the first rank */
-	bool shardlinks;     /* links that stay beneath SRC are followed */
-	uint64_t ownermem;   /* bytes for requests at an owner; 0: it decides */
-	/* GPUs on which each rank makes rounds by NCCL, in a process beside it: `auto`, or
-	 * numbers with `+` between. NULL: there are no rounds. */
+	const char
+		*program;  /* ckptfs, an absolute path, the same on all hosts */
+	const char *net;   /* CIDR[+CIDR], or NULL: mpirun decides */
+	const char *door;  /* rendezvous name, for the first rank */
+	bool shardlinks;   /* follow symbolic links that stay beneath SRC */
+	uint64_t ownermem; /* bytes for replies in a file server; 0: default */
+	/* The GPUs on which each rank executes rounds by NCCL, in a process
+	 * beside it: `auto`, or numbers joined by `+`. NULL: there are no
+	 * rounds. */
 	const char *nccl;
-	unsigned timeout; /* seconds that a round may take; 0: ranks decide */
-	int ask_msec;	  /* for all answers; 0: 10 s */
-	int stop; /* readable or closed when nobody wants answers; 0: there is none */
+	unsigned timeout; /* seconds, of a round; 0: default of the ranks */
+	int ask_msec;	  /* deadline of the preflight; 0: 10 s */
+	/* A descriptor that cancels the preflight when it is readable or
+	 * closed; 0: none. */
+	int stop;
 };
 
-/* Whether mpirun is in PATH, and the agent, NULL: ssh, is to be found. -ENOENT: one is not,
- * with the sentence for that. */
+/* Checks that mpirun is in PATH, and that the agent exists; NULL: ssh. Returns
+ * 0, or: -ENOENT if one is missing, with a message in d. */
 CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
-/* The absolute path of this program, owned; NULL with errno set. */
+/* Returns the absolute path of this program, which the caller owns; NULL with
+ * errno set. */
 char *ck_launch_program(void);
 
-/* Asks each host, all at once, for its versions of mpirun and of the program, and for
- * what is in the way of taking part. there: of as many as there are hosts; false: it did
- * not answer in time, has other versions than this host, or something is in the way. Of
- * each of those a line for a person is added to *lines, names escaped. -EPROTO: this host
- * has not answered itself, or something is in the way here, the message says what;
- * -EINVAL: two are one host; -ECANCELED: `stop`. */
+/* The preflight: asks all hosts in parallel for their versions of mpirun and
+ * ckptfs and for reasons why they cannot take part. there: by host. Sets
+ * there[i] to false if host i does not reply in time, has other versions than
+ * this host, or cannot take part; appends a line for the user to *lines, with
+ * escaped names. Blocks up to the deadline.
+ *
+ * Returns 0, or: -EPROTO if this host did not reply or cannot take part;
+ * -EINVAL if two names are one host; -ECANCELED if `stop` is readable; -ENOMEM.
+ * The message is in d. */
 CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
 
-/* Has each host that is there start the launch daemon for nothing, all at once, the first
- * one too, which is this host. there: false from then on where that fails, and a line for a
- * person is added to *lines. If it fails here, nothing is known of the others. -ENOMEM;
- * -ECANCELED: `stop`; then nothing has changed. */
+/* The test after a failed job: starts the launch daemon without work on all
+ * hosts for which `there` is true, in parallel; the first one is this host.
+ * Sets there[i] to false where that fails, and appends a line for the user to
+ * *lines. If it fails on this host, it changes nothing. Blocks up to the
+ * deadline. Returns 0, or: -ENOMEM; -ECANCELED if `stop` is readable; `there`
+ * is then unchanged. */
 CK_MUST_USE int ck_launch_try(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines);
 
-/* What this host answers then, as lines. net: of the options, "": none. */
+/* Appends the lines with which this host replies to the preflight. net: see the
+ * options; "": none. */
 void ck_launch_self(const char *net, struct ck_buf *out);
 
-/* Has NCCL use the networks in net, and no others, in this process and those that it
- * starts, but where the environment says what it uses: sets NCCL_SOCKET_IFNAME, and, if there
- * are devices that can do RDMA, NCCL_IB_HCA or NCCL_IB_DISABLE. devices: the directory that
- * has them, CK_LAUNCH_RDMA. net NULL: nothing is to be done. No other thread uses the
- * environment. -ENONET: this host has no address in them; -ENOMEM; errors of getifaddrs(3). */
+/* Restricts NCCL to the networks in net, in this process and its children. Sets
+ * NCCL_SOCKET_IFNAME, and, if there are RDMA devices, NCCL_IB_HCA or
+ * NCCL_IB_DISABLE; variables that the user has set stay. devices: the directory
+ * that lists RDMA devices, CK_LAUNCH_RDMA. Does nothing if net is NULL. No
+ * other thread may use the environment. Returns 0, or: -ENONET if this host has
+ * no address in these networks; -ENOMEM; errors of getifaddrs(3) and
+ * setenv(3). */
 CK_MUST_USE int ck_launch_bind_nccl(const char *net, const char *devices);
 
-/* Adds lines for the log: which networks MPI has to choose from, if options->net does not
- * say so; and that a device could do RDMA and is not used. devices: the directory that has
- * them, CK_LAUNCH_RDMA. */
+/* Appends lines for the log: the networks that MPI may choose from, if
+ * options->net is NULL; and that an RDMA device exists and is not used.
+ * devices: as above. */
 void ck_launch_networks(const struct ck_launch_options *options,
 			const char *devices, struct ck_buf *lines);
 
-/* The words for mpirun, owned, NULL behind the last: ranks are in the order of the
- * hosts that are there, the first of which must be. Those that make rounds have the
- * variables for NCCL that this process has. NULL: out of memory. */
+/* Returns the command line of mpirun, with NULL as its end, for
+ * ck_launch_words_free(). Ranks are in the order of the hosts for which `there`
+ * is true; there[0] must be. If there are rounds, ranks inherit NCCL's
+ * variables of this process. NULL if out of memory. */
 char **ck_launch_argv(const struct ck_launch_options *options,
 		      const bool *there);
-/* Those of an environment, NULL behind the last, that do not make mpirun believe that
- * it is part of another job. Owned; NULL: out of memory. */
+/* Returns a copy of an environment without the variables that make mpirun take
+ * itself for a part of another job, for ck_launch_words_free(). NULL if out of
+ * memory. */
 char **ck_launch_environment(char *const from[]);
-/* Of either of these. NULL is allowed. */
+/* Frees the result of either. NULL is allowed. */
 void ck_launch_words_free(char **words);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mpi_load: the MPI transport, which is a file of its own, ckptfs-mpi.so: the program is
- * not linked with MPI, and whoever has none does not miss it. Made with one version of
- * the program, it is for that one.
+ * mpi_load: loads the MPI transport from the plugin ckptfs-mpi.so, so that
+ * ckptfs is not linked to MPI. Plugin and program versions must match. The
+ * transport exists at most once in a process; the plugin stays loaded until the
+ * process exits.
  */
 #ifndef CKPTFS_MPI_LOAD_H
 #define CKPTFS_MPI_LOAD_H
@@ -10,54 +11,60 @@
 #include "ckptfs/transport.h"
 
 /*
- * The transport between the processes that one mpirun started: its rank and size are
- * those of MPI_COMM_WORLD. Returns when all of them have called it. From then on all
- * functions of the transport but wake() are for the thread that called this, which need
- * not be the first of the process.
+ * Opens the transport between the processes that one mpirun has started. Rank
+ * and size are those of MPI_COMM_WORLD. Blocks until all ranks have called it.
+ * Afterwards only the calling thread may use the transport, except for wake();
+ * it need not be the main thread.
  *
- * Once in a process: MPI cannot be begun again. Whoever forks has to exec; the child
- * must not use the transport.
+ * A process may call it once, because MPI cannot be initialised again. A child
+ * of fork(2) must not use the transport and must exec.
  *
- * MPI does not say that a rank has died or was stopped, and nobody here finds it out: a
- * rank is lost only if it closed its transport, sent what is no message, or was dropped.
- * What is sent to a dead one is sent for ever: its users have to give up on their own. A
- * rank that is dropped is lost at once, unless bytes of its are just coming to where they
- * were expected: then when they are there, for no one can stop them. That may be never,
- * if it is dead. Of a parcel to it that MPI has begun to send, and that the rank does not
- * take, the bytes are MPI's until close().
+ * Lost ranks: MPI does not report that a rank has died or was stopped, and the
+ * transport does not detect it. A rank is lost only if it has closed its
+ * transport, has sent an invalid message, or was dropped. Parcels to a dead
+ * rank stay in flight forever, so users need timeouts of their own. A dropped
+ * rank is lost at once, unless bytes of it are being received into memory of
+ * expect(). It is then lost when they have arrived, which may never happen if
+ * the rank is dead. The bytes of a parcel that MPI has begun to send belong to
+ * MPI until the rank receives it or close().
  *
- * close() says goodbye to the others, and waits until they have answered, at most two
- * seconds if one does not. If all close it at about the same time, it ends MPI, and
- * mpirun ends at once; else it does not, since that would wait for all, the dead too.
- * One that dies just then may be waited for (MPI over UCX does): who closes has to have a
- * deadline of his own.
- * The process has to end with _exit(2) soon after, and it must not use again, until
- * then, the memory of parcels that close() gave back with -EIO, nor what was expected.
- * mpirun takes an end without that of MPI for a failure of the job, and for two seconds
- * does nothing; it is told not to fail by
+ * close() notifies the other ranks and waits up to two seconds for their
+ * replies. If all ranks close at about the same time, it calls MPI_Finalize(),
+ * and mpirun exits at once. Otherwise it does not, since MPI_Finalize() would
+ * wait for all ranks, even dead ones. If a rank dies at that moment, MPI over
+ * UCX may wait for it without a limit: the caller of close() needs a deadline
+ * of its own.
+ *
+ * After close() the process must soon end with _exit(2). Until then it must not
+ * reuse memory of expect(), nor of parcels that close() has returned with -EIO.
+ * mpirun takes an exit without MPI_Finalize() for a failure of the job and does
+ * nothing for two seconds. These options keep it from failing:
  *
  *	--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0
  *
- * Over TCP mpirun 4.1.4 may itself die, and the job with it, when a rank has: others that
- * cannot connect to it any more have mpirun say so, and it fails on that. Not solved.
+ * Known problem: over TCP, mpirun 4.1.4 itself may die with the job after a
+ * rank has died. Ranks that can no longer connect to it report that through
+ * mpirun, which fails on the report.
  *
- * -ENOENT: there is no such file; -ELIBACC: it, or the MPI it needs, cannot be loaded;
- * -ELIBBAD: it is another version's; -EALREADY; -EIO: MPI does not begin; -ENOMEM.
+ * Returns 0, or: -ENOENT if there is no plugin; -ELIBACC if the plugin or MPI
+ * cannot be loaded; -ELIBBAD if the plugin has another version; -EALREADY; -EIO
+ * if MPI does not start; -ENOMEM. The message is in d.
  */
 CK_MUST_USE int ck_transport_mpi(struct ck_transport **out, struct ck_diag *d);
 
-/* --- for the plugin ------------------------------------------------------------------ */
+/* --- for the plugin ------------------------------------------------------- */
 
-enum {
-	CK_TRANSPORT_PLUGIN_VERSION = 2
-}; /* of this struct, and of struct ck_transport */
+/* The version of this struct and of struct ck_transport. */
+enum { CK_TRANSPORT_PLUGIN_VERSION = 2 };
 
-/* What it exports, by this name, and nothing else. */
+/* The name of the plugin's only exported symbol, a struct
+ * ck_transport_plugin. */
 #define CK_TRANSPORT_PLUGIN_NAME "ckptfs_xport"
 
 struct ck_transport_plugin {
 	uint32_t version;
 	char program[28]; /* CK_VERSION of the program that it is for */
+	/* Implements ck_transport_mpi(). */
 	int (*open)(struct ck_transport **out, struct ck_diag *d);
 };
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rank_table: who the ranks of a job are that somebody else has started. Each says who it is,
- * in a few bytes, all have what all say, and come to the same judgement. The process of a
- * mount is handed the list of them. One thread.
+ * rank_table: the table of ranks of a job that an external launcher (mpirun,
+ * srun) has started. Each rank contributes a record of fixed size, and an
+ * allgather distributes all records. Each rank validates the table and reaches
+ * the same result. The mount receives the table as a list of its peers. One
+ * thread.
  */
 #ifndef CKPTFS_RANK_TABLE_H
 #define CKPTFS_RANK_TABLE_H
@@ -10,25 +12,28 @@
 #include "ckptfs/hosts.h"
 
 enum {
-	CK_RANK_TABLE_SAID =
-		8192, /* bytes of what a rank says, in all versions */
+	CK_RANK_TABLE_SAID = 8192, /* bytes of a record, in all versions */
 };
 
-/* What a rank says of itself. */
+/* The record of a rank. */
 struct ck_rank_table_rank {
 	const char *host;    /* its name */
-	const char *machine; /* another one has another, whatever its name is */
+	const char *machine; /* the boot ID: identifies the machine */
 	const char *path;    /* of the checkpoint there, absolute */
 	const char *version; /* of ckptfs */
-	bool wants;	     /* it is to have a mount */
-	bool mounts;	     /* it has: the first of its host that is to */
+	bool wants;	     /* a mount is requested */
+	/* Set by ck_rank_table_read(): it has the mount, being the first rank
+	 * of its host that requests one. */
+	bool mounts;
 };
 
-/* As bytes. -ENAMETOOLONG. */
+/* Encodes a record. Returns 0, or: -ENAMETOOLONG if it does not fit. */
 CK_MUST_USE int ck_rank_table_say(const struct ck_rank_table_rank *rank,
 				  uint8_t out[static CK_RANK_TABLE_SAID]);
-/* Those of this process: source is what it was given for the checkpoint, which need not
- * exist. -EINVAL: this host's name is none; errors of gethostname(2), getcwd(3). */
+/* Encodes the record of this process. source: the checkpoint's path as the user
+ * has written it; it need not exist. Returns 0, or: -EINVAL if the host's name
+ * is not valid; -ENAMETOOLONG; errors of gethostname(2) and getcwd(3). The
+ * message is in d. */
 CK_MUST_USE int ck_rank_table_say_own(const char *source, bool wants,
 				      uint8_t out[static CK_RANK_TABLE_SAID],
 				      struct ck_diag *d);
@@ -36,26 +41,28 @@ CK_MUST_USE int ck_rank_table_say_own(const char *source, bool wants,
 /* Zero-initialise. */
 struct ck_rank_table {
 	struct ck_rank_table_rank
-		*ranks; /* n; texts borrowed from what was said */
+		*ranks; /* n; texts borrowed from the records */
 	uint32_t n;
 };
 
-/* said: of n ranks, one behind the other, as long as *out. -EINVAL, and the reason, the
- * same at all ranks: one is of another version; ranks of one host that have not one
- * checkpoint; two hosts of one name; nobody is to have a mount. -EPROTO; -ENOMEM. */
+/* Decodes and validates n records, n at least 1. *out borrows from said. The
+ * caller must call ck_rank_table_fini(), also after an error. Returns 0, or:
+ * -EINVAL if versions differ, ranks of one host have different checkpoints, two
+ * hosts have one name, or no rank requests a mount; -EPROTO if a record is
+ * invalid; -ENOMEM. The message in d is the same at all ranks. */
 CK_MUST_USE int ck_rank_table_read(const uint8_t *said, uint32_t n,
 				   struct ck_rank_table *out,
 				   struct ck_diag *d);
 void ck_rank_table_fini(struct ck_rank_table *r);
 
-/* --- for the process of a mount ---------------------------------------------------- */
+/* --- the list for a mount ------------------------------------------------- */
 
-/* Appends the list for the one of that rank: the rank itself comes first, then the others
- * of its host, then other hosts. */
+/* Appends the list for the mount of a rank: that rank comes first, then the
+ * other ranks of its host, then those of other hosts, host by host. */
 void ck_rank_table_list(const struct ck_rank_table *r, uint32_t rank,
 			struct ck_buf *out);
-/* What that has, owned, *n of them; names and paths are borrowed from text. -EPROTO: it
- * is no such list; -ENOMEM. */
+/* Decodes a list. Caller frees *out, *n ranks; names and paths borrow from
+ * text. Returns 0, or: -EPROTO if the list is invalid; -ENOMEM. */
 CK_MUST_USE int ck_rank_table_take(struct ck_str text,
 				   struct ck_host_rank **out, uint32_t *n);
 

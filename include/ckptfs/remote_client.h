@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote_client: the mover of remote files. It asks the peers that have them, each for all
- * that it has of the moves, all at once. Where that fails, and there is another copy, it
- * asks for that one, within the time that is left. Who is asked, and how, may be replaced:
- * what was not answered by then is asked for again.
+ * remote_client: the backend for remote files. It sends READ requests to the
+ * peers that have the files, to all of them at once. If a peer fails, its
+ * descriptors fail over to the next replica within the time that is left. If
+ * the routes are replaced, requests without a reply are sent again by the new
+ * ones.
+ *
+ * An operation is one batch of descriptors in flight. It completes when no
+ * request of it is in flight. Any thread starts and interrupts operations; the
+ * connection's thread completes them.
  */
 #ifndef CKPTFS_REMOTE_CLIENT_H
 #define CKPTFS_REMOTE_CLIENT_H
@@ -14,73 +19,75 @@
 
 /* Where a file is. */
 struct ck_location {
-	uint32_t peer; /* UINT32_MAX: nobody has it now */
-	/* Of the file there; UINT32_MAX: what is there is another one. */
+	uint32_t peer; /* UINT32_MAX: no peer has the file now */
+	/* The file's number at the peer. UINT32_MAX: the peer has another file
+	 * of this name; reads are -ESTALE. */
 	uint32_t number;
 };
 
-/* Another place of a file, for when those before have failed. */
+/* A further replica of a file, for when the ones before it have failed. */
 struct ck_other_place {
 	uint32_t file; /* number here */
 	struct ck_location at;
 };
 
-/* Who is asked, and how. All is the caller's. */
+/* The routes: which peer is asked for a file, over which connection. All
+ * pointers are borrowed. */
 struct ck_ways {
 	struct ck_calls *calls;
-	const struct ck_location *files; /* by number, n */
+	const struct ck_location *files; /* first location, by number, n */
 	uint32_t n;
-	/* Files that are in more than one place, by number; those of a file follow each
-	 * other in the order in which they are tried. */
+	/* Further replicas, sorted by file; those of one file in the order in
+	 * which they are tried. */
 	const struct ck_other_place *others;
 	size_t nothers;
 };
 
-/* Who can send bytes by rounds (rounds.h). */
+/* The peers that can send bytes by rounds (rounds.h). */
 struct ck_ways_by_rounds {
-	uint32_t
-		set; /* the epoch of the calls of the same job; 0: nobody can */
-	const uint32_t
-		*ranks; /* of n peers, in that job; UINT32_MAX: it cannot */
+	/* The epoch of the calls of the same job; 0: no peer can. */
+	uint32_t set;
+	/* By peer, n: its rank in that job; UINT32_MAX: the peer cannot. */
+	const uint32_t *ranks;
 	uint32_t n;
 };
 
 struct ck_remote_client {
 	/* Constant: */
 	struct ck_backend mover; /* first; any thread may call it */
-	struct ck_stats
-		*stats; /* NULL, unless it is set before the first use */
+	struct ck_stats *stats;	 /* NULL, unless set before the first use */
 
 	pthread_rwlock_t ways_lock;
 	/* Under ways_lock: */
 	struct ck_ways ways;
-	uint32_t generation;		 /* of the ways */
+	uint32_t generation;		 /* counts ck_remote_client_renew() */
 	struct ck_ways_by_rounds rounds; /* owned */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_remote_client_op *first; /* moves on their way */
+	struct ck_remote_client_op *first; /* operations in flight */
 };
 
-/* A move of a file of number ways.n or above is -ENODATA. The ways outlive it, or are
- * replaced. */
+/* A descriptor of a file number of ways->n or above completes with -ENODATA.
+ * The caller keeps the routes until they are replaced or *r is finished. */
 void ck_remote_client_init(struct ck_remote_client *r,
 			   const struct ck_ways *ways);
-/* From now on those are used. Moves that others have under way are asked for again as
- * soon as the calls of those before have ended; tables of before are not used any more
- * when it returns. Any thread. */
+/* Replaces the routes. Operations in flight are sent again once the calls of
+ * the old routes have ended. The old tables are unused when this returns. Any
+ * thread. */
 void ck_remote_client_renew(struct ck_remote_client *r,
 			    const struct ck_ways *ways);
-/* From now on these peers can. Copied. -ENOMEM. Any thread. */
+/* Replaces the peers that can send by rounds. Copies *by. Any thread. Returns
+ * 0, or: -ENOMEM. */
 CK_MUST_USE int ck_remote_client_rounds(struct ck_remote_client *r,
 					const struct ck_ways_by_rounds *by);
-/* Whether a peer is up. Any thread. */
+/* Returns true if the peer is up. Any thread. */
 bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer);
-/* Where a file is, the i-th place that is tried. False: there are not so many. Any
- * thread. */
+/* Sets *out to the i-th location that a read of the file tries. Returns false
+ * if there are fewer. Any thread. */
 bool ck_remote_client_place(struct ck_remote_client *r, uint32_t file,
 			    uint32_t i, struct ck_location *out);
-/* Nothing is on its way. */
+/* No operation may be in flight. */
 void ck_remote_client_fini(struct ck_remote_client *r);
 
 #endif

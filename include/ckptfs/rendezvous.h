@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rendezvous: how a mover and the process of its mount find each other, since something else
- * may have started the mover, mpirun say. The mount opens a door, of which only the
- * mover is told the name; it comes in, and is handed one end of the link and its memory.
- * The name is a socket's in Linux's abstract space: nothing is left of it, however the
- * processes end. Processes of other users are turned away at both ends, and so is who
- * was not told the whole name: what all can see of it is not enough.
+ * rendezvous: connects the mount to its serving process, which another program
+ * (mpirun) may have started. The mount listens at a socket in Linux's abstract
+ * namespace and passes its name on to that process only. The process connects
+ * and receives the socket of the link and a descriptor of its shared memory.
+ *
+ * The socket leaves no file behind, however the processes end. Both ends reject
+ * other users' processes. They also authenticate each other by parts of the
+ * name that are not visible in /proc/net/unix. One thread at each end.
  */
 #ifndef CKPTFS_RENDEZVOUS_H
 #define CKPTFS_RENDEZVOUS_H
@@ -14,15 +16,17 @@
 
 enum { CK_RENDEZVOUS_NAME = 56 }; /* bytes of a name, with its NUL */
 
+/* The listening end. */
 struct ck_rendezvous {
-	char name
-		[CK_RENDEZVOUS_NAME]; /* printable, of no meaning, hard to guess */
-	int listener;		      /* private */
+	/* Printable, random, secret. */
+	char name[CK_RENDEZVOUS_NAME];
+	int listener; /* private */
 };
 
-/* What both have of the link: see ck_link_options and ck_serve_options. */
+/* One end of a link, see ck_link_options and ck_serve_options. Owns the
+ * descriptors. */
 struct ck_rendezvous_way {
-	int sock, memory; /* owned by who has it */
+	int sock, memory; /* -1: none */
 	uint64_t size;	  /* of the memory, bytes */
 };
 
@@ -31,30 +35,39 @@ struct ck_rendezvous_way {
 		-1, -1, 0                                                      \
 	}
 
+/* Closes both descriptors. */
 static inline void ck_rendezvous_way_fini(struct ck_rendezvous_way *way)
 {
 	ck_fd_cleanup(&way->sock);
 	ck_fd_cleanup(&way->memory);
 }
 
-/* Errors of socket(2). ck_rendezvous_close() is due if it returns 0. */
+/* Listens at a new name. Returns 0, and the caller must call
+ * ck_rendezvous_close(), or: -EIO if there are no random bytes; errors of
+ * socket(2), bind(2) and listen(2). */
 CK_MUST_USE int ck_rendezvous_open(struct ck_rendezvous *door);
 void ck_rendezvous_close(struct ck_rendezvous *door);
-/* The mount waits, at most msec, until the mover comes in, and makes memory of `size`
- * bytes, which neither can make smaller. ended: a descriptor that is readable
- * when nobody will come, or -1. -ETIMEDOUT; -ECHILD: `ended`; errors of sockets and
- * memfd_create(2). */
+/* The mount blocks until the serving process connects, at most msec
+ * milliseconds, and makes shared memory of `size` bytes, sealed against
+ * shrinking. ended: a descriptor that is readable once no process will connect,
+ * or -1. Caller owns *out. Returns 0, or: -ETIMEDOUT; -ECHILD if `ended` is
+ * readable; errors of sockets and of ck_rendezvous_memory(). */
 CK_MUST_USE int ck_rendezvous_wait(const struct ck_rendezvous *door,
 				   uint64_t size, int ended, int msec,
 				   struct ck_rendezvous_way *out);
-/* The mover comes in. -EINVAL: no name of a door; -EPERM: another user's, or somebody has
- * taken its place; -EPROTO: who is behind it is of another version; -ETIMEDOUT: nobody
- * answers; errors of sockets. */
+/* The serving process connects. Caller owns *out. Returns 0, or: -EINVAL if the
+ * name has another form; -EPERM if the listener belongs to another user or does
+ * not know the whole name; -EPROTO if it has another version; -ETIMEDOUT if it
+ * does not reply; errors of sockets. */
 CK_MUST_USE int ck_rendezvous_enter(const char *name,
 				    struct ck_rendezvous_way *out);
-/* Such memory: a descriptor; errors of memfd_create(2) and ftruncate(2). */
+/* Makes memory of `size` bytes, sealed against any change of its size. Returns
+ * a descriptor that the caller owns, or errors of memfd_create(2), ftruncate(2)
+ * and fcntl(2). */
 CK_MUST_USE int ck_rendezvous_memory(uint64_t size);
-/* Both ends at once, where one process starts the other. Errors as of ck_rendezvous_wait(). */
+/* Makes both ends of a link, for a process that starts the other one. Caller
+ * owns both. Returns 0, or errors of ck_rendezvous_memory(), fcntl(2) and
+ * socketpair(2). */
 CK_MUST_USE int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_way *one,
 				   struct ck_rendezvous_way *other);
 

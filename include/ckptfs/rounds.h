@@ -1,37 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: agreement of ranks about rounds. A round is a set of transfers between ranks
- * which all of its ranks have to make together and in the same order as all others, as
- * NCCL wants it: who enters one that another never enters hangs. So nobody enters a round
- * before each of its ranks has said that it can, and before it has a number.
+ * rounds: the protocol by which ranks agree on rounds. A round is a set of
+ * transfers that all of its ranks must execute together, and in the same order
+ * relative to other rounds, as NCCL requires: a rank that enters a round hangs
+ * if another rank never enters it. So a rank enters a round only after every
+ * rank of the round has reported that it is ready, and after the round has a
+ * number.
  *
- *	asker			ranks of the round		sequencer
- *	PREPARE(op)	  ->	take memory, read files
+ *	initiator		participants			sequencer
+ *	PREPARE(op)	  ->	allocate memory, read files
  *			  <-	READY(op, counts) | REFUSED(op, errno)
  *	all are READY:
- *	PROPOSE(op, counts)				   ->	do counts agree? next n
- *				GO(n, op)		  <-
+ *	PROPOSE(op, counts)			   ->	do counts agree? next n
+ *				GO(n, op)	  <-
  *				run rounds in increasing n
  *			  <-	DONE(op) | REFUSED(op, errno)
- *	OVER(op, 0)	  ->	the memory is free again
+ *	OVER(op, 0)	  ->	release the memory
  *
- * The asker is one of the round's ranks, and says all this to itself too. With anything
- * but DONE from all it says OVER(op, errno): then the bytes have to come the other way,
- * which is not the business of rounds. A round has come to its end within prepare_msec +
- * 2 * round_msec at the asker, whatever dies or hangs.
+ * The initiator is one of the round's ranks and sends these messages to itself,
+ * too. If any participant does not reach DONE, it sends OVER(op, errno); the
+ * bytes must then be transferred by another path, outside of this protocol. A
+ * round ends at its initiator within prepare_msec + 2 * round_msec, even if
+ * ranks die or hang.
  *
- * The sequencer is the lowest rank that lives. It numbers within an *epoch*, in which
- * ranks and their communicator stay the same. When a rank is lost, or a round fails or
- * does not end, whoever has it says BROKEN to the sequencer, which begins the next epoch:
- * all abort what they run. So it is if the sequencer is lost, by the one that takes over.
- * Rounds that were not to blame are proposed again by their askers, with the memory that
- * their ranks still hold for them; that is why nobody frees it before OVER. The number of
- * an epoch says whose it is: it is congruent to the rank of its sequencer, modulo the
- * number of ranks; of two that begin one at a time the greater number holds.
+ * The sequencer is the lowest rank that is not lost. It numbers rounds within
+ * an *epoch*, in which the set of ranks and their communicator stay the same. A
+ * rank that sees a lost rank, or a round that fails or times out, sends BROKEN
+ * to the sequencer, which begins the next epoch: all ranks abort what they run.
+ * If the sequencer is lost, the next sequencer begins an epoch. Initiators
+ * propose unaffected rounds again, with the memory that their participants
+ * still hold; therefore participants release memory only at OVER. An epoch
+ * number is congruent to the rank of its sequencer, modulo the number of ranks.
+ * If two epochs begin at the same time, the greater number wins.
  *
- * No input or output here, and no clock: whoever has this carries messages, which arrive
- * in order between two ranks, and says what time it is. One thread. When nothing is under
- * way nothing is sent, and nobody has to be called.
+ * There is no I/O and no clock here: the user (struct ck_round_user) carries
+ * messages, in order between two ranks, and passes the time in. One thread. No
+ * message is sent while no round is in progress, and ck_rounds_tick() need not
+ * be called then.
  */
 #ifndef CKPTFS_ROUNDS_H
 #define CKPTFS_ROUNDS_H
@@ -39,7 +44,7 @@
 #include "ckptfs/round.h"
 
 enum {
-	CK_ROUND_WHAT = 64 << 10,    /* bytes that say what is wanted */
+	CK_ROUND_WHAT = 64 << 10,    /* bytes of a transfer list */
 	CK_ROUND_MESSAGES = 1 << 20, /* in a round, between two ranks */
 	CK_ROUNDS_SIZE = 4096,	     /* ranks of a job */
 	CK_ROUNDS_BODY = 144 << 10,  /* bytes of a message, at most */
@@ -48,68 +53,82 @@ enum {
 #define CK_ROUND_BYTES (UINT64_C(1) << 40) /* between two ranks, at most */
 #define CK_ROUNDS_IDLE UINT32_MAX
 
-/* Whoever has this. His functions are called from those below and call none of them,
- * but prepare() may call ck_rounds_ready() and ck_rounds_refuse(). */
+/* The callbacks of the user. The functions below call them. They must not call
+ * those functions, except that prepare() may call ck_rounds_ready() and
+ * ck_rounds_refuse(). */
 struct ck_round_user {
-	/* Carries a message to a rank, or to this one. Never waits. What gets lost
-	 * makes a round fail when its time is over. */
+	/* Sends a message to a rank, which may be this one. Borrows body. Never
+	 * blocks. A round fails by timeout if one of its messages is lost. */
 	void (*send)(struct ck_round_user *u, uint32_t to, struct ck_str body);
-	/* A rank wants a round of which this one is to be: what is borrowed. As soon as
-	 * all of its bytes are where the mover takes them from, and there is room for
-	 * those that come: ck_rounds_ready(); if that cannot be: ck_rounds_refuse(). */
+	/* A rank has requested a round with this rank in it. Borrows what, its
+	 * transfer list. The user calls ck_rounds_ready() once all bytes to
+	 * send are in place and the memory to receive is allocated, or
+	 * ck_rounds_refuse(). */
 	void (*prepare)(struct ck_round_user *u, struct ck_round *r,
 			struct ck_str what);
-	/* r is gone when this returns, and what it holds is the user's again; once after
-	 * each prepare() that was not refused. 0: all of its transfers were made;
-	 * else what it was to bring comes another way. */
+	/* Ends this rank's part in r: called once after each prepare() that was
+	 * not refused. r is freed when this returns, and its memory is the
+	 * user's again. rc: 0 if all of its transfers were executed; else an
+	 * error, and the bytes must be transferred by another path. */
 	void (*ended)(struct ck_round_user *u, struct ck_round *r, int rc);
-	/* What became of an op that was asked for here, once: 0, or why its bytes have
-	 * to come another way. This rank's part in it may end later. -EBUSY: a rank is
-	 * in too many rounds; -EHOSTDOWN: one is lost; -EBADMSG: counts do not agree;
-	 * -ETIMEDOUT; -ECANCELED; what a rank has refused it with. */
+	/* Completes an op of ck_rounds_ask(), once. This rank's own part in it
+	 * may end later. rc: 0, or: -EBUSY if a rank is in too many rounds;
+	 * -EHOSTDOWN if a rank is lost; -EBADMSG if the counts of two ranks
+	 * differ; -ETIMEDOUT; -ECANCELED; -ENOMEM; the error with which a rank
+	 * has refused it. */
 	void (*over)(struct ck_round_user *u, uint64_t op, int rc);
 };
 
 struct ck_rounds_options {
 	uint32_t rank, size;
-	uint32_t most; /* rounds that this rank has a part in at a time */
-	uint32_t prepare_msec; /* until all ranks are ready */
-	uint32_t round_msec;   /* from the begin of a round to its end */
+	/* Rounds in which this rank may take part at a time, and rounds that it
+	 * may have requested. */
+	uint32_t most;
+	uint32_t prepare_msec; /* timeout until all ranks are ready */
+	uint32_t round_msec;   /* timeout of a round that has begun */
 };
 
 struct ck_rounds; /* opaque */
 
-/* now: milliseconds, of a clock that never goes back. ck_rounds_tick() is due. NULL: out
- * of memory, or options that cannot be. */
+/* Borrows user and mover. now: milliseconds of a monotonic clock. The caller
+ * must call ck_rounds_tick() next. Returns NULL if out of memory or the options
+ * are invalid. */
 struct ck_rounds *ck_rounds_make(const struct ck_rounds_options *o,
 				 struct ck_round_user *user,
 				 struct ck_round_mover *mover, uint64_t now);
-/* Nothing is being run: see ck_rounds_end(). NULL is allowed. */
+/* No round may be running, see ck_rounds_end(). NULL is allowed. */
 void ck_rounds_free(struct ck_rounds *all);
 
-/* Asks n ranks, ascending, of which this is one, for a round. -EBUSY: too many were asked
- * for; -EHOSTDOWN: one of them is lost, or has not answered for a while, or the sequencer
- * has not; -EINVAL, -ENOMEM. */
+/* Requests a round of n ranks, ascending, of which this rank is one. Copies
+ * ranks and what, the transfer list. *op identifies the round. Returns 0, and
+ * over() is called later, or: -EBUSY if too many rounds are requested;
+ * -EHOSTDOWN if a rank or the sequencer is lost or did not reply lately;
+ * -ECANCELED after ck_rounds_end(); -EINVAL; -ENOMEM. */
 CK_MUST_USE int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks,
 			      uint32_t n, struct ck_str what, uint64_t *op);
-/* This rank is ready for a round that it has prepared, or that has ended meanwhile.
- * -EINVAL: what is said cannot be. */
+/* This rank is ready for a round: pairs are the n peers with which it has
+ * transfers. Does nothing if the round has ended. Returns 0, or: -EINVAL if the
+ * round is not being prepared or the pairs are invalid. */
 CK_MUST_USE int ck_rounds_ready(struct ck_rounds *all, uint64_t op,
 				const struct ck_round_pair *pairs, uint32_t n);
-/* It cannot be: err < 0. The ck_round is gone, without ended(). */
+/* Refuses a round that is being prepared. err: negative. Frees the ck_round
+ * without a call of ended(). */
 void ck_rounds_refuse(struct ck_rounds *all, uint64_t op, int err);
 
-/* A message came from a rank. -EPROTO: it is none that may come; that rank is as lost. */
+/* Handles a message from a rank; borrows body. Returns 0, or: -EPROTO if the
+ * message is invalid; the caller must then treat the rank as lost. */
 CK_MUST_USE int ck_rounds_take(struct ck_rounds *all, uint32_t from,
 			       struct ck_str body, uint64_t now);
-/* A rank is gone for good. */
+/* The rank is lost, permanently. */
 void ck_rounds_lost(struct ck_rounds *all, uint32_t rank, uint64_t now);
-/* To be called when the time is over that it returned last, in milliseconds, after each
- * of the calls above, and when the mover has got on. CK_ROUNDS_IDLE: nothing to be called
- * for. */
+/* Applies timeouts and runs rounds. Must be called after each of the calls
+ * above, when the mover has made progress, and when the returned time has
+ * passed. Returns milliseconds, or CK_ROUNDS_IDLE if no round is in
+ * progress. */
 CK_MUST_USE uint32_t ck_rounds_tick(struct ck_rounds *all, uint64_t now);
-/* There are to be no more rounds: all that are under way fail, what is being run is
- * aborted. False: it has not ended yet, ck_rounds_tick() goes on with it. */
+/* Ends all rounds: those in progress fail with -ECANCELED, a running one is
+ * aborted. Returns true if all have ended; false if the abort is not complete,
+ * and ck_rounds_tick() must be called until it is. */
 CK_MUST_USE bool ck_rounds_end(struct ck_rounds *all, uint64_t now);
 
 #endif

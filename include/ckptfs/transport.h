@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * transport: carries messages between the processes of one job, its ranks. There are several
- * transports, and nothing here is of one of them. All functions but wake() are for one
- * thread, in which all callbacks are called. Callbacks may call send(), expect(), drop()
- * and wake(), and nothing else. A rank may send to itself.
+ * transport: carries messages between the ranks of one job. This is the
+ * interface; ckptfs-mpi.so implements it.
+ *
+ * A rank is connected until it is lost; a lost rank stays lost. One thread
+ * calls all functions but wake(), and all callbacks run in it. Callbacks may
+ * call send(), expect(), drop() and wake() only. A rank may send to itself.
  */
 #ifndef CKPTFS_TRANSPORT_H
 #define CKPTFS_TRANSPORT_H
@@ -12,15 +14,15 @@
 
 #include <poll.h>
 
-/* A message on its way out. What it consists of stays as it is until sent(). */
+/* An outgoing message. The caller must not change it until sent(). */
 struct ck_parcel {
 	uint32_t to; /* rank */
 	struct ck_wire_head head;
 	struct ck_str body;	/* head.body bytes */
 	const uint8_t *payload; /* head.payload bytes */
-	/* Once, from send(), wait() or close(): the parcel is the caller's again. rc:
-	 * 0, which does not say that it arrived, or -EIO: it did not, for the rank is
-	 * lost, or there is none, or the transport is closed. */
+	/* Returns the parcel to the caller, exactly once, from send(), wait()
+	 * or close(). rc: 0, which does not confirm delivery; or -EIO if the
+	 * rank is lost or does not exist, or the transport is closed. */
 	void (*sent)(struct ck_parcel *p, int rc);
 	struct ck_parcel *next; /* private */
 };
@@ -28,43 +30,50 @@ struct ck_parcel {
 struct ck_transport {
 	/* Constant: */
 	uint32_t rank, size;
-	/* Before all else, and once: each rank says `len` bytes, and has in `all` what
-	 * all have said, by rank. Waits until all have called it. NULL: it cannot. 0,
-	 * -EIO. */
+	/* Allgather, before all other functions, and once: each rank
+	 * contributes `len` bytes, the same number at all ranks. all: size *
+	 * len bytes, by rank. Blocks until all ranks have called it. Returns 0,
+	 * or: -EIO. The pointer is NULL if the transport has no such
+	 * function. */
 	int (*gather)(struct ck_transport *x, const void *said, size_t len,
 		      void *all);
-	/* Takes a parcel, and never waits. Parcels to one rank arrive in the order of
-	 * their send(); one to a rank that does not read keeps no other's waiting. */
+	/* Queues a parcel and never blocks. Parcels to one rank arrive in the
+	 * order of their send(). A rank that does not receive does not delay
+	 * parcels to other ranks. */
 	void (*send)(struct ck_transport *x, struct ck_parcel *p);
-	/* The payload of the answer with this id of that rank goes to `to`, which has
-	 * room for len bytes: said before the request is sent, and good for one
-	 * answer. Said again of the same answer, the last holds. Payloads that nobody
-	 * expects, or that are longer, are dropped. `to` is the transport's until the
-	 * answer has come or the rank is lost, at once if it is lost already.
-	 * -ENOMEM. */
+	/* The payload of the reply with this id from that rank is written to
+	 * `to`, which has room for len bytes. Must be called before the request
+	 * is sent; holds for one reply; a second call for the same reply
+	 * replaces the first. Payloads without room, and longer ones, are
+	 * dropped. The transport may write to `to` until the reply has arrived
+	 * or the rank is lost. Returns 0, or: -ENOMEM. */
 	int (*expect)(struct ck_transport *x, uint32_t from, uint64_t id,
 		      uint8_t *to, uint64_t len);
-	/* Carries on until something was called, or one of `also` is ready (its revents
-	 * say which), or wake() was called, or the time is over, -1: never. 0, or an
-	 * error that ends the transport. */
+	/* Sends and receives until a callback has run, a descriptor of `also`
+	 * is ready (see its revents), wake() was called, or msec milliseconds
+	 * have passed; msec -1: without a limit. Returns 0, or an error that
+	 * ends the transport. */
 	int (*wait)(struct ck_transport *x, struct pollfd *also, nfds_t n,
 		    int msec);
-	/* Nothing more is wanted of another rank, which has said what may not be said:
-	 * it is lost soon. */
+	/* Disconnects another rank that has violated the protocol: it is lost
+	 * soon. */
 	void (*drop)(struct ck_transport *x, uint32_t rank);
-	/* Any thread: wait() returns soon. */
+	/* Makes wait() return soon. Any thread. */
 	void (*wake)(struct ck_transport *x);
-	/* Frees all. Others see what was sent(), and then that this rank is lost. */
+	/* Frees the transport. The other ranks receive all parcels whose sent()
+	 * was called with 0; then this rank is lost to them. */
 	void (*close)(struct ck_transport *x);
 
-	/* Set by whoever has it, before wait(): */
+	/* Set by the user of the transport, before wait(): */
 	void *arg;
-	/* A whole message came. m is borrowed; its payload is where it was expected, and
-	 * NULL with length 0 if it was dropped. */
+	/* A whole message has arrived. Borrows m. The payload of m is in the
+	 * memory passed to expect(); a dropped payload has the length 0 and
+	 * NULL. */
 	void (*got)(void *arg, uint32_t from, const struct ck_message *m);
-	/* Once for a rank that is gone for good, or sent what is no message: nothing
-	 * more of it comes, nothing that was expected of it is written any more, and
-	 * all its parcels were given back. */
+	/* A rank is lost: it has closed its transport, was dropped, or has sent
+	 * an invalid message. Called once per rank. No message of the rank
+	 * follows, no memory of expect() is written any more, and all its
+	 * parcels were returned. */
 	void (*lost)(void *arg, uint32_t rank);
 };
 
