@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* places: see places.h. */
+/*
+ * places: looks up the replicas of a file and sorts copy descriptors by peer.
+ * The tables have no state of their own: they are the routes of a remote
+ * client, and the caller holds ck_remote_client.ways_lock.
+ */
 #include "places.h"
 
 #include <errno.h>

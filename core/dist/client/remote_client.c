@@ -1,51 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote_client: see remote_client.h. Moves are sorted by peer, and those of each become READs.
- * When all READs of one peer have come or were given up, those of its moves that failed
- * are sorted by the peers of the next copies, and so on; all is done when no peer is
- * asked any more. Those that were not answered, and have no other copy, are asked for once
- * more, by calls that wait for another line if there may be one.
+ * remote_client: the remote backend. An operation sorts its descriptors by
+ * peer; those of one peer are a part, which becomes READ requests. When all
+ * requests of a part are over, its failed descriptors become parts of the next
+ * replicas, and so on. The operation completes when no part is in flight. A
+ * request without a reply and without a further replica is sent once more as a
+ * patient call, which waits for the next connection.
+ *
+ * Threads: the caller of start() makes the first parts. The connection's thread
+ * completes parts and makes the next ones.
  */
 #include "ckptfs/remote_client.h"
 #include "places.h"
 
 #include <errno.h>
 
-/* Moves on their way. */
+/* A batch of descriptors in flight. */
 struct ck_remote_client_op {
 	struct ck_remote_client_op *next,
 		*prev; /* under ck_remote_client.lock */
 	struct ck_remote_client *r;
 	struct ck_moves *moves;
-	/* Under ck_remote_client.lock, once they are sent: */
+	/* Under ck_remote_client.lock, once the parts are sent: */
 	struct part *parts;
-	size_t left; /* parts that are not over */
+	size_t left; /* parts in flight */
 };
 
-/* How a part came about. */
+/* How a part was made. */
 struct attempt {
-	uint32_t tries; /* how many places were tried before */
-	bool patient;	/* its calls are */
-	uint64_t spent; /* milliseconds, at most, that the moves have taken */
+	uint32_t tries; /* locations that were tried before */
+	bool patient;	/* its calls are patient */
+	/* Milliseconds of the deadline that its descriptors have used, at
+	 * most. */
+	uint64_t spent;
 };
 
-/* Those for which one peer is asked. */
+/* The descriptors that one peer serves. */
 struct part {
 	struct part *next;
 	struct ck_remote_client_op *op;
 	uint32_t peer;
 	struct attempt attempt;
-	/* Of the ways by which it is asked: */
+	/* The routes that it uses: */
 	struct ck_calls *line;
 	uint32_t generation;
-	bool unanswered; /* of a call nobody has said what it came to */
-	bool over;	 /* under ck_remote_client.lock: `line` may be gone */
+	bool unanswered; /* a call has ended without a reply */
+	/* Under ck_remote_client.lock: complete; `line` may be freed. */
+	bool over;
 	struct read_call *calls;
 	size_t ncalls, cap;
-	size_t left;	 /* calls that are not over; of the line's thread */
-	uint32_t *index; /* of each in the moves */
+	size_t left;	 /* calls in flight; of the connection's thread */
+	uint32_t *index; /* by descriptor: its index in the batch */
 	size_t n;
-	struct ck_move list[]; /* files are the peer's; then what index is */
+	/* Files have the peer's numbers. The memory of `index` follows. */
+	struct ck_move list[];
 };
 
 struct read_call {
@@ -53,7 +61,7 @@ struct read_call {
 	struct part *part;
 };
 
-/* --- from moves to calls ------------------------------------------------------------ */
+/* --- from descriptors to calls -------------------------------------------- */
 
 static void parts_free(struct part *p)
 {
@@ -110,7 +118,8 @@ static int add_calls(struct part *p)
 	return rc;
 }
 
-/* Of n moves that go to the same peer. */
+/* Makes a part of n descriptors that have the same peer. NULL if out of
+ * memory. */
 static struct part *part_make(struct ck_remote_client_op *op,
 			      const struct ck_sorted *order, size_t n,
 			      struct attempt attempt)
@@ -138,7 +147,7 @@ static struct part *part_make(struct ck_remote_client_op *op,
 	return NULL;
 }
 
-/* One for each peer that is asked for some of the moves. -ENOMEM. */
+/* Makes a part for each peer. Returns 0, or: -ENOMEM. */
 static int parts_make(struct ck_remote_client_op *op, struct ck_sorted *order,
 		      size_t n, struct attempt attempt, struct part **out)
 {
@@ -151,7 +160,7 @@ static int parts_make(struct ck_remote_client_op *op, struct ck_sorted *order,
 
 		end = ck_sorted_end(order, from, n);
 		if (order[from].at.peer == UINT32_MAX)
-			break; /* these are the last */
+			break; /* descriptors without a peer are last */
 		p = part_make(op, order + from, end - from, attempt);
 		if (!p) {
 			parts_free(*out);
@@ -164,8 +173,8 @@ static int parts_make(struct ck_remote_client_op *op, struct ck_sorted *order,
 	return 0;
 }
 
-/* What became of its moves. That an answer was none, or that an owner says so, is nothing
- * that a file can have. Of those that fail in every place the first error counts. */
+/* Copies the results of a part to the batch. -EPROTO becomes -EIO: no file has
+ * that error. If every replica fails, the first error stays. */
 static void part_note(const struct part *p)
 {
 	for (size_t i = 0; i < p->n; i++) {
@@ -178,7 +187,7 @@ static void part_note(const struct part *p)
 	}
 }
 
-/* Takes parts into the op, those of nothing that could be asked for too. */
+/* Adds parts to the operation. A part without requests is complete at once. */
 static void parts_add(struct ck_remote_client_op *op, struct part *list)
 {
 	struct part **end = &op->parts;
@@ -193,8 +202,8 @@ static void parts_add(struct ck_remote_client_op *op, struct part *list)
 	*end = list;
 }
 
-/* Moves of files that nobody has now are -EIO, of what is no file -ENODATA, and no
- * peer's. */
+/* Makes an operation. Descriptors of files that no peer has now are -EIO, those
+ * of unknown files -ENODATA; neither has a part. */
 static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
 					   struct ck_moves *moves)
 {
@@ -223,7 +232,7 @@ static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
 	return op;
 }
 
-/* --- on the way ------------------------------------------------------------------------ */
+/* --- operations in flight ------------------------------------------------- */
 
 static void link_in(struct ck_remote_client_op *op)
 {
@@ -250,7 +259,8 @@ static bool is_unwanted(const struct ck_moves *moves)
 	return __atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE);
 }
 
-/* With r->lock, so that the op is there until all are sent. */
+/* Must hold r->lock, so that no part completes the operation before all calls
+ * are sent. */
 static void send_all(const struct part *p)
 {
 	for (; p; p = p->next)
@@ -258,7 +268,7 @@ static void send_all(const struct part *p)
 			ck_calls_send(p->line, &p->calls[i].call);
 }
 
-/* The same. */
+/* Must hold r->lock. */
 static void drop_all(const struct ck_remote_client_op *op)
 {
 	for (const struct part *p = op->parts; p; p = p->next)
@@ -266,9 +276,9 @@ static void drop_all(const struct ck_remote_client_op *op)
 			ck_calls_drop(p->line, &p->calls[i].call);
 }
 
-/* --- again ------------------------------------------------------------------------------ */
+/* --- failover and retry --------------------------------------------------- */
 
-/* Whether another place may have what this one has not. */
+/* True if another replica may have the bytes. */
 static bool may_try_again(int rc)
 {
 	return rc && rc != -ENOMEM && rc != -EINTR;
@@ -282,8 +292,9 @@ static bool has_failed(const struct part *p)
 	return false;
 }
 
-/* Those moves of a part that failed, as far as there is that place of their files;
- * only_last: and no other behind it. */
+/* Makes parts of the failed descriptors at the next location of their files.
+ * only_last: only those without a further replica. NULL if there are none, or
+ * if out of memory. */
 static struct part *parts_again(struct part *failed, struct attempt attempt,
 				bool only_last)
 {
@@ -312,7 +323,8 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 	return parts;
 }
 
-/* Nobody wants them any more, though there are places that could be asked. */
+/* Fails descriptors of an interrupted operation that another replica could
+ * serve. */
 static void give_up(struct ck_remote_client_op *op, const struct part *p)
 {
 	for (; p; p = p->next)
@@ -335,14 +347,15 @@ static void ask_again(struct part *failed, struct attempt attempt,
 	}
 }
 
-/* By other ways, if there are; at the next places; or at the same, with patience. */
+/* Retries a failed part: by new routes if they were replaced; else at the next
+ * replicas; else at the same one with patient calls. */
 static void try_again(struct part *failed)
 {
 	struct attempt next = failed->attempt;
 
 	if (!has_failed(failed))
 		return;
-	/* Where there are other places, they may be in another order now. */
+	/* The new routes may have the replicas in another order. */
 	if (failed->generation != failed->op->r->generation &&
 	    (failed->unanswered || failed->op->r->ways.nothers)) {
 		ask_again(failed, (struct attempt){ 0 }, false);
@@ -359,7 +372,7 @@ static void try_again(struct part *failed)
 	}
 }
 
-/* All its calls are. */
+/* All calls of the part are over. */
 static void part_over(struct part *p)
 {
 	struct ck_remote_client_op *op = p->op;
@@ -409,7 +422,7 @@ static void fail_all(struct ck_moves *moves, int rc)
 		moves->list[i].rc = rc;
 }
 
-/* With ways_lock. */
+/* Must hold ways_lock. */
 static int begin(struct ck_remote_client *r, struct ck_moves *moves)
 {
 	struct ck_remote_client_op *op = op_make(r, moves);
@@ -422,7 +435,7 @@ static int begin(struct ck_remote_client *r, struct ck_moves *moves)
 		op_free(op);
 		return 0;
 	}
-	/* Who is done waits for the lock before the op goes. */
+	/* part_over() takes the lock, so the operation outlives send_all(). */
 	pthread_mutex_lock(&r->lock);
 	link_in(op);
 	send_all(op->parts);
@@ -486,7 +499,7 @@ bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer)
 	return up;
 }
 
-/* Who replaces the ways is not to wait for as long as somebody uses them. */
+/* Writers first: a renewal must not starve while reads take the lock. */
 static void ways_lock_init(pthread_rwlock_t *lock)
 {
 	pthread_rwlockattr_t how;

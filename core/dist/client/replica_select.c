@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* replica_select: see copies.h. */
+/*
+ * replica_select: selects replicas. Replicas that are too short are skipped,
+ * the others are compared; if they differ, the preferred one and its equals
+ * remain. The result is sorted by load. Pure functions: no state, no I/O, any
+ * thread.
+ */
 #include "replica_select.h"
 
 static bool has(const struct ck_replica_query *q, uint32_t host, uint64_t least)
@@ -17,7 +22,7 @@ static bool is_like(const struct ck_replica_query *q, uint32_t host,
 		memcmp(a->digest, b->digest, CK_COPY_DIGEST) == 0);
 }
 
-/* Each of these is n if there is none. */
+/* The next functions return q->n if there is no such host. */
 
 static uint32_t first_that_has(const struct ck_replica_query *q, uint64_t least)
 {
@@ -48,7 +53,7 @@ static uint32_t first_unlike(const struct ck_replica_query *q, uint64_t least,
 	return i;
 }
 
-/* The one that counts where they differ. */
+/* The replica that is used where replicas differ. */
 static uint32_t preferred(const struct ck_replica_query *q, uint64_t least)
 {
 	for (uint32_t i = 0; i < q->nprefer; i++)
@@ -57,7 +62,7 @@ static uint32_t preferred(const struct ck_replica_query *q, uint64_t least)
 	return q->n;
 }
 
-/* Who has less to serve comes first, and who asks before all. */
+/* This host comes first, then the host with the least bytes to serve. */
 static bool is_before(const struct ck_replica_query *q, uint32_t a, uint32_t b)
 {
 	if (a == q->here || b == q->here)
@@ -88,7 +93,7 @@ void ck_replica_select(const struct ck_replica_query *q,
 	if (out->one < q->n)
 		out->too_short = first_too_short(q, least);
 	else
-		out->one = first_that_has(q, least = 0); /* none is whole */
+		out->one = first_that_has(q, least = 0); /* all too short */
 	like = out->one;
 	if (like == q->n)
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replica_select: which copies of a file are used, where several hosts have one. It follows from
- * what they say and from nothing else, above all from no time: every host that asks and
- * has no copy itself comes to the same.
+ * replica_select: which replicas of a file are used, if several hosts have one.
+ * The result depends only on what the hosts have reported, and never on time:
+ * every mount whose host has no replica itself reaches the same result.
  */
 #ifndef CK_COPIES_H
 #define CK_COPIES_H
@@ -11,26 +11,28 @@
 
 enum { CK_COPY_DIGEST = 16 }; /* bytes */
 
-/* What one host says of its copy. */
+/* The replica of one host. */
 struct ck_file_copy {
-	bool has; /* it is there, has a file, and its bytes are to be had */
+	/* The host is up and has a readable file. */
+	bool has;
 	uint64_t size;
-	uint8_t digest[CK_COPY_DIGEST]; /* if they are compared */
-	/* Of no interest here: */
-	bool unread; /* its digest could not be had */
-	bool begins; /* it is shorter than the longest, which begins like it */
+	uint8_t digest[CK_COPY_DIGEST]; /* if replicas are compared */
+	/* Not used by ck_replica_select(): */
+	bool unread; /* its digest could not be computed */
+	bool begins; /* it equals the beginning of the longest replica */
 };
 
-/* Hosts are numbers below n, the same for all who ask. */
+/* Hosts are numbers below n, the same at all mounts. */
 struct ck_replica_query {
 	const struct ck_file_copy *copies; /* by host, n */
 	uint32_t n;
-	uint32_t here;		/* the one that asks */
-	const uint32_t *prefer; /* hosts; where copies differ, the first of them
-				 * that has one counts */
+	uint32_t here; /* this host */
+	/* Hosts; where replicas differ, the first of them that has one is
+	 * used. */
+	const uint32_t *prefer;
 	uint32_t nprefer;
-	uint64_t needed;       /* bytes that are in use of it; 0: not known */
-	bool compared;	       /* false: copies are taken for equal */
+	uint64_t needed;       /* bytes in use; 0: unknown */
+	bool compared;	       /* false: replicas are assumed to be equal */
 	const uint64_t *loads; /* by host: bytes that it has to serve */
 };
 
@@ -38,18 +40,22 @@ enum ck_replica_outcome { CK_COPIES_NONE, CK_COPIES_FINE, CK_COPIES_DIFFER };
 
 struct ck_replica_choice {
 	enum ck_replica_outcome outcome;
-	/* Of FINE: the copies in use, the one that is read first, those for when it
-	 * fails behind it; and whose load it is, whoever asks. */
+	/* Of FINE: the number of replicas in use. The first one is read; the
+	 * others are for failover. server: the host whose load grows, at any
+	 * mount. */
 	uint32_t n;
 	uint32_t server;
-	/* Of DIFFER: the first that has one, and the first that has another. */
+	/* Of DIFFER: the first host with a replica, and the first with a
+	 * different one. */
 	uint32_t one, other;
-	/* A copy that ends before `needed` although another one does not: such are as
-	 * if they were not there. n of the question: there is none. */
+	/* The first host with a replica that is shorter than `needed` although
+	 * another one is not; such replicas are ignored. n of the query: no
+	 * host. */
 	uint32_t too_short;
 };
 
-/* list: room for n. */
+/* Selects replicas. list: room for n hosts; receives the out->n hosts in
+ * use. */
 void ck_replica_select(const struct ck_replica_query *asked,
 		       struct ck_replica_choice *out, uint32_t *list);
 

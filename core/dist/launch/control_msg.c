@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* control_msg: see control_msg.h. */
+/*
+ * control_msg: sends and receives one control message per call over a
+ * SOCK_SEQPACKET socket, with its descriptors in SCM_RIGHTS. No state beyond
+ * the socket; any thread, one at a time for each socket.
+ */
 #include "ckptfs/control_msg.h"
 
 #include <errno.h>

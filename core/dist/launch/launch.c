@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* launch: what mpirun is told; see launch.h. Who can take part is in launch_preflight.c. */
+/*
+ * launch: the command line and the environment of mpirun. A struct ck_words
+ * collects the words; its first error stays and fails the result. Pure
+ * functions of the options, except for searches in PATH. The preflight is in
+ * launch_preflight.c.
+ */
 #include "ckptfs/launch.h"
 
 #include "launch_internal.h"
@@ -11,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- words -------------------------------------------------------------------------- */
+/* --- words ---------------------------------------------------------------- */
 
 void ck_words_add(struct ck_words *w, struct ck_str word)
 {
@@ -36,7 +41,7 @@ void ck_words_text(struct ck_words *w, const char *text)
 	ck_words_add(w, ck_str_from(text));
 }
 
-/* As mpirun cuts what it takes for an agent. */
+/* Splits a text at spaces, as mpirun does for an agent. */
 void ck_words_split(struct ck_words *w, const char *text)
 {
 	while (*text) {
@@ -67,14 +72,14 @@ void ck_launch_words_free(char **words)
 	free(words);
 }
 
-/* --- programs ----------------------------------------------------------------------- */
+/* --- programs ------------------------------------------------------------- */
 
 static bool is_program(struct ck_str directory, const char *name)
 {
 	ck_auto_free char *path = NULL;
 	struct stat st;
 
-	/* An empty one is the working directory. */
+	/* An empty directory is the working directory. */
 	if (asprintf(&path, "%.*s%s%s", (int)directory.len, directory.p,
 		     directory.len ? "/" : "", name) < 0) {
 		path = NULL;
@@ -98,13 +103,14 @@ static bool is_in_path(const char *name)
 	return false;
 }
 
-/* Its first word; mpirun does nothing without one. */
+/* Returns true if the first word of the agent is a program. mpirun does nothing
+ * without one. */
 static bool is_agent(const char *agent)
 {
 	ck_auto_free char *name = strndup(agent, strcspn(agent, " "));
 
 	if (!name || !*name)
-		return true; /* for others to say */
+		return true; /* a later step reports it */
 	return strchr(name, '/') ? access(name, X_OK) == 0 : is_in_path(name);
 }
 
@@ -129,10 +135,11 @@ char *ck_launch_program(void)
 	return realpath("/proc/self/exe", NULL);
 }
 
-/* --- what mpirun is told ------------------------------------------------------------ */
+/* --- options of mpirun ---------------------------------------------------- */
 
-/* It treats a command with some hosts and one with many alike; what a host does must
- * not end the others, and none of them is bound to the one core that all would be. */
+/* Options for all hosts. mpirun treats a command with one host and with many
+ * alike; a failed host must not end the others. Without binding, since every
+ * process would be bound to the same core. */
 static void add_general(struct ck_words *w, const char *agent)
 {
 	static const char *const before[] = {
@@ -148,18 +155,20 @@ static void add_general(struct ck_words *w, const char *agent)
 		"--mca",
 		"orte_abort_on_non_zero_status",
 		"0",
-		/* Else the agent is told what stands before the first '.'. */
+		/* Otherwise the agent gets the name up to its first dot
+		 * only. */
 		"--mca",
 		"orte_keep_fqdn_hostnames",
 		"1",
-		/* Else above 64 hosts some are started by others, which the agent
-		 * need not reach from there. */
+		/* Otherwise, above 64 hosts, some hosts start others, which the
+		 * agent may not reach from there. */
 		"--mca",
 		"plm_rsh_no_tree_spawn",
 		"1",
-		/* The launch daemon of a host that is cut off ends after 23 s, with
-		 * its processes: before they end themselves, for who has bytes on
-		 * their way is not probed, and then it would stay for hours. */
+		/* The launch daemon of a disconnected host ends after 23 s,
+		 * with its processes. That must be before they end by
+		 * themselves: a connection with unacknowledged bytes is not
+		 * probed, and the daemon would stay for hours. */
 		"--mca",
 		"oob_tcp_keepalive_time",
 		"8",
@@ -169,9 +178,9 @@ static void add_general(struct ck_words *w, const char *agent)
 		"--mca",
 		"oob_tcp_keepalive_probes",
 		"5",
-		/* That of a host whose cable comes in while a job begins tries again,
-		 * after a second, and no longer than jobs are waited for: else the
-		 * job stands until it is given up. */
+		/* A daemon may start before the network of its host is up. It
+		 * tries again after a second, but no longer than the job is
+		 * waited for. Otherwise the job hangs until it times out. */
 		"--mca",
 		"oob_tcp_retry_delay",
 		"1",
@@ -189,7 +198,7 @@ static void add_general(struct ck_words *w, const char *agent)
 		ck_words_text(w, after[i]);
 }
 
-/* Whether mpirun and a shell leave it one word. */
+/* Returns true if mpirun and a shell keep the path as one word. */
 static bool is_plain(const char *program)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -199,7 +208,7 @@ static bool is_plain(const char *program)
 	return !program[strspn(program, plain)];
 }
 
-/* The launch daemon of another host, by way of our program: see there. */
+/* Starts the launch daemon of other hosts by ckptfs, see CK_LAUNCH_SHELTER. */
 static void add_daemon(struct ck_words *w, const char *program)
 {
 	if (!is_plain(program))
@@ -230,7 +239,7 @@ static void add_net(struct ck_words *w, const char *net)
 	}
 }
 
-/* How it reads its files, as -o has it. */
+/* Adds the options for reading files, as -o takes them. */
 static void add_reading(struct ck_words *w,
 			const struct ck_launch_options *options)
 {
@@ -261,8 +270,8 @@ static bool starts(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What a person has said of NCCL holds on all hosts; but for what tells one from the
- * others. */
+/* User settings for NCCL hold on all hosts, except the ones that identify a
+ * host. */
 static bool is_for_nccl(const char *variable)
 {
 	return (starts(variable, "NCCL_") &&
@@ -281,8 +290,9 @@ static void add_variables(struct ck_words *w)
 	}
 }
 
-/* This host goes by a name that needs neither a resolver nor the agent. Its cwd would
- * keep a file system busy that has nothing to do with the mount. */
+/* Adds a host and its program. This host has a name that needs neither a
+ * resolver nor the agent. The working directory is the root, so that no other
+ * file system is kept busy. */
 static void add_host(struct ck_words *w,
 		     const struct ck_launch_options *options, size_t i)
 {
@@ -338,9 +348,9 @@ char **ck_launch_argv(const struct ck_launch_options *options,
 	return ck_words_take(&w);
 }
 
-/* --- its environment ---------------------------------------------------------------- */
+/* --- its environment ------------------------------------------------------ */
 
-/* Parameters for mpirun may be the user's; those of ranks are their job's. */
+/* OMPI_MCA_ variables may be the user's; in a rank they belong to its job. */
 static bool is_kept(const char *variable, bool is_rank)
 {
 	static const char *const of_jobs[] = { "SLURM_", "PBS_", "LSB_",
@@ -364,7 +374,7 @@ char **ck_launch_environment(char *const from[])
 	for (size_t i = 0; from[i]; i++)
 		if (is_kept(from[i], is_rank))
 			ck_words_text(&w, from[i]);
-	if (w.n == 0 && !w.err) { /* also an empty one has an end */
+	if (w.n == 0 && !w.err) { /* an empty environment has its NULL, too */
 		w.words = calloc(1, sizeof(*w.words));
 		w.err = w.words ? 0 : -ENOMEM;
 	}

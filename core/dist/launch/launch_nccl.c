@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch_nccl: which interfaces and devices NCCL is to use, which knows only names, where a
- * person has named networks; see launch.h.
+ * launch_nccl: restricts NCCL to networks. The user names networks, but NCCL
+ * takes names of interfaces and RDMA devices; this file translates. It sets
+ * environment variables of this process, so no other thread may use the
+ * environment.
  */
 #include "ckptfs/launch.h"
 #include "launch_internal.h"
@@ -11,10 +13,11 @@
 #include <stdio.h>
 
 enum {
+	/* A VLAN of a bond of ports has three interfaces above each other. */
 	ABOVE_MOST = 3
-}; /* interfaces above each other: a VLAN of a bond of ports */
+};
 
-/* "=a,b": these and no others, whose names begin so. */
+/* Appends to a list "=a,b". NCCL uses exactly the interfaces in it. */
 static void add_name(struct ck_buf *list, struct ck_str name)
 {
 	ck_buf_text(list, list->len ? "," : "=");
@@ -51,10 +54,10 @@ static void add_interfaces(const struct ifaddrs *all, const char *net,
 	}
 }
 
-/* --- RDMA --------------------------------------------------------------------------- */
+/* --- RDMA ----------------------------------------------------------------- */
 
-/* Whether one of those interfaces is this one, of which a directory tells, or lies above
- * it. */
+/* Returns true if the interface `name` is in the list, or an interface above it
+ * is. directory: its entry in sysfs. above: levels to search. */
 static bool leads_to(const char *directory, const char *name,
 		     struct ck_str interfaces, int above)
 {
@@ -80,7 +83,7 @@ static bool leads_to(const char *directory, const char *name,
 	return does;
 }
 
-/* Whether bytes of a device go by way of one of those interfaces. */
+/* Returns true if a device belongs to one of the interfaces. */
 static bool is_among(const char *devices, const char *device,
 		     struct ck_str interfaces)
 {
@@ -109,7 +112,8 @@ static bool is_among(const char *devices, const char *device,
 	return is;
 }
 
-/* Those that are, of all that there are; if none is, it is to use none. */
+/* Restricts NCCL to the devices of the interfaces; disables RDMA if there are
+ * none. */
 static int bind_rdma(const char *devices, struct ck_str interfaces)
 {
 	static const char which[] = "NCCL_IB_HCA", none[] = "NCCL_IB_DISABLE";
@@ -136,7 +140,7 @@ static int bind_rdma(const char *devices, struct ck_str interfaces)
 	return rc;
 }
 
-/* -------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------- */
 
 static int bind_sockets(const struct ck_buf *interfaces)
 {

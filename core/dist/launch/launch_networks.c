@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* launch_networks: what the messages of the job will go over, for the log; see launch.h. */
+/*
+ * launch_networks: lines for the log about the networks of a job: the
+ * interfaces that MPI may choose from, and an RDMA device that it does not use.
+ * No state.
+ */
 #include "ckptfs/launch.h"
 
 #include <arpa/inet.h>
@@ -7,7 +11,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
-/* Into text, which has room; false: it is none of the Internet. */
+/* Formats an address. Returns false if it is neither IPv4 nor IPv6. */
 static bool show_address(const struct sockaddr *a,
 			 char text[static INET6_ADDRSTRLEN])
 {
@@ -25,7 +29,7 @@ static bool show_address(const struct sockaddr *a,
 	return inet_ntop(AF_INET6, &six.sin6_addr, text, INET6_ADDRSTRLEN);
 }
 
-/* As OpenMPI chooses: all that are up, but for loopback. */
+/* Open MPI uses all interfaces that are up, except loopback. */
 static void add_interfaces(struct ck_buf *out)
 {
 	struct ifaddrs *all = NULL;

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch_preflight: a shell on each host is asked for two versions, and for what is in the way
- * there; or, when a job has failed, to start what mpirun starts. All are asked at once and have one deadline, so that a host that is switched off costs no more than ten do.
+ * launch_preflight: queries hosts before a job, and after a failed one. A shell
+ * on each host prints two versions and reasons why the host cannot take part;
+ * after a failed job it starts the launch daemon. All hosts are queried in
+ * parallel with one deadline, so that ten hosts that are down cost no more than
+ * one.
+ *
+ * A host is started, then ended in time or killed at the deadline; its output
+ * is parsed afterwards. All of it runs in the calling thread.
  */
 #include "ckptfs/launch.h"
 #include "ckptfs/subprocess.h"
@@ -14,33 +20,35 @@
 
 enum {
 	ASK_MSEC = 10000,
-	SAID_MOST = 64 << 10, /* bytes of one host; what is beyond is dropped */
+	SAID_MOST = 64 << 10, /* bytes of a host's output; more is dropped */
 };
 
-/* One host that is asked. */
+/* A host that is queried. */
 struct asked {
 	struct ck_subprocess job;
 	struct ck_buf said;
-	int err;		       /* it could not be asked */
-	bool started;		       /* the job is to be ended */
-	bool ended;		       /* in time */
-	struct ck_str mpirun, program; /* versions in `said`; empty: none */
-	struct ck_str lacks;	       /* the same: what is in the way */
-	struct ck_str is;	       /* the same: which host it is */
+	int err;      /* its command could not be started */
+	bool started; /* its command runs, or has run */
+	bool ended;   /* its command has exited in time */
+	/* Versions, borrowed from `said`; empty: not found. */
+	struct ck_str mpirun, program;
+	struct ck_str lacks; /* the same: why it cannot take part */
+	struct ck_str is;    /* the same: its identity */
 };
 
 struct asking {
 	const struct ck_launch_options *options;
-	const bool *wanted;    /* by host; NULL: all are asked */
-	struct ck_buf command; /* for a shell */
+	const bool *wanted;    /* by host; NULL: all are queried */
+	struct ck_buf command; /* for a shell on the host */
 	struct asked *hosts;   /* options->hosts->n */
-	struct pollfd *fds; /* two for each: its end, its words; and the stop */
+	/* Two for each host: its pidfd and its output; then `stop`. */
+	struct pollfd *fds;
 	int msec;
 };
 
-/* --- starting ----------------------------------------------------------------------- */
+/* --- starting ------------------------------------------------------------- */
 
-/* Whatever is between single quotes is one word for a shell as it is. */
+/* Quotes a text as one word for a shell. */
 static void add_quoted(struct ck_buf *out, const char *text)
 {
 	ck_buf_text(out, "'");
@@ -53,7 +61,8 @@ static void add_quoted(struct ck_buf *out, const char *text)
 	ck_buf_text(out, "'");
 }
 
-/* As mpirun starts its daemon there, which says how it is used, and ends. */
+/* Starts the launch daemon as mpirun does; with -h it prints its usage and
+ * exits. */
 static int make_try(const struct ck_launch_options *options, struct ck_buf *out)
 {
 	add_quoted(out, options->program);
@@ -61,7 +70,7 @@ static int make_try(const struct ck_launch_options *options, struct ck_buf *out)
 	return out->err;
 }
 
-/* A job's standard output leads nowhere. */
+/* The query. Only standard error of a subprocess is read. */
 static int make_command(const struct ck_launch_options *options,
 			struct ck_buf *out)
 {
@@ -111,7 +120,7 @@ static void start(struct asking *a, size_t i)
 	};
 }
 
-/* --- hearing ------------------------------------------------------------------------ */
+/* --- waiting -------------------------------------------------------------- */
 
 static void hear(struct asked *host)
 {
@@ -120,7 +129,8 @@ static void hear(struct asked *host)
 		host->said.len = SAID_MOST;
 }
 
-/* Whether it is still being waited for. */
+/* Reads output and detects exit. Returns true if the host's command still
+ * runs. */
 static bool look_after(struct asking *a, size_t i)
 {
 	struct pollfd *ended = &a->fds[2 * i], *said = ended + 1;
@@ -131,7 +141,7 @@ static bool look_after(struct asking *a, size_t i)
 	if (said->fd >= 0 && said->revents) {
 		hear(host);
 		if (!(said->revents & POLLIN))
-			said->fd = -1; /* it has closed it */
+			said->fd = -1; /* the command has closed it */
 	}
 	if (!ended->revents)
 		return true;
@@ -158,8 +168,9 @@ static void wait_for_all(struct asking *a)
 	}
 }
 
-/* Those that hang are told first, all of them: each may take its time. A job leads a
- * process group, in which an agent's own programs are. */
+/* Ends all commands. Those that hang get SIGTERM first, all together, since
+ * each may take its time. A command leads a process group, which has the
+ * agent's own programs. */
 static void end_all(struct asking *a)
 {
 	size_t n = a->options->hosts->n;
@@ -172,7 +183,7 @@ static void end_all(struct asking *a)
 			ck_subprocess_end(&a->hosts[i].job, 0);
 }
 
-/* --- versions ----------------------------------------------------------------------- */
+/* --- versions ------------------------------------------------------------- */
 
 static struct ck_str next_line(struct ck_str *rest)
 {
@@ -202,7 +213,8 @@ static void take_behind(struct ck_str line, struct ck_str with,
 					line.len - with.len };
 }
 
-/* Only the first line of each names the version; an agent may greet before. */
+/* Parses the output. Only the first line of each program has its version; an
+ * agent may print lines before. */
 static void find_versions(struct asked *host)
 {
 	struct ck_str rest = said_by(host), line;
@@ -231,7 +243,8 @@ static bool has_answered(const struct asked *host)
 	       WEXITSTATUS(host->job.status) == 0;
 }
 
-/* Another version may not know what else it is asked. */
+/* True if the host has another version of mpirun or ckptfs. Such a version may
+ * not know the other queries, so its exit status does not count. */
 static bool differs(const struct asked *host, const struct asked *other)
 {
 	return has_versions(host) &&
@@ -239,9 +252,9 @@ static bool differs(const struct asked *host, const struct asked *other)
 		 ck_str_eq(host->program, other->program));
 }
 
-/* --- why not ------------------------------------------------------------------------ */
+/* --- reasons -------------------------------------------------------------- */
 
-/* The last line that is not empty. */
+/* Returns the last line of the output that is not empty. */
 static const char *last_words(const struct asked *host)
 {
 	struct ck_str rest = said_by(host), line, last = { "", 0 };
@@ -282,7 +295,7 @@ static void add_versions(struct ck_buf *out, const struct asked *host)
 		      ck_show(host->program));
 }
 
-/* False after a line about it. */
+/* Returns true if the host can take part; else appends a line about it. */
 static bool can_take_part(const struct asking *a, size_t i,
 			  struct ck_buf *lines)
 {
@@ -323,7 +336,8 @@ static int fail_here(const struct asking *a, struct ck_diag *d)
 	return rc;
 }
 
-/* It would be two owners of the same files, and mpirun does not have it. */
+/* Checks that no host occurs under two names: its files would be served twice,
+ * and mpirun rejects it. */
 static int check_names(const struct asking *a, const bool *there,
 		       struct ck_diag *d)
 {
@@ -341,13 +355,14 @@ static int check_names(const struct asking *a, const bool *there,
 	return 0;
 }
 
-/* --- asking ------------------------------------------------------------------------- */
+/* --- queries -------------------------------------------------------------- */
 
 static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 		 struct ck_diag *d)
 {
 	if (a->fds[2 * a->options->hosts->n].revents)
-		return ck_fail(d, ECANCELED, "nobody waits for hosts any more");
+		return ck_fail(d, ECANCELED,
+			       "the start of the job was cancelled");
 	if (!has_answered(&a->hosts[0]) || a->hosts[0].lacks.len)
 		return fail_here(a, d);
 	for (size_t i = 0; i < a->options->hosts->n; i++)
@@ -399,7 +414,7 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 	return rc;
 }
 
-/* Source: what orted of Open MPI 4.1 says to -h. */
+/* Source: the usage of orted of Open MPI 4.1. */
 static bool has_started(const struct asked *host)
 {
 	static const char used[] = "Usage: orted";
@@ -409,7 +424,8 @@ static bool has_started(const struct asked *host)
 	       memmem(said.p, said.len, used, sizeof(used) - 1) != NULL;
 }
 
-/* Whether the daemon could be started; false after a line about it. */
+/* Returns true if the daemon could be started; else appends a line about the
+ * host. */
 static bool can_start(const struct asking *a, size_t i, struct ck_buf *lines)
 {
 	const struct asked *host = &a->hosts[i];

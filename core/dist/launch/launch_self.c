@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch_self: what a host says of itself when it is asked, for who asks; see launch.h.
+ * launch_self: the preflight of this host. It prints lines that
+ * launch_preflight.c of another host parses: which host this is, and the first
+ * reason why it cannot take part. It runs once in a process of its own.
  */
 #include "ckptfs/launch.h"
 
@@ -17,13 +19,14 @@
 #include <unistd.h>
 
 enum {
-	OPEN_LEAST = 64,       /* files of a process of the job */
-	FILES_LEAST = 8 << 20, /* bytes in MPI's */
+	OPEN_LEAST = 64, /* open files that a process of the job needs */
+	/* Bytes that MPI writes to its temporary files. */
+	FILES_LEAST = 8 << 20,
 };
 
-/* --- networks ----------------------------------------------------------------------- */
+/* --- networks ------------------------------------------------------------- */
 
-/* "10.0.0.0/8", as the option has it. */
+/* network: "10.0.0.0/8", as the option has it. */
 static bool is_within(struct in_addr address, struct ck_str network)
 {
 	struct ck_str bits = network, first;
@@ -52,7 +55,7 @@ static bool is_within_any(struct in_addr address, const char *net)
 	return false;
 }
 
-/* No other host is reached by loopback. */
+/* Loopback reaches no other host. */
 bool ck_launch_is_in_network(const struct ifaddrs *i, const char *net)
 {
 	struct sockaddr_in four;
@@ -64,14 +67,15 @@ bool ck_launch_is_in_network(const struct ifaddrs *i, const char *net)
 	return is_within_any(four.sin_addr, net);
 }
 
-/* MPI would take any network where it finds none of those. */
+/* Checks that the networks exist here. MPI would use any network if none of
+ * them does. */
 static int check_net(const char *net, struct ck_diag *d)
 {
 	struct ifaddrs *all = NULL;
 	bool found = false;
 
 	if (getifaddrs(&all))
-		return ck_fail(d, errno, "its addresses are not to be had: %s",
+		return ck_fail(d, errno, "cannot list network interfaces: %s",
 			       strerror(errno));
 	for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
 		found = ck_launch_is_in_network(i, net);
@@ -81,9 +85,10 @@ static int check_net(const char *net, struct ck_diag *d)
 			       ck_show(ck_str_from(net)));
 }
 
-/* --- what MPI needs ------------------------------------------------------------------- */
+/* --- resources of MPI ----------------------------------------------------- */
 
-/* Without room for its files it ends, and does not say on which host. */
+/* MPI exits if there is no room for its temporary files, and does not name the
+ * host. */
 static int check_room(struct ck_diag *d)
 {
 	const char *given = getenv("TMPDIR");
@@ -91,7 +96,7 @@ static int check_room(struct ck_diag *d)
 	ck_auto_fd int fd = open(where, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int err = fd < 0 ? errno : posix_fallocate(fd, 0, FILES_LEAST);
 
-	/* Some file systems have no files without a name. */
+	/* Some file systems do not support O_TMPFILE. */
 	if (err == 0 || (fd < 0 && err == EOPNOTSUPP))
 		return 0;
 	return ck_fail(d, err, "%s: %s", ck_show(ck_str_from(where)),
@@ -110,10 +115,10 @@ static int check_limit(struct ck_diag *d)
 		       (uint64_t)limit.rlim_cur, OPEN_LEAST);
 }
 
-/* --- who it is ------------------------------------------------------------------------ */
+/* --- identity ------------------------------------------------------------- */
 
-/* The same for all names of a host, and for no other: a kernel that was booted once, and
- * in it a network and a host name. */
+/* Adds a line that is the same for all names of a host, and differs between
+ * hosts: the boot ID, and the network and host name namespaces. */
 static void add_identity(struct ck_buf *out)
 {
 	static const char *const parts[] = { "/proc/self/ns/net",
@@ -132,7 +137,7 @@ static void add_identity(struct ck_buf *out)
 		      (uintmax_t)st[0].st_ino, (uintmax_t)st[1].st_ino);
 }
 
-/* -------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------- */
 
 void ck_launch_self(const char *net, struct ck_buf *out)
 {

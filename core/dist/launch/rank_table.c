@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rank_table: see rank_table.h. What a rank says are texts, each with its NUL, then zeros:
+ * rank_table: encodes, decodes and validates the records of ranks. A record has
+ * texts, each with its NUL, then zeros:
  *
  *	"ckptfs" VERSION HOST MACHINE "mount" or "" PATH
  *
- * The first two are so in all versions.
+ * The first two are the same in all versions. A table is empty, then read by
+ * ck_rank_table_read() and constant. One thread.
  */
 #include "ckptfs/rank_table.h"
 
@@ -19,7 +21,7 @@
 
 static const char program[] = "ckptfs", wanted[] = "mount";
 
-/* --- saying ------------------------------------------------------------------------- */
+/* --- encoding ------------------------------------------------------------- */
 
 int ck_rank_table_say(const struct ck_rank_table_rank *rank,
 		      uint8_t out[static CK_RANK_TABLE_SAID])
@@ -44,7 +46,7 @@ int ck_rank_table_say(const struct ck_rank_table_rank *rank,
 	return 0;
 }
 
-/* Empty if the kernel does not say. */
+/* Reads the boot ID. Empty if the kernel does not provide it. */
 static void machine_read(char out[static 64])
 {
 	ck_auto_fd int fd = open("/proc/sys/kernel/random/boot_id",
@@ -84,9 +86,10 @@ int ck_rank_table_say_own(const char *source, bool wants,
 		  : 0;
 }
 
-/* --- hearing ------------------------------------------------------------------------ */
+/* --- decoding ------------------------------------------------------------- */
 
-/* The next text of *rest, which goes behind its NUL. NULL: it has none. */
+/* Returns the next text of *rest and moves *rest behind its NUL. NULL if there
+ * is no NUL. */
 static const char *take(struct ck_str *rest)
 {
 	const char *text = rest->p;
@@ -99,7 +102,8 @@ static const char *take(struct ck_str *rest)
 	return text;
 }
 
-/* As much as its version has in common with ours. */
+/* Decodes a record; of another version only the version. Returns false if it is
+ * invalid. */
 static bool read_rank(const uint8_t *said, struct ck_rank_table_rank *out)
 {
 	struct ck_str rest = { (const char *)said, CK_RANK_TABLE_SAID };
@@ -151,7 +155,7 @@ static uint32_t first_of_host(const struct ck_rank_table *r, uint32_t rank)
 	return i;
 }
 
-/* A rank beside the first one of its host. */
+/* Checks a rank against the first rank of its host. */
 static int check_pair(const struct ck_rank_table_rank *first,
 		      const struct ck_rank_table_rank *other, struct ck_diag *d)
 {
@@ -167,7 +171,7 @@ static int check_pair(const struct ck_rank_table_rank *first,
 	return 0;
 }
 
-/* Whoever comes first of its host and wants a mount has it. */
+/* Gives the mount of each host to the first of its ranks that requests one. */
 static int settle(struct ck_rank_table *r, struct ck_diag *d)
 {
 	uint32_t mounts = 0;
@@ -215,7 +219,7 @@ void ck_rank_table_fini(struct ck_rank_table *r)
 	*r = (struct ck_rank_table){ 0 };
 }
 
-/* --- for the process of a mount ----------------------------------------------------- */
+/* --- for the process of a mount ------------------------------------------- */
 
 static void list_rank(const struct ck_rank_table *r, uint32_t rank,
 		      struct ck_buf *out)
@@ -227,7 +231,7 @@ static void list_rank(const struct ck_rank_table *r, uint32_t rank,
 	ck_buf_add(out, one->path, strlen(one->path) + 1);
 }
 
-/* All of one host but `but`, from the first one on. */
+/* Lists all ranks of one host except `but`, from the first one on. */
 static void list_host(const struct ck_rank_table *r, uint32_t first,
 		      uint32_t but, struct ck_buf *out)
 {

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* rendezvous: see rendezvous.h. */
+/*
+ * rendezvous: both ends. The mount accepts up to COMERS_MOST connections at a
+ * time. A connection is accepted, then authenticated, then it receives the
+ * link; the first authenticated one ends the wait. The serving process
+ * connects, sends the second part of the name, and checks the third in the
+ * reply. Each end runs in the calling thread.
+ */
 #include "ckptfs/rendezvous.h"
 #include "ckptfs/wire.h"
 #include "sockets.h"
@@ -16,25 +22,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The time limit of ck_rendezvous_enter() for a reply of the owner; tests shorten it. */
+/* Seconds that ck_rendezvous_enter() waits for the mount; tests shorten it. */
 #ifndef CK_RENDEZVOUS_SECONDS
 #define CK_RENDEZVOUS_SECONDS 10
 #endif
 
 enum {
 	PART = 16,	 /* characters of a part of a name */
-	PREFIX = 7,	 /* those before the first part */
-	COMERS_MOST = 8, /* that have not knocked yet */
+	PREFIX = 7,	 /* characters before the first part */
+	COMERS_MOST = 8, /* connections without authentication */
 };
 
-/*
- * A name has three parts. The first is the socket's, which all who share the network
- * see in /proc/net/unix, root of a container too, which counts as the same user. So who
- * comes in says the second, and the mount the third: only who was told them has them.
- */
+/* A name has three parts of PART characters. The first is the socket's address,
+ * which every process of the network namespace reads in /proc/net/unix. Root of
+ * a container counts as the same user there. So the serving process must send
+ * the second part, and the mount the third one: only processes that know the
+ * whole name have them. */
 static const char prefix[] = "ckptfs-";
 
-/* What the mount says to who comes in; the memory goes with it. */
+/* The mount's reply; the descriptor of the memory is attached. */
 struct welcome {
 	uint32_t magic, version;
 	uint64_t size;
@@ -57,14 +63,14 @@ static struct sockaddr_un address(const char *name, socklen_t *len)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
-	/* The first byte of the path is NUL: it is in no directory. */
+	/* The first byte of the path is NUL: an abstract address. */
 	memcpy(a.sun_path + 1, name, PREFIX + PART);
 	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX +
 			   PART);
 	return a;
 }
 
-/* --- the mount ---------------------------------------------------------------------- */
+/* --- the mount ------------------------------------------------------------ */
 
 static int make_name(char name[static CK_RENDEZVOUS_NAME])
 {
@@ -104,7 +110,8 @@ void ck_rendezvous_close(struct ck_rendezvous *door)
 	ck_fd_cleanup(&door->listener);
 }
 
-/* Nobody can make it smaller under the other's eyes, which would be a SIGBUS. */
+/* Sealed: if one process could shrink the memory, the other would get a
+ * SIGBUS. */
 int ck_rendezvous_memory(uint64_t size)
 {
 	ck_auto_fd int fd = memfd_create("ckptfs",
@@ -148,7 +155,8 @@ static int welcome(const char *name, int sock, int memory, uint64_t size)
 	return ck_sock_send_file(sock, &w, sizeof(w), memory, 0);
 }
 
-/* 1: he is in. 0: he has gone away. Takes sock then. */
+/* Sends the link to a connection. Returns 1, and takes *sock; 0 if the peer has
+ * closed the connection; else an error. */
 static int hand_over(const struct ck_rendezvous *door, uint64_t size, int *sock,
 		     struct ck_rendezvous_way *out)
 {
@@ -165,14 +173,14 @@ static int hand_over(const struct ck_rendezvous *door, uint64_t size, int *sock,
 	return 1;
 }
 
-/* Who is at the door. */
+/* The accepted connections. */
 struct comers {
-	struct pollfd *polled; /* COMERS_MOST; fd -1: nobody */
-	size_t next;	       /* whose place is taken if there is none */
+	struct pollfd *polled; /* COMERS_MOST; fd -1: unused */
+	size_t next;	       /* the one to replace by the next */
 };
 
-/* He has to say what only the mover was told, and until then others come, too. Strangers
- * are turned away. */
+/* Accepts a connection of the same user. If all entries are in use, it replaces
+ * the oldest one, so that idle connections do not block others. */
 static int let_near(const struct ck_rendezvous *door, struct comers *c)
 {
 	ck_auto_fd int sock = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -188,7 +196,8 @@ static int let_near(const struct ck_rendezvous *door, struct comers *c)
 	return 0;
 }
 
-/* What he said, at once and whole, is the second part of the name. */
+/* Returns true if the connection has sent the second part of the name, in one
+ * piece. */
 static bool knocks(const struct ck_rendezvous *door, int sock)
 {
 	char said[PART];
@@ -197,7 +206,8 @@ static bool knocks(const struct ck_rendezvous *door, int sock)
 	       memcmp(said, knock_of(door->name), PART) == 0;
 }
 
-/* As hand_over(), of the first that says it; those who say anything else are gone. */
+/* Returns hand_over() for the first connection that authenticates; closes those
+ * that send anything else. */
 static int let_in(const struct ck_rendezvous *door, uint64_t size,
 		  struct comers *c, struct ck_rendezvous_way *out)
 {
@@ -215,7 +225,7 @@ static int let_in(const struct ck_rendezvous *door, uint64_t size,
 	return rc;
 }
 
-/* 1: somebody is in. */
+/* Returns 1 if the link was sent; 0 if nothing has happened; else an error. */
 static int wait_once(const struct ck_rendezvous *door, uint64_t size,
 		     struct pollfd fds[static 2 + COMERS_MOST],
 		     struct comers *c, int msec, struct ck_rendezvous_way *out)
@@ -254,10 +264,10 @@ int ck_rendezvous_wait(const struct ck_rendezvous *door, uint64_t size,
 	return rc < 0 ? rc : 0;
 }
 
-/* --- the mover ------------------------------------------------------------------------- */
+/* --- the serving process -------------------------------------------------- */
 
-/* The descriptor that came with a message; -1: none. There is room for one; of more the
- * kernel drops the others, and says so. */
+/* The descriptor of a message; -1: none. The buffer has room for one; the
+ * kernel drops further ones and sets MSG_CTRUNC. */
 static int handed(struct msghdr *m)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(m);
@@ -269,7 +279,8 @@ static int handed(struct msghdr *m)
 	return fd;
 }
 
-/* It has that size for ever, or touching it could be a SIGBUS. */
+/* Returns true if the size is fixed by a seal; otherwise an access may be a
+ * SIGBUS. */
 static bool is_memory(int fd, uint64_t size)
 {
 	struct stat st;
@@ -319,7 +330,8 @@ static int hear_welcome(int sock, const char *name,
 	return rc;
 }
 
-/* A door at which many stand makes others wait as one that does not answer. */
+/* Connects and authenticates. If the backlog of the listener is full,
+ * connect(2) fails with EAGAIN after the timeout. */
 static int come_near(int sock, const char *name)
 {
 	const struct timeval most = { .tv_sec = CK_RENDEZVOUS_SECONDS };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * retry_policy: when hosts that are down are tried, see retry_policy.h. A host is up, wanted (down, and
- * no job with it has failed) or a suspect. It becomes wanted again when it does not
- * answer, or has been up.
+ * retry_policy: which hosts that are down the next job includes, and when. A
+ * host is up, wanted (down, and no job with it has failed) or a suspect. A
+ * suspect becomes wanted again when it does not reply, or has been up. No I/O
+ * and no clock. One thread.
  */
 #include "ckptfs/retry_policy.h"
 
@@ -14,7 +15,8 @@ enum {
 	LOG_AFTER = 2, /* failed jobs */
 };
 
-/* The first pauses are short, since a host that has just started may need a moment. */
+/* The first pauses are short, since a host that has just started may need a
+ * moment. */
 static uint64_t pause_of(const struct ck_retry_policy *t, unsigned failed)
 {
 	uint64_t msec = t->every;
@@ -122,7 +124,7 @@ void ck_retry_policy_silent(struct ck_retry_policy *t, uint64_t now)
 	schedule(t, now);
 }
 
-/* --- failed jobs ---------------------------------------------------------------------- */
+/* --- failed jobs ---------------------------------------------------------- */
 
 static void suspect(struct ck_retry_policy *t, size_t i, uint64_t now)
 {
@@ -132,8 +134,8 @@ static void suspect(struct ck_retry_policy *t, size_t i, uint64_t now)
 	host->due = now + pause_of(t, host->failed);
 }
 
-/* Counts the hosts that are up, or down, and have this part; the first host, which is in
- * each job, counts as up. */
+/* Counts the hosts that are up, or down, and have this part; the first host,
+ * which is in each job, counts as up. */
 static size_t count(const struct ck_retry_policy *t, const uint8_t *tried,
 		    bool up, enum ck_tried what)
 {
@@ -144,8 +146,8 @@ static size_t count(const struct ck_retry_policy *t, const uint8_t *tried,
 	return n;
 }
 
-/* A job of this host alone has failed, so those before may have failed for the same
- * reason. */
+/* A job of this host alone has failed, so those before may have failed for the
+ * same reason. */
 static void clear_suspects(struct ck_retry_policy *t)
 {
 	for (size_t i = 1; i < t->n; i++)

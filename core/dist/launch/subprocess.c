@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* subprocess: see subprocess.h. */
+/*
+ * subprocess: starts a child process by posix_spawn(3), reads its standard
+ * error, and ends it with its session. A pidfd tells when it has exited. A
+ * child is running until ck_subprocess_end() has reaped it. One thread at a
+ * time.
+ */
 #include "ckptfs/subprocess.h"
 #include "ckptfs/process.h"
 
@@ -17,13 +22,14 @@
 
 enum {
 	TERM_MSEC = 1000,
-	HEARD_MOST = 64 << 10, /* bytes at a time: it may speak without end */
+	HEARD_MOST = 64 << 10, /* bytes of one read: output may be endless */
 };
 
-/* --- starting ----------------------------------------------------------------------- */
+/* --- starting ------------------------------------------------------------- */
 
-/* Its directory keeps no file system busy. Standard input and output lead nowhere. `said`
- * comes first, for it may be one of those if we had none. */
+/* Redirects standard error to `said`, and output to /dev/null, and changes to
+ * the root, so that no file system is kept busy. `said` comes first: it may be
+ * descriptor 1 if this process had none. */
 static int set_said(posix_spawn_file_actions_t *files, int said)
 {
 	int err = posix_spawn_file_actions_adddup2(files, said, 2);
@@ -34,10 +40,12 @@ static int set_said(posix_spawn_file_actions_t *files, int said)
 	return err ? err : posix_spawn_file_actions_addchdir_np(files, "/");
 }
 
-/* All that it has. */
+/* The descriptors of the child. */
 struct files {
-	int said; /* its standard error; -1: it has ours, our output, our directory */
-	const int *more; /* n, which are behind where they go to */
+	/* Its standard error. -1: it inherits standard output, standard error
+	 * and the directory. */
+	int said;
+	const int *more; /* n, numbered above their destinations */
 	size_t n;
 };
 
@@ -57,7 +65,7 @@ static int set_files(posix_spawn_file_actions_t *files, const struct files *of)
 	return err;
 }
 
-/* No signal is blocked or ignored in it. */
+/* In the child no signal is blocked or ignored. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
 	sigset_t none, all;
@@ -97,7 +105,7 @@ static int spawn(char *const argv[], char *const environment[],
 	return -err;
 }
 
-/* As spawn(), and a descriptor that says when it has ended. */
+/* Starts a process with a pidfd. */
 static int start(char *const argv[], char *const environment[],
 		 const struct files *of, struct ck_subprocess *out)
 {
@@ -111,7 +119,7 @@ static int start(char *const argv[], char *const environment[],
 	if (out->ended >= 0)
 		return 0;
 	rc = -errno;
-	if (rc != -ESRCH) /* SIGCHLD is ignored, and it has ended */
+	if (rc != -ESRCH) /* ESRCH: SIGCHLD is ignored, and it has exited */
 		(void)kill(out->process, SIGKILL);
 	(void)waitpid(out->process, NULL, 0);
 	return rc;
@@ -137,7 +145,8 @@ int ck_subprocess_start(char *const argv[], char *const environment[],
 	return 0;
 }
 
-/* Where they go to may be where others of them are: they are copied out of the way. */
+/* A destination may be the number of another file, so all are duplicated above
+ * the destinations first. */
 int ck_subprocess_start_beside(char *const argv[], const int *files, size_t n,
 			       struct ck_subprocess *out)
 {
@@ -168,7 +177,7 @@ int ck_subprocess_settle(void)
 	return 0;
 }
 
-/* --- hearing -------------------------------------------------------------------------- */
+/* --- reading -------------------------------------------------------------- */
 
 void ck_subprocess_read(const struct ck_subprocess *job, struct ck_buf *out)
 {
@@ -183,9 +192,10 @@ void ck_subprocess_read(const struct ck_subprocess *job, struct ck_buf *out)
 	}
 }
 
-/* --- ending --------------------------------------------------------------------------- */
+/* --- ending --------------------------------------------------------------- */
 
-/* What it says meanwhile is read, or it would wait for that. */
+/* Waits until the process has exited, at most msec. Reads its output meanwhile,
+ * since it blocks if the pipe is full. */
 static bool has_ended(const struct ck_subprocess *job, int msec)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
@@ -202,12 +212,12 @@ static bool has_ended(const struct ck_subprocess *job, int msec)
 		ck_subprocess_read(job, &unheard);
 		ck_buf_fini(&unheard);
 		if (!(fds[1].revents & POLLIN))
-			fds[1].fd = -1; /* it has closed it */
+			fds[1].fd = -1; /* the child has closed it */
 	}
 	return false;
 }
 
-/* Whether a process belongs to this session. */
+/* Returns true if the process belongs to the session. */
 static bool is_of_session(pid_t process, pid_t session)
 {
 	char text[CK_PROCESS_STAT];
@@ -219,7 +229,7 @@ static bool is_of_session(pid_t process, pid_t session)
 	       of == session;
 }
 
-/* Those that it has started and did not end: its session is theirs. */
+/* Kills processes of the session that the child has left behind. */
 static void end_session(pid_t session)
 {
 	DIR *dir = opendir("/proc");
