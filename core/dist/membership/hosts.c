@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* hosts: see hosts.h. */
+/*
+ * hosts: makes and frees a ck_hosts. Processes of one host form a group; groups
+ * are sorted by rank. The ck_hosts is made before the checkpoint is opened, in
+ * the opening thread; its functions are in the other hosts files.
+ */
 #include "hosts_internal.h"
 
 #include <errno.h>
@@ -19,9 +23,9 @@ void ck_hosts_let_wait(struct ck_hosts *h)
 	h->let_wait = true;
 }
 
-/* --- hosts -------------------------------------------------------------------------- */
+/* --- hosts ---------------------------------------------------------------- */
 
-/* Ranks of one host follow each other. */
+/* Makes the groups. Processes of one host follow each other. */
 static void groups_find(struct ck_hosts *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {
@@ -31,7 +35,7 @@ static void groups_find(struct ck_hosts *h)
 	}
 }
 
-/* By their ranks, for that order is the same wherever it is asked. */
+/* Sorts the groups by rank, an order that is the same at all mounts. */
 static void groups_sort(struct ck_hosts *h)
 {
 	for (uint32_t i = 1; i < h->ngroups; i++) {
@@ -48,7 +52,7 @@ static void groups_sort(struct ck_hosts *h)
 		h->here++;
 }
 
-/* host: as counted in the list. */
+/* Prefers the host with this index among the hosts of the list. */
 static void prefer(struct ck_hosts *h, size_t host)
 {
 	uint32_t first = 0;
@@ -74,7 +78,7 @@ static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
 	return true;
 }
 
-/* --- making ------------------------------------------------------------------------- */
+/* --- making --------------------------------------------------------------- */
 
 struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 {

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_digest: digests that one peer makes of many files, for them to be compared with
- * those of others. Several requests are on their way at a time: there may be thousands
- * of files, and hosts that are far.
+ * hosts_digest: the digests of many files at one peer, to compare replicas. A
+ * digest of a file is of a sample or of all bytes; a long file is split into
+ * parts, and its digest is that of the digests of its parts. Several requests
+ * are in flight at a time, since there may be thousands of files and distant
+ * hosts.
+ *
+ * The calling thread sends and blocks; the connection's thread stores results.
+ * A slot holds one request in flight.
  */
 #include "hosts_internal.h"
 
@@ -10,10 +15,11 @@
 #include <semaphore.h>
 
 enum {
-	BLOCKS = 16, /* of a sample */
+	BLOCKS = 16, /* blocks of a sample */
 	BLOCK = 4096,
-	AT_ONCE = 32,	  /* samples */
-	AT_ONCE_FULL = 2, /* each may be read for seconds, and has a deadline */
+	AT_ONCE = 32, /* requests for samples in flight */
+	/* Requests for all bytes in flight; each may take seconds. */
+	AT_ONCE_FULL = 2,
 };
 
 struct digesting;
@@ -22,7 +28,7 @@ struct slot {
 	struct ck_call call; /* first */
 	struct digesting *of;
 	size_t item, part;
-	bool busy; /* atomic: its call is on its way */
+	bool busy; /* atomic: its request is in flight */
 };
 
 struct digesting {
@@ -30,17 +36,17 @@ struct digesting {
 	uint32_t peer;
 	enum ck_replicas how;
 	struct ck_hosts_digest *list;
-	uint8_t (*parts)
-		[CK_COPY_DIGEST]; /* of all files, one behind the other */
-	sem_t free;		  /* slots */
+	/* The digests of all parts of all files, in their order. */
+	uint8_t (*parts)[CK_COPY_DIGEST];
+	sem_t free; /* free slots */
 	unsigned nslots;
 	struct slot slots[AT_ONCE];
 };
 
-/* --- what is asked for -------------------------------------------------------------------- */
+/* --- parts of files ------------------------------------------------------- */
 
-/* Of files that are longer than the sample. The first begins at 0, and the last ends
- * where the file does. */
+/* Sets the runs of the sample of a file that is longer. The first block begins
+ * at 0, the last one ends with the file. */
 static size_t sample(const struct ck_hosts_digest *file,
 		     struct ck_wire_run runs[BLOCKS])
 {
@@ -54,6 +60,7 @@ static size_t sample(const struct ck_hosts_digest *file,
 	return BLOCKS;
 }
 
+/* Sets the runs of a part of a file. Returns how many there are. */
 static size_t runs_of(const struct digesting *d,
 		      const struct ck_hosts_digest *file, size_t part,
 		      struct ck_wire_run runs[BLOCKS])
@@ -68,7 +75,7 @@ static size_t runs_of(const struct digesting *d,
 	return 1;
 }
 
-/* An empty file has one, too; one of which that cannot be true has none. */
+/* Returns the number of parts: at least 1; 0 if the size is implausible. */
 static size_t parts_of(enum ck_replicas how, const struct ck_hosts_digest *file)
 {
 	const uint64_t most = (uint64_t)CK_WIRE_DIGEST_MAX << 20;
@@ -80,7 +87,7 @@ static size_t parts_of(enum ck_replicas how, const struct ck_hosts_digest *file)
 	return file->size > most ? 0 : (size_t)ck_max(n, 1);
 }
 
-/* --- on the way ----------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
 static int came(struct ck_call *c, const struct ck_message *m, int rc)
 {
@@ -114,7 +121,7 @@ static struct slot *slot_take(struct digesting *d)
 	return s;
 }
 
-/* part: of the file; place: in all of them. */
+/* Sends the request for a part of a file. place: the index of its digest. */
 static int ask(struct digesting *d, size_t item, size_t part, size_t place)
 {
 	struct ck_wire_run runs[BLOCKS];
@@ -151,7 +158,7 @@ static int ask_all(struct digesting *d, size_t n)
 	return rc;
 }
 
-/* --- what they come to ------------------------------------------------------------------------ */
+/* --- results -------------------------------------------------------------- */
 
 static int sum_up(const struct digesting *d, size_t n)
 {

@@ -1,47 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_failover: a new job replaces the one before it. Each host of the new job is asked
- * for the files that it had, and for files that no host had so far. A file that is
- * unchanged since it was first seen there is read there again.
+ * hosts_failover: moves a checkpoint to a new job. Each host of the new job is
+ * asked for the files that it had, and for files that no host had so far. A
+ * file that is unchanged since it was first looked up there is read there
+ * again.
  *
- * Replicas are compared when the checkpoint is opened, and at no other time. A file that
- * no host had then is read on the first host that has it, or on the first preferred one;
- * other replicas of it, and replicas that appear later, are ignored until the next mount.
+ * Replicas are compared when the checkpoint is opened, and at no other time. A
+ * file that no host had then is read on the first host that has it, or on the
+ * first preferred one. Other replicas of it, and replicas that appear later,
+ * are ignored until the next mount.
+ *
+ * A renewal lives during ck_hosts_renew(), in the revalidating thread:
+ * requests, replies, new tables, and then the switch to them. Before the switch
+ * it changes nothing.
  */
 #include "hosts_internal.h"
 
 #include <errno.h>
 
-/* What one rank is asked for. */
+/* The requests to one rank, and its replies. */
 struct renewal_rank {
 	struct ck_str *names;
 	uint32_t *files;
 	struct ck_looked *said;
 	size_t n, cap_names, cap;
-	size_t of_metadata; /* 1: the last question is for the metadata */
-	bool there;	    /* it has answered all questions */
-	bool is_back;	    /* and was not up in the job before */
+	size_t of_metadata; /* 1: the last name is the metadata */
+	bool there;	    /* it has replied to all requests */
+	bool is_back;	    /* it was not up in the former job */
 };
 
 struct renewal {
 	struct ck_hosts *hosts;
 	struct ck_calls *calls;
-	const bool *there;	    /* by rank: takes part in the new job */
+	const bool *there;	    /* by rank: it takes part in the new job */
 	struct renewal_rank *asked; /* by rank */
 	struct ck_hosts_tables at;  /* the result */
 };
 
-/* --- answers ------------------------------------------------------------------------- */
+/* --- replies -------------------------------------------------------------- */
 
-/* No host had the file so far. */
+/* Returns true if no host had the file so far. */
 static bool is_away(const struct ck_hosts *h, uint32_t file)
 {
 	return ck_files_is_remote(h->set, file) &&
 	       !ck_files_is_seen(h->set, file);
 }
 
-/* What a rank has answered about a file. NULL: it was not asked, or has not answered.
- * The questions are in the order of the files. */
+/* Returns the reply of a rank for a file; NULL if it was not asked or did not
+ * reply. The requests are in the order of the files. */
 static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
 				       uint32_t file)
 {
@@ -61,7 +67,7 @@ static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
 	return NULL;
 }
 
-/* --- asking ------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
 static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 {
@@ -83,7 +89,7 @@ static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 	return 0;
 }
 
-/* Of every rank that takes part. */
+/* Asks every rank of the new job for a file that no host had. */
 static int ask_for_away(struct renewal *r, uint32_t file)
 {
 	int rc = 0;
@@ -97,9 +103,10 @@ static int ask_for_away(struct renewal *r, uint32_t file)
 	return rc;
 }
 
-/* --- metadata ----------------------------------------------------------------------- */
+/* --- metadata ------------------------------------------------------------- */
 
-/* It was missing or down. This host sees for itself what becomes of its own files. */
+/* Returns true if the rank was missing or down. This host observes its own
+ * files itself. */
 static bool is_back(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -108,8 +115,9 @@ static bool is_back(const struct renewal *r, uint32_t rank)
 	       !(h->hosts[rank].there && ck_calls_is_up(h->calls, rank));
 }
 
-/* Nobody has looked after the metadata of a host that was away. Where it is said whose
- * counts, that of others does not. The question stands behind those for files. */
+/* Asks a returning rank for its metadata, which may have changed while it was
+ * down. With prefer= the metadata of other hosts does not count. The name
+ * follows those of the files. */
 static int ask_for_metadata(struct renewal *r, uint32_t rank)
 {
 	struct ck_str name = r->hosts->metadata.name;
@@ -127,8 +135,9 @@ static int ask_for_metadata(struct renewal *r, uint32_t rank)
 	return 0;
 }
 
-/* -ESTALE: it is not the same as that of this checkpoint; whatever its time says, for the
- * bytes are compared. */
+/* Returns 0 if the metadata is the same as that of this checkpoint; -ESTALE if
+ * it is another one; else an error. The bytes are compared, whatever the
+ * modification time is. */
 static int compare_metadata(const struct renewal *r, uint32_t rank,
 			    const struct ck_looked *l)
 {
@@ -148,7 +157,7 @@ static int compare_metadata(const struct renewal *r, uint32_t rank,
 								    : 0;
 }
 
-/* A host that is back has to have the same, or none. */
+/* A returning host must have the same metadata, or none. */
 static int check_metadata(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -169,7 +178,7 @@ static int check_metadata(const struct renewal *r, uint32_t rank)
 	return rc;
 }
 
-/* --- all that is asked --------------------------------------------------------------- */
+/* --- sending -------------------------------------------------------------- */
 
 static int choose(struct renewal *r)
 {
@@ -190,7 +199,7 @@ static int choose(struct renewal *r)
 	return rc;
 }
 
-/* Who does not have the directory has no file. */
+/* A host without the directory has no files. */
 static int look(struct ck_hosts_task *t)
 {
 	const struct renewal *r = t->arg;
@@ -211,7 +220,7 @@ static int look(struct ck_hosts_task *t)
 	return 0;
 }
 
-/* Whoever does not answer has no part in it. */
+/* A rank that does not reply takes no part. */
 static int look_at_all(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
@@ -233,10 +242,10 @@ static int look_at_all(struct renewal *r)
 	return rc;
 }
 
-/* --- what they have now --------------------------------------------------------------- */
+/* --- new locations -------------------------------------------------------- */
 
-/* Nobody is asked for a file, and this says why: it is another one now, or its host is not
- * in the job, where it is down, or did not answer. */
+/* Records why a file has no location: it has changed, its host is not in the
+ * job, or did not reply. */
 static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 {
 	struct ck_location *at = &r->at.files[p->file];
@@ -249,8 +258,8 @@ static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 		*at = (struct ck_location){ p->peer, 0 };
 }
 
-/* n places of a file that was there when it was opened. Those that have changed, and those
- * of hosts that are not in the job or have not answered, are left out. */
+/* Adds the locations of a file that a host had when the checkpoint was opened.
+ * Locations that have changed, or whose host does not reply, are left out. */
 static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 		       size_t n)
 {
@@ -283,8 +292,9 @@ static bool is_usable(const struct renewal *r, uint32_t rank, uint32_t file)
 	       l->info.size >= ck_files_needed(r->hosts->set, file);
 }
 
-/* The rank where a file that no host had so far is read: the first preferred one that has
- * it, else the first one. The number of ranks: no rank has it. */
+/* Returns the rank where a file that no host had so far is read: the first
+ * preferred one that has it, else the first one. The number of ranks if no rank
+ * has it. */
 static uint32_t first_usable(const struct renewal *r, uint32_t file)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -336,9 +346,9 @@ static int place_all(struct renewal *r)
 	return rc;
 }
 
-/* --- taking over ------------------------------------------------------------------------ */
+/* --- switch to the new job ------------------------------------------------ */
 
-/* Files that were away have a place now, and are what they are there. */
+/* Files that were unavailable are now those at their new location. */
 static void set_back_all(const struct renewal *r)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -352,7 +362,7 @@ static void set_back_all(const struct renewal *r)
 	}
 }
 
-/* What was said of files counts as if it was heard. */
+/* Replies count as a revalidation. */
 static void note_all(const struct renewal *r)
 {
 	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_files: which host every data file is read on. What is here is read here, and of
- * several others that have a file the one with the least to serve is taken; the others
- * are for when that fails. See copies.h.
+ * hosts_files: assigns each data file to hosts when the checkpoint is opened. A
+ * file of this host is read here. Of other hosts the one with the least bytes
+ * to serve is read first; the others are for failover (replica_select.h). All
+ * of it runs in the opening thread.
  */
 #include "hosts_gather.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* --- choosing ----------------------------------------------------------------------------- */
+/* --- choosing ------------------------------------------------------------- */
 
-/* None of a host's ranks is there. */
+/* Returns true if no process of the host is up. */
 static bool is_away(const struct ck_hosts *h, uint32_t host)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
@@ -30,8 +31,9 @@ static bool is_any_away(const struct ck_hosts *h)
 	return false;
 }
 
-/* What the others have in place of a file that can be used: one whose bytes cannot be had
- * now comes first, then what is no data file. NULL: none has anything. */
+/* Returns the most useful report of other hosts about a file that cannot be
+ * used: a file that cannot be opened now, else an object that is not a data
+ * file. NULL if no host has anything. */
 static const struct ck_looked *fault_of(const struct ck_hosts *h,
 					const struct ck_gathered *g, size_t i)
 {
@@ -49,8 +51,8 @@ static const struct ck_looked *fault_of(const struct ck_hosts *h,
 	return fault;
 }
 
-/* Of a file that nobody can use: what is wrong with the copy of some host, or that a host
- * may have it which is away; else what is known here stands. */
+/* Records the fault of an unusable file: the fault at some host, or that a host
+ * that is down may have it. Otherwise the fault of this host stays. */
 static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 			 size_t i, struct ck_files *files)
 {
@@ -96,7 +98,7 @@ static const char *show_difference(const struct ck_hosts *h,
 			show_copy(h, g, i, c->other));
 }
 
-/* --- places --------------------------------------------------------------------------------- */
+/* --- locations ------------------------------------------------------------ */
 
 static bool has_copy(const struct ck_hosts *h, const struct ck_gathered *g,
 		     uint32_t rank, size_t i, uint64_t size)
@@ -107,7 +109,8 @@ static bool has_copy(const struct ck_hosts *h, const struct ck_gathered *g,
 	       l->info.size == size;
 }
 
-/* Of the ranks of a host the one with the least to serve; n: there is none. */
+/* Returns the process of a host with the least bytes to serve; h->n if there is
+ * none. */
 static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 			uint32_t host, size_t i)
 {
@@ -122,7 +125,7 @@ static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 	return best;
 }
 
-/* Here, and in what is kept for other jobs. */
+/* Adds a location for this job and for later ones. */
 static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		     uint32_t rank, bool is_first)
 {
@@ -136,8 +139,8 @@ static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 					is_first);
 }
 
-/* All ranks of a host, the best one first; it is the file's first place if that has
- * none. */
+/* Adds the locations of all processes of a host, the best one first. is_first:
+ * the best one is the file's first location. */
 static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		      uint32_t host, bool is_first)
 {
@@ -155,9 +158,10 @@ static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 	return rc;
 }
 
-/* --- all of one file ------------------------------------------------------------------------ */
+/* --- all of one file ------------------------------------------------------ */
 
-/* Copies in use, beside the first one: what they take, and their newest time. */
+/* Joins the replicas in use into *info: the r bits that they remove, and their
+ * newest time. */
 static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 		       size_t i, uint32_t n, struct ck_file_info *info)
 {
@@ -183,7 +187,7 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 	return rc;
 }
 
-/* What is here stays here, whatever others have, until it fails. */
+/* A file of this host is read here, whatever others have, until it fails. */
 static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		    uint32_t n, struct ck_files *files)
 {
@@ -231,7 +235,8 @@ static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 	return rc;
 }
 
-/* 0: it can be read, as far as is known. */
+/* Returns a positive errno if the host cannot read its replica now; 0 if it
+ * can, as far as is known. */
 static int why_unread(const struct ck_hosts *h, const struct ck_gathered *g,
 		      size_t i, uint32_t host, const struct ck_files *files)
 {
@@ -255,7 +260,7 @@ static bool is_chosen(const struct ck_gathered *g, uint32_t n, uint32_t host)
 	return false;
 }
 
-/* Those that hosts have beside the ones in use. */
+/* Records replicas that are not used. */
 static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 		       size_t i, const struct ck_replica_query *asked,
 		       uint32_t n, const struct ck_files *files)
@@ -283,8 +288,9 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 	return 0;
 }
 
-/* Which tensors are an error only one of the copies can tell: it is read until the checkpoint
- * is open. */
+/* Records that replicas differ. If the end of the file is needed, one replica
+ * is read until the checkpoint is open: it determines which tensors are
+ * errors. */
 static void set_differs(struct ck_hosts *h, const struct ck_gathered *g,
 			size_t i, const struct ck_replica_choice *c,
 			struct ck_files *files)
@@ -311,8 +317,8 @@ static void note_short(struct ck_gathered *g, size_t i)
 		g->first_short = i;
 }
 
-/* Where it is the end that is needed, that of the longest copy, if the others are that one
- * cut short. */
+/* Returns the bytes of a file that must exist. If its end is needed, those of
+ * the longest replica, provided that the others are its beginning; else 0. */
 static uint64_t needed(const struct ck_hosts *h, const struct ck_gathered *g,
 		       size_t i, const struct ck_files *files)
 {
@@ -379,7 +385,7 @@ static void log_short(const struct ck_gathered *g, const struct ck_files *files)
 						    g->too_short - 1));
 }
 
-/* For those that were added since. */
+/* Extends the table to files that were added since. */
 static int room_make(struct ck_hosts *h, const struct ck_files *files)
 {
 	uint32_t n = ck_files_count(files);
@@ -410,7 +416,7 @@ static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 	return rc;
 }
 
-/* Nothing is read yet, but by the thread that opens the checkpoint. */
+/* Uses the tables without a lock: only the opening thread reads yet. */
 static void use_all(struct ck_hosts *h, struct ck_files *files)
 {
 	h->requester.ways.files = h->at.files;

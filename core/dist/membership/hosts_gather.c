@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* hosts_gather: see hosts_gather.h. */
+/*
+ * hosts_gather: two passes over all hosts: LOOKs of all names, then digests of
+ * files that several hosts have, and of the beginnings of longer replicas. One
+ * process speaks for its host. The opening thread runs the passes; each process
+ * has a thread of its own in a pass, which writes to that process's entries
+ * only.
+ */
 #include "hosts_gather.h"
 
 #include <errno.h>
 
-/* --- asking ----------------------------------------------------------------------------- */
+/* --- metadata ------------------------------------------------------------- */
 
-/* A name that is longer than may be asked for is nowhere else. */
+/* A name that is too long for a request is on this host only. */
 static int names_take(const struct ck_hosts *h, struct ck_gathered *g,
 		      const struct ck_files *files)
 {
@@ -27,7 +33,7 @@ static int names_take(const struct ck_hosts *h, struct ck_gathered *g,
 	return 0;
 }
 
-/* -ENODATA: it does not have the directory. */
+/* -ENODATA: the host does not have the directory. */
 static int ask(struct ck_hosts_task *t)
 {
 	struct ck_gathered *g = t->arg;
@@ -50,7 +56,8 @@ static bool show_as(struct ck_gathered *g, const struct ck_file_info *info)
 	return true;
 }
 
-/* Here, or where it is first. */
+/* The first usable file determines the owner: on this host, else on the first
+ * other one. */
 static void show_as_first(const struct ck_hosts *h, struct ck_gathered *g,
 			  const struct ck_files *files)
 {
@@ -110,7 +117,7 @@ void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h)
 	free(g->numbers);
 }
 
-/* --- comparing ---------------------------------------------------------------------------- */
+/* --- digests -------------------------------------------------------------- */
 
 bool ck_gathered_is_usable(const struct ck_looked *l)
 {
@@ -123,7 +130,8 @@ bool ck_gathered_is_here(const struct ck_files *files, uint32_t number)
 	       !ck_files_info(files, number)->err;
 }
 
-/* The rank that speaks for a host; n: none of them has said anything. */
+/* Returns the first process of a host that is up and has replied; h->n if there
+ * is none. */
 static uint32_t speaker(const struct ck_hosts *h, const struct ck_gathered *g,
 			uint32_t host)
 {
@@ -135,7 +143,7 @@ static uint32_t speaker(const struct ck_hosts *h, const struct ck_gathered *g,
 	return h->n;
 }
 
-/* Of this host counts what was seen. */
+/* Sets which files a host has. For this host, the local stat counts. */
 static int copies_take(struct ck_hosts *h, struct ck_gathered *g,
 		       const struct ck_files *files, uint32_t host)
 {
@@ -166,7 +174,8 @@ static bool has_several(const struct ck_hosts *h, const struct ck_gathered *g,
 	return n > 1;
 }
 
-/* One that cannot be read where its digest should be made is none. */
+/* Computes the digests of a host. A replica that cannot be read for its digest
+ * is unread. */
 static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 			uint32_t host, uint32_t rank)
 {
@@ -200,7 +209,7 @@ static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 	return rc;
 }
 
-/* What the rank that speaks for its host does; others do nothing. */
+/* Calls work() if the task's process speaks for its host. */
 static int if_speaker(const struct ck_hosts_task *t,
 		      int (*work)(struct ck_hosts *h, struct ck_gathered *g,
 				  uint32_t host, uint32_t rank))
@@ -236,7 +245,8 @@ static bool is_longest(const struct ck_hosts *h, const struct ck_gathered *g,
 	       copy->size == ck_gathered_longest(h, g, i);
 }
 
-/* It has it so long, and no host before it has the same: of equal copies one is asked. */
+/* Returns true if the host has the longest replica, and no host before it has
+ * an equal one: one of several equal replicas is enough. */
 static bool is_first_longest(const struct ck_hosts *h,
 			     const struct ck_gathered *g, size_t i,
 			     uint32_t host)
@@ -251,7 +261,8 @@ static bool is_first_longest(const struct ck_hosts *h,
 	return true;
 }
 
-/* Digests of what is as long as shorter copies on another host. */
+/* Digests of longer replicas, up to the size of shorter ones on another
+ * host. */
 struct beginnings {
 	struct ck_hosts_digest *list;
 	size_t *index;
@@ -279,7 +290,8 @@ static void beginnings_find(const struct ck_hosts *h,
 	}
 }
 
-/* Of the files that one host has longer than others. */
+/* Marks the replicas of other hosts that are the beginning of a longer one of
+ * this host. */
 static int compare_beginnings(struct ck_hosts *h, struct ck_gathered *g,
 			      uint32_t host, uint32_t rank)
 {
@@ -309,7 +321,8 @@ static int beginnings(struct ck_hosts_task *t)
 	return if_speaker(t, compare_beginnings);
 }
 
-/* Files of which the end is needed, and whose copies are not of one size. */
+/* Returns true if there is a file whose end is needed and whose replicas have
+ * different sizes. */
 static bool has_short(const struct ck_hosts *h, const struct ck_gathered *g,
 		      const struct ck_files *files)
 {
@@ -325,7 +338,8 @@ static bool has_short(const struct ck_hosts *h, const struct ck_gathered *g,
 	return false;
 }
 
-/* Of a host that is gone by now nothing counts, but for what can be read without it. */
+/* Replicas of a host that has gone down do not count, except files that this
+ * host has alone. */
 static void note_unread(const struct ck_hosts *h, struct ck_gathered *g,
 			uint32_t host)
 {
@@ -336,7 +350,8 @@ static void note_unread(const struct ck_hosts *h, struct ck_gathered *g,
 					    has_several(h, g, i);
 }
 
-/* Where digests are made, one that cannot be opened is found by that. */
+/* Returns true if a replica cannot be opened now. Where digests are made, they
+ * detect it. */
 static bool is_troubled(const struct ck_hosts *h, const struct ck_gathered *g,
 			const struct ck_files *files, uint32_t host, size_t i)
 {
@@ -345,7 +360,7 @@ static bool is_troubled(const struct ck_hosts *h, const struct ck_gathered *g,
 	return g->said[speaker(h, g, host)][i].trouble != 0;
 }
 
-/* A copy that cannot be opened now is not used where there is another. */
+/* Does not use a replica that cannot be opened now if another host has one. */
 static void leave_troubled(const struct ck_hosts *h, struct ck_gathered *g,
 			   const struct ck_files *files)
 {
@@ -356,7 +371,7 @@ static void leave_troubled(const struct ck_hosts *h, struct ck_gathered *g,
 							       host, i);
 }
 
-/* What went wrong with one that is there. */
+/* Returns the first error of a process that is up. */
 static int first_of(const struct ck_hosts *h, const struct ck_hosts_task *tasks)
 {
 	int rc = 0;

@@ -1,44 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_gather: what all hosts say of all files of a checkpoint, when it is opened: they
- * are asked at once, and then for digests of the files that several have.
+ * hosts_gather: collects the metadata of all files from all hosts when a
+ * checkpoint is opened, then the digests of files that several hosts have.
+ * Hosts are asked in parallel. The opening thread calls the functions and
+ * blocks; one thread per process sends the requests.
  */
 #ifndef CK_HOSTS_GATHER_H
 #define CK_HOSTS_GATHER_H
 
 #include "hosts_internal.h"
 
-/* What all hosts said of all files that nobody was asked for before. */
+/* The reports of all hosts about the files that were added since the last
+ * call. */
 struct ck_gathered {
 	struct ck_ids shown;
-	bool is_shown; /* else it is set: as the first that can be used */
-	struct ck_str *names; /* that can be asked for, n */
-	uint32_t *numbers;    /* of them, in the ck_files */
+	/* False: `shown` becomes the owner of the first usable file. */
+	bool is_shown;
+	struct ck_str *names; /* n names that can be requested */
+	uint32_t *numbers;    /* by name: the number in the ck_files */
 	size_t n;
-	/* By rank, n each; NULL: it has said nothing. */
+	/* By rank, n each; NULL: it did not reply. */
 	struct ck_looked **said;
 	struct ck_file_copy **copies; /* by host, n each */
-	uint64_t *loads;	      /* by host: bytes of files that are its */
-	uint64_t *rank_loads;	      /* the same of its ranks */
-	uint32_t *chosen;	      /* hosts of the copies of one file */
-	size_t too_short, first_short; /* files of which there is such a copy */
+	uint64_t *loads;      /* by host: bytes of files assigned to it */
+	uint64_t *rank_loads; /* by rank: the same */
+	uint32_t *chosen;     /* hosts of the replicas of one file */
+	/* Files with a replica that is too short: their number, and the index
+	 * of the first. */
+	size_t too_short, first_short;
 };
 
-/* g: zeros but for `shown` and `is_shown`, see ck_remote_source. ck_gathered_fini() it, also after an error:
- * -ENOMEM; what a host that is there answered with. */
+/* Collects metadata. *g: zeros except `shown` and `is_shown`, see
+ * ck_remote_source. The caller must call ck_gathered_fini(), also after an
+ * error. Returns 0, or: -ENOMEM; errors of pthread_create(3); the error of a
+ * host that is up. The message is in d. */
 CK_MUST_USE int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 			  struct ck_gathered *g, struct ck_diag *d);
+/* Frees all but g itself. */
 void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h);
 
-/* Fills g->copies: who has what, and what its bytes come to. Errors as above. */
+/* Fills g->copies: which host has which file, and its digest. Returns 0, or the
+ * same errors without a message. */
 CK_MUST_USE int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 				 const struct ck_files *files);
 
-/* There is a file here that was seen, whether it can be opened or not. */
+/* Returns true if this host has the file, whether it can be opened or not. */
 bool ck_gathered_is_here(const struct ck_files *files, uint32_t number);
-/* The size of the longest copy of the i-th file. */
+/* Returns the size of the longest readable replica of the i-th file; 0 if there
+ * is none. */
 uint64_t ck_gathered_longest(const struct ck_hosts *h,
 			     const struct ck_gathered *g, size_t i);
+/* Returns true if the host has a data file of that name. */
 bool ck_gathered_is_usable(const struct ck_looked *l);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_metadata: every host that has a metadata file has to have the same one, unless
- * it is said whose counts. It is this host's if it has one, else that of the first that
- * does.
+ * hosts_metadata: finds the metadata file. All hosts that have one must have
+ * the same one, unless prefer= selects a host. The file of this host is used if
+ * it has one, else that of the first host that does. All of it runs in the
+ * opening thread; a host that goes down meanwhile is left out, and the search
+ * starts again.
  */
 #include "ckptfs/memory.h"
 #include "hosts_internal.h"
@@ -10,7 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* What a host has. */
+/* The metadata file of a process. */
 struct copy {
 	bool has;
 	struct ck_looked looked;
@@ -19,14 +21,14 @@ struct copy {
 
 struct copies {
 	struct ck_str name;
-	uint64_t most;	/* bytes that one may have */
-	uint32_t n;	/* ranks that have one; those of a host have the same */
-	uint32_t first; /* the one that counts */
-	mode_t closed;	/* what the others take from it */
+	uint64_t most;	/* maximum size in bytes */
+	uint32_t n;	/* processes that have one */
+	uint32_t first; /* the process whose file is used */
+	mode_t closed;	/* mode bits that the other replicas remove */
 	struct copy list[];
 };
 
-/* --- who has one -------------------------------------------------------------------- */
+/* --- replicas ------------------------------------------------------------- */
 
 static int look(struct ck_hosts_task *t)
 {
@@ -37,7 +39,7 @@ static int look(struct ck_hosts_task *t)
 	rc = ck_calls_look(t->hosts->calls, t->index, (struct ck_ids){ 0, 0 },
 			   &all->name, 1, &copy->looked);
 	if (rc == -ENODATA)
-		return 0; /* it does not have the directory */
+		return 0; /* the host does not have the directory */
 	copy->has = rc == 0 && copy->looked.seen && !copy->looked.info.err &&
 		    copy->looked.info.size <= all->most;
 	if (rc == 0 && !copy->has && copy->looked.trouble)
@@ -60,14 +62,14 @@ static int digest(struct ck_hosts_task *t)
 	return rc ? rc : file.rc;
 }
 
-/* All others are reached by the first. */
+/* The first process has ended, by which all others are reached. */
 static int fail_alone(const struct ck_hosts *h, struct ck_diag *d)
 {
 	return ck_fail(d, EIO, "%s: its process has ended", h->hosts[0].name);
 }
 
-/* One of a host that is gone by now does not count; that it cannot be told of another
- * whether it has one, does. */
+/* Runs a pass over all processes. Files of a process that went down do not
+ * count; an error of one that is up fails the pass. */
 static int look_at_all(struct ck_hosts *h, struct copies *all,
 		       struct ck_hosts_task *tasks,
 		       int (*run)(struct ck_hosts_task *t), struct ck_diag *d)
@@ -92,7 +94,7 @@ static int look_at_all(struct ck_hosts *h, struct copies *all,
 	return 0;
 }
 
-/* The rank that speaks for a host: the first one that is there. */
+/* Returns the process that speaks for a host: the first one that is up. */
 static uint32_t speaker(const struct ck_hosts *h, uint32_t host)
 {
 	const struct ck_hosts_group *g = &h->groups[host];
@@ -103,7 +105,8 @@ static uint32_t speaker(const struct ck_hosts *h, uint32_t host)
 	return i;
 }
 
-/* What is in the place of one is an error, as it is on this host alone. */
+/* An object that cannot be the metadata is an error, as it is on a single
+ * host. */
 static int check_copy(const struct ck_hosts *h, const struct copies *all,
 		      uint32_t i, struct ck_diag *d)
 {
@@ -124,7 +127,7 @@ static int check_copy(const struct ck_hosts *h, const struct copies *all,
 	return 0;
 }
 
-/* Where it is said whose counts, what is wrong with those of others does not. */
+/* Checks all replicas; with prefer= only those up to the host that is used. */
 static int check_copies(const struct ck_hosts *h, const struct copies *all,
 			struct ck_diag *d)
 {
@@ -142,7 +145,7 @@ static int check_copies(const struct ck_hosts *h, const struct copies *all,
 	return rc;
 }
 
-/* --- which one counts --------------------------------------------------------- */
+/* --- choice --------------------------------------------------------------- */
 
 static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 			     uint32_t i)
@@ -162,7 +165,7 @@ static int differ(const struct ck_hosts *h, const struct copies *all,
 		       show_copy(h, all, speaker(h, c->other)));
 }
 
-/* Which hosts' copies are used, list of them. */
+/* Compares the replicas. list: the hosts whose replicas are used. */
 static int compare(const struct ck_hosts *h, const struct copies *all,
 		   struct ck_replica_choice *c, uint32_t *list,
 		   struct ck_diag *d)
@@ -199,7 +202,8 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 		       all->name.p);
 }
 
-/* What other copies in use say of it, too; which bits they take. */
+/* Joins the other replicas into *said. Returns the mode bits that they
+ * remove. */
 static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 			  const struct ck_replica_choice *c,
 			  const uint32_t *list, struct ck_file_info *said)
@@ -219,9 +223,9 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 	return closed;
 }
 
-/* --- bringing it ------------------------------------------------------------------------ */
+/* --- reading -------------------------------------------------------------- */
 
-/* All bytes of a file of a peer, in pages. */
+/* Reads a whole file of a peer into new pages, which the caller owns. */
 static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
 		 void **pages)
 {
@@ -243,7 +247,7 @@ static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
 	return rc;
 }
 
-/* That copy is the metadata, which is looked after from now on. */
+/* Records the metadata for revalidation. */
 static int note(struct ck_hosts *h, const struct copies *all,
 		const struct ck_file_info *said)
 {
@@ -266,7 +270,7 @@ static int note(struct ck_hosts *h, const struct copies *all,
 	return 0;
 }
 
-/* i: the rank, in the list. */
+/* Reads the metadata of process i; not if it is on this host. */
 static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 		struct ck_file_info *said, void **pages, struct ck_diag *d)
 {
@@ -284,7 +288,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	return 0;
 }
 
-/* --- all of it ---------------------------------------------------------------------------- */
+/* --- search --------------------------------------------------------------- */
 
 static int choose(struct ck_hosts *h, struct copies *all,
 		  struct ck_hosts_task *tasks, struct ck_file_info *said,
@@ -297,7 +301,7 @@ static int choose(struct ck_hosts *h, struct copies *all,
 
 	if (rc == 0)
 		rc = check_copies(h, all, d);
-	/* Also of one alone: hosts that come later have to have the same. */
+	/* Also a single one: hosts that return later must have the same. */
 	if (rc == 0 && all->n > 0)
 		rc = look_at_all(h, all, tasks, digest, d);
 	if (rc == 0)
@@ -335,7 +339,8 @@ static int find(struct ck_remote_source *e, struct ck_str name, uint64_t most,
 		return ck_fail(d, ENOMEM, "out of memory");
 	all->name = name;
 	all->most = most;
-	/* Without a host that is gone when it should give its copy, too. */
+	/* Again without a process that went down before it could send its
+	 * file. */
 	do {
 		there = ck_hosts_there(h);
 		memset(all->list, 0, h->n * sizeof(all->list[0]));

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_names: what is in the directories of all hosts, where no metadata says it: their
- * names, and by which bytes files begin. All hosts are asked at once, and each for all of
- * it.
+ * hosts_names: lists the directories of all hosts, for checkpoints without
+ * metadata, tests the first bytes of files, and reads ranges that the parser
+ * has requested. Hosts are asked in parallel, one process of each host, in a
+ * thread of its own. The opening thread blocks until all have ended.
  */
 #include "hosts_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 
-/* Of one host: who lists more has no checkpoint. */
+/* Of one host; a directory with more is not a checkpoint. */
 enum { NAMES_MOST = 4 << 20 };
 
-/* --- asking ----------------------------------------------------------------------------- */
+/* --- passes --------------------------------------------------------------- */
 
-/* The first rank of its host that is there: the others have what it has. */
+/* Returns true for the first process of its host that is up; the others have
+ * the same files. */
 static bool is_speaker(const struct ck_hosts_task *t)
 {
 	const struct ck_hosts_host *hosts = t->hosts->hosts;
@@ -25,7 +27,8 @@ static bool is_speaker(const struct ck_hosts_task *t)
 	return true;
 }
 
-/* Again, if some went meanwhile: others of their hosts may be there. */
+/* Runs a pass, and again if a process went down: another one of its host may be
+ * up. */
 static int ask_all(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 		   void *arg, struct ck_hosts_task *tasks)
 {
@@ -50,14 +53,14 @@ static int fail(const struct ck_hosts_host *host, int rc, struct ck_diag *d)
 	return ck_fail(d, -rc, "%s: %s", host->name, what);
 }
 
-/* --- names ------------------------------------------------------------------------------ */
+/* --- names ---------------------------------------------------------------- */
 
-/* Those of one host. */
+/* The names of one host. */
 struct names {
 	struct ck_remote_source_name *list;
 	size_t n, cap;
 	struct ck_arena text;
-	/* Of the page that came last: */
+	/* Of the last page: */
 	uint64_t next;
 	bool more;
 };
@@ -107,7 +110,7 @@ static int page_take(const struct ck_ask *a, const struct ck_message *m,
 	return rc;
 }
 
-/* One who does not have the directory has nothing. */
+/* A host without the directory has no names. */
 static int names_ask(struct ck_hosts_task *t)
 {
 	struct names *to = (struct names *)t->arg + t->index;
@@ -129,7 +132,8 @@ static int names_ask(struct ck_hosts_task *t)
 	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;
 }
 
-/* Natural order is the same for names that are not: those are told apart, too. */
+/* Natural order is equal for some names that differ; these are ordered by
+ * bytes. */
 static int name_cmp(const void *a, const void *b)
 {
 	const struct ck_remote_source_name *x = a, *y = b;
@@ -139,7 +143,8 @@ static int name_cmp(const void *a, const void *b)
 	return order ? order : strcmp(x->name, y->name);
 }
 
-/* Each once; a file comes before what others have of its name. */
+/* Merges the names of all hosts, each once. A regular file wins over other
+ * types of the name. */
 static int names_join(struct ck_hosts *h, const struct names *of)
 {
 	struct names all = { 0 };
@@ -223,16 +228,16 @@ void ck_hosts_names_fini(struct ck_hosts *h)
 	h->names = (struct ck_hosts_names){ 0 };
 }
 
-/* --- how files begin -------------------------------------------------------------------- */
+/* --- first bytes ---------------------------------------------------------- */
 
 struct beginning {
 	const struct ck_str *names;
 	size_t n;
 	bool (*is)(const uint8_t *head, size_t len);
-	bool *out; /* atomic, each: becomes true */
+	bool *out; /* atomic, each; set to true for a match */
 };
 
-/* The first bytes of what one host has. */
+/* The first bytes of the files of one host. */
 struct heads {
 	struct ck_looked *looked;
 	struct ck_location *files;
@@ -248,7 +253,7 @@ static void heads_fini(struct heads *h)
 	free(h->bytes);
 }
 
-/* Moves have the number of their file's name. */
+/* Makes descriptors for the first bytes; `file` is the index of the name. */
 static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
 {
 	size_t moves = 0;
@@ -268,8 +273,8 @@ static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
 	return moves;
 }
 
-/* One whose bytes cannot be had may begin so: that is its damage, and it is not as if it were
- * not there. */
+/* Reads and tests the first bytes. A file that cannot be read may match: it is
+ * reported as damaged and not as missing. */
 static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 {
 	const struct beginning *b = t->arg;
@@ -293,8 +298,7 @@ static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 	}
 }
 
-/* What is behind a link that is not followed nobody knows: it is told why there is
- * nothing of it. */
+/* A link that is not followed may match, so that its error is reported. */
 static void links_take(const struct beginning *b,
 		       const struct ck_looked *looked)
 {
@@ -341,7 +345,7 @@ int ck_hosts_begins(struct ck_remote_source *e, const struct ck_str *names,
 		  : rc_of(h, tasks, d);
 }
 
-/* --- bytes of files that are known ---------------------------------------------------------- */
+/* --- requested ranges ----------------------------------------------------- */
 
 int ck_hosts_fetch(struct ck_remote_source *e, struct ck_fetch *wanted)
 {

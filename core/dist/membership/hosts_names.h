@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_names: what is in the directories of all hosts, where no metadata says it: their
- * names, and by which bytes files begin.
+ * hosts_names: lists the directories of all hosts, for checkpoints without
+ * metadata, and tests the first bytes of files. The names are unknown until the
+ * first list, then constant. Of the opening thread.
  */
 #ifndef CK_HOSTS_NAMES_H
 #define CK_HOSTS_NAMES_H
@@ -15,10 +16,10 @@ struct ck_hosts_names {
 	struct ck_remote_source_name *list;
 	size_t n;
 	struct ck_arena text;
-	bool known; /* they were asked for */
+	bool known; /* they have been listed */
 };
 
-/* As of struct ck_remote_source. */
+/* Implement struct ck_remote_source; see there. */
 CK_MUST_USE int ck_hosts_list(struct ck_remote_source *e,
 			      const struct ck_remote_source_name **list,
 			      size_t *n, struct ck_diag *d);
@@ -28,6 +29,7 @@ CK_MUST_USE int ck_hosts_begins(struct ck_remote_source *e,
 				bool *out, struct ck_diag *d);
 CK_MUST_USE int ck_hosts_fetch(struct ck_remote_source *e,
 			       struct ck_fetch *wanted);
+/* Frees the names; they are unknown again. */
 void ck_hosts_names_fini(struct ck_hosts *h);
 
 #endif

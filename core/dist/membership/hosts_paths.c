@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_paths: how fast bytes come from each host, and by which way. It is measured with
- * one of its files, for a moment, as they are read: here from the file, which may be in
- * the page cache, and of other hosts by requests. First a few bytes, for how long they
- * take, then more and more for how many come, as long as there is time.
+ * hosts_paths: measures how fast bytes arrive from each host, and reports it. A
+ * measurement reads one file for a moment as a program would: a local file,
+ * which may be in the page cache, or a remote one by requests. It first reads a
+ * few bytes for the latency, then longer and longer pieces for the rate, while
+ * there is time.
+ *
+ * A host is unknown, measured, or failed after TRIES attempts. Any thread may
+ * measure; results are atomic.
  */
 #include "ckptfs/memory.h"
 #include "hosts_internal.h"
@@ -12,18 +16,18 @@
 
 enum {
 	MOMENT_MSEC = 50,
-	TRIES = 3,	    /* for one that fails */
+	TRIES = 3,	    /* attempts at a host that fails */
 	FEW = 4096,	    /* bytes */
-	FEW_TIMES = 5,	    /* at most; the shortest counts */
-	FEW_MSEC = 10,	    /* that is enough */
-	FIRST = 64 << 10,   /* bytes at once; */
-	MORE = 4,	    /* then so many times as many, */
-	MOST = 8 << 20,	    /* up to so many */
+	FEW_TIMES = 5,	    /* reads at most; the shortest counts */
+	FEW_MSEC = 10,	    /* enough for the latency */
+	FIRST = 64 << 10,   /* bytes of the first piece */
+	MORE = 4,	    /* factor of the following pieces */
+	MOST = 8 << 20,	    /* bytes of the longest piece */
 	MSEC = 1000 * 1000, /* nanoseconds */
 	SEC = 1000 * MSEC,
 };
 
-/* What is measured. */
+/* A measurement. */
 struct sample {
 	struct ck_hosts *hosts;
 	bool here;
@@ -31,7 +35,7 @@ struct sample {
 	uint64_t size;
 	uint8_t *to;
 	struct timespec end;
-	/* What comes of it: */
+	/* The result: */
 	uint64_t rate, nsec;
 };
 
@@ -52,12 +56,13 @@ static int bring_here(const struct sample *s, uint64_t len)
 	struct ck_host_mover host;
 
 	ck_host_mover_init(&host, s->hosts->set);
-	(void)host.mover.start(&host.mover, &moves); /* it does all at once */
+	/* Completes before it returns. */
+	(void)host.mover.start(&host.mover, &moves);
 	ck_stats_read(s->hosts->elsewhere.stats, 0, moves.read);
 	return move.rc;
 }
 
-/* *nsec: how long it took. */
+/* Reads len bytes. *nsec: the duration. */
 static int bring(const struct sample *s, uint64_t len, uint64_t *nsec)
 {
 	uint64_t begun = nsec_now();
@@ -74,7 +79,7 @@ static uint64_t rate_of(uint64_t bytes, uint64_t nsec)
 	return ck_max((uint64_t)((double)bytes * SEC / (double)nsec), 1);
 }
 
-/* A way that is slow is not asked again and again. */
+/* Measures the latency. A slow path is read once only. */
 static int measure_few(struct sample *s)
 {
 	uint64_t len = ck_min(s->size, FEW), nsec, sum = 0;
@@ -94,8 +99,8 @@ static int measure_few(struct sample *s)
 	return 0;
 }
 
-/* Whether so many bytes may be there in time: of the first nobody can tell, and of others
- * if they come as fast as those before. */
+/* Returns true if len bytes may arrive in time. The first piece has no estimate
+ * but the latency; the others have the rate so far. */
 static bool is_time(const struct sample *s, uint64_t len)
 {
 	uint64_t now = nsec_now(), end = nsec_of(s->end);
@@ -117,7 +122,8 @@ static void measure_many(struct sample *s)
 	}
 }
 
-/* The largest file that is read on a host. */
+/* Selects the largest file that is read on a host. Returns false if there is
+ * none. */
 static bool find_sample(struct ck_hosts *h, const char *name, struct sample *s)
 {
 	*s = (struct sample){ .hosts = h, .here = name == h->hosts[0].name };
@@ -140,7 +146,8 @@ static int measure(struct sample *s)
 	s->to = ck_pages_alloc(MOST);
 	if (!s->to)
 		return -ENOMEM;
-	memset(s->to, 1, ck_min(s->size, MOST)); /* it is there from now on */
+	/* The pages are resident from now on. */
+	memset(s->to, 1, ck_min(s->size, MOST));
 	s->end = ck_time_in(CLOCK_MONOTONIC, MOMENT_MSEC);
 	rc = measure_few(s);
 	if (rc == 0)
@@ -149,7 +156,7 @@ static int measure(struct sample *s)
 	return rc;
 }
 
-/* --- one after the other ---------------------------------------------------------------- */
+/* --- one host at a time --------------------------------------------------- */
 
 static unsigned tries_of(const struct ck_hosts_host *host)
 {
@@ -161,7 +168,8 @@ static bool is_known(const struct ck_hosts_host *host)
 	return __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED) > 0;
 }
 
-/* The one that was tried least; NULL: none is to be. */
+/* Returns the host with the fewest attempts; NULL if no host is left to
+ * measure. */
 static struct ck_hosts_host *next_host(struct ck_hosts *h)
 {
 	struct ck_hosts_host *next = NULL;
@@ -229,9 +237,9 @@ void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 	};
 }
 
-/* --- as rows --------------------------------------------------------------------------- */
+/* --- as rows -------------------------------------------------------------- */
 
-/* NULL: it has not failed. */
+/* Returns why the path is not used; NULL if it has not failed. */
 static const char *why_not(const struct ck_hosts_host *host, bool here, bool up)
 {
 	int err = -__atomic_load_n(&host->way.err, __ATOMIC_RELAXED);
@@ -264,7 +272,7 @@ static void print_way(const struct ck_hosts *h,
 	ck_stats_print_path(&row, out);
 }
 
-/* Without a mount the rates are measured now. */
+/* Without a mount, no thread has measured the rates before. */
 void ck_hosts_paths(const struct ck_remote_source *e, struct ck_buf *out)
 {
 	struct ck_hosts *h = ck_hosts_of(e);

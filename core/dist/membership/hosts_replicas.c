@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_replicas: what is known of the copies of files that have several: they are one
- * file, of the newest time, that only those may read who may read all of them, and that
- * has changed when all of them have.
+ * hosts_replicas: files with several replicas. The replicas form one file. Its
+ * modification time is the newest one, and it has changed when all replicas
+ * have. A user may read it only if every replica permits it. Revalidation
+ * updates the replicas, in the connection's thread or the revalidating one.
  */
 #include "hosts_internal.h"
 
@@ -78,7 +79,8 @@ static mode_t closed_by(const struct ck_hosts_copy *list, size_t n,
 	return closed;
 }
 
-/* Of the first one the mode and the owner are known, and say what it takes. */
+/* Updates the file from its replicas. The first replica has the mode and the
+ * owner; the others remove r bits. */
 static void note_together(const struct ck_hosts *h, uint32_t file,
 			  const struct ck_hosts_copy *list, size_t n)
 {

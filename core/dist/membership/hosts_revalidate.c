@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_revalidate: what hosts say of their files is heard again from time to time: whether
- * they have changed, and who may read them. Each host is asked for some of its files,
- * and the next time for those that follow. Nobody waits: answers are noted by the
- * thread of the line.
+ * hosts_revalidate: revalidates files of other hosts: whether they have
+ * changed, and who may read them. Each call of ck_hosts_hear() sends one LOOK
+ * per process for some of its files; the next call continues with the files
+ * that follow. A process has at most one request in flight. The revalidating
+ * thread sends and never blocks; the connection's thread applies replies.
  */
 #include "hosts_internal.h"
 
 #include <errno.h>
 #include <semaphore.h>
 
-enum { AT_ONCE = 64 }; /* files in a question */
+enum { AT_ONCE = 64 }; /* files in a request */
 
-/* What is asked of one host. */
+/* The request to one process. */
 struct question {
 	struct ck_call call; /* first */
 	struct ck_hosts *hosts;
 	struct ck_str names[AT_ONCE];
-	uint32_t numbers
-		[AT_ONCE]; /* in the ck_files; METADATA: it is none of them */
+	/* Numbers in the ck_files; METADATA: the metadata file. */
+	uint32_t numbers[AT_ONCE];
 	struct ck_looked said[AT_ONCE];
 	size_t n;
-	uint32_t next; /* file that comes next */
-	sem_t free;    /* 1: nothing is on its way */
+	uint32_t next; /* the next file to be sent */
+	sem_t free;    /* 1: no request is in flight */
 };
 
 enum { METADATA = UINT32_MAX };
 
 struct ck_hosts_hearing {
 	uint32_t n;
-	uint32_t here;		/* file on this host that comes next */
-	struct question list[]; /* by host */
+	uint32_t here;		/* the next file of this host */
+	struct question list[]; /* by process */
 };
 
-/* --- what was said ---------------------------------------------------------------------- */
+/* --- replies -------------------------------------------------------------- */
 
-/* Of metadata on another host. */
+/* Applies a reply for metadata on another host. */
 static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 {
 	const mode_t closed = h->elsewhere.metadata_closed;
@@ -53,7 +54,7 @@ static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 		ck_file_access_copy(&h->metadata.access, &now);
 }
 
-/* An error of the moment says nothing. */
+/* A transient error changes nothing. */
 static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
 		 const struct ck_looked *l)
 {
@@ -108,7 +109,7 @@ static int came(struct ck_call *c, const struct ck_message *m, int rc)
 	return m ? rc : 0;
 }
 
-/* --- what is asked ------------------------------------------------------------------------ */
+/* --- requests ------------------------------------------------------------- */
 
 static void add(struct question *q, struct ck_str name, uint32_t number)
 {
@@ -116,7 +117,7 @@ static void add(struct question *q, struct ck_str name, uint32_t number)
 	q->numbers[q->n++] = number;
 }
 
-/* Whether a rank is the one to be asked of a file. */
+/* Returns true if the process is the one that revalidates the file. */
 static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 {
 	const struct ck_hosts_copy *list;
@@ -132,7 +133,7 @@ static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 	       ck_files_is_remote(h->set, file);
 }
 
-/* The next files of a rank. */
+/* Adds the next files of a process to its request. */
 static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 {
 	q->n = 0;
@@ -163,8 +164,8 @@ static void ask(struct ck_hosts *h, struct question *q, uint32_t rank)
 	ck_calls_send(h->calls, &q->call);
 }
 
-/* The same of files here, that nobody else has: what was brought together with others may
- * be read for long without a look at them. */
+/* Stats files of this host that no other host has: data read together with
+ * remote data may be read for long without a stat of them. */
 static void look_here(struct ck_hosts *h, uint32_t *next)
 {
 	for (uint32_t i = 0; i < AT_ONCE && i < h->nfiles; i++) {
@@ -192,7 +193,7 @@ void ck_hosts_hear(struct ck_hosts *h)
 			ask(h, &g->list[i], i);
 }
 
-/* --- beginning and end --------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------- */
 
 int ck_hosts_hearing_make(struct ck_hosts *h)
 {

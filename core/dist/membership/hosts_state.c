@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* hosts_state: which hosts are up, and what is read on which. */
+/*
+ * hosts_state: the state of hosts and the location of files, for `status` and
+ * messages. A host is missing (never up), up or down. The opening, then the
+ * revalidating thread updates the states; any thread reads them.
+ */
 #include "hosts_internal.h"
 
 #include <errno.h>
 #include <time.h>
 
-/* A process that is down takes its host with it, for nobody knows better. */
+/* Updates the states, process by process. */
 void ck_hosts_note_states(struct ck_hosts *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {
@@ -51,7 +55,8 @@ static const struct ck_hosts_host *host_at(const struct ck_hosts *h,
 	return &h->hosts[peer];
 }
 
-/* Where it is read, or would be if its host was in this job. */
+/* Returns the peer where the file is read, or would be read if its host was in
+ * this job. */
 static uint32_t first_peer(struct ck_hosts *h, uint32_t file)
 {
 	struct ck_location at = { 0 };
@@ -60,7 +65,8 @@ static uint32_t first_peer(struct ck_hosts *h, uint32_t file)
 								   : 0;
 }
 
-/* Of the copies of a file those that are not at the first place of it, the i-th. */
+/* Returns the host of the i-th replica that is not at the file's first
+ * location. */
 static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
 					       uint32_t file, uint32_t first,
 					       uint32_t i)
@@ -107,7 +113,7 @@ const char *ck_hosts_host(const struct ck_remote_source *e, uint32_t file,
 	return host ? host->name : NULL;
 }
 
-/* --- what is away ------------------------------------------------------------------- */
+/* --- unavailable files ---------------------------------------------------- */
 
 const char *ck_hosts_time(time_t when)
 {
@@ -127,7 +133,7 @@ static const char *show_down(struct ck_hosts *h, uint32_t file)
 
 	if (!host)
 		return "its host: down";
-	/* It may be known before it is noted. */
+	/* The host may be down before `up` is updated. */
 	since = is_up(host) ? now
 			    : __atomic_load_n(&host->since, __ATOMIC_RELAXED);
 	return ck_shown(
@@ -172,7 +178,8 @@ static void describe_unused(const struct ck_hosts_unused_copy *copy,
 	}
 }
 
-/* What is read of it is what the others have. */
+/* Describes an unused replica. Reads are not affected, so its errno is only
+ * reported. */
 bool ck_hosts_unused(const struct ck_remote_source *e, size_t i,
 		     struct ck_unused_copy *out)
 {
@@ -191,7 +198,7 @@ bool ck_hosts_unused(const struct ck_remote_source *e, size_t i,
 	return true;
 }
 
-/* --- the status ----------------------------------------------------------------------- */
+/* --- the status ----------------------------------------------------------- */
 
 struct ck_hosts_load ck_hosts_load(const struct ck_hosts *h, const char *name)
 {

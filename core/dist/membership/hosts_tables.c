@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* hosts_tables: where files are, as it is put together and replaced. */
+/*
+ * hosts_tables: the tables of where files are, while they are built and when
+ * they replace the former ones. A table is built by one thread, then used by
+ * the remote client until it is replaced. Of the opening, then of the
+ * revalidating thread.
+ */
 #include "hosts_internal.h"
 
 #include <errno.h>

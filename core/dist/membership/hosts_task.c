@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_task: work that waits for other hosts. A task is done for each host, by a thread
- * of its own; a read waits until the mover of remote files has completed it. Below all
+ * hosts_task: blocking work with other hosts. A task runs for each process in a
+ * thread of its own. A read blocks until the remote client has completed it. No
+ * state beyond the call; any thread, except for ck_hosts_each(). Below all
  * other hosts files.
  */
 #include "hosts_internal.h"
 
 #include <errno.h>
 
-/* --- all at once -------------------------------------------------------------------- */
+/* --- all at once ---------------------------------------------------------- */
 
 struct work {
 	struct ck_hosts_task *task;
@@ -67,7 +68,7 @@ int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 						.arg = arg,
 						.wanted = h->hosts[i].there };
 	rc = ck_hosts_run(tasks, h->n, run);
-	/* None of them looks at it any more. */
+	/* All task threads have ended, so `there` may be written. */
 	for (uint32_t i = 0; i < h->n; i++) {
 		struct ck_hosts_host *host = &h->hosts[i];
 
@@ -82,9 +83,9 @@ int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 	return rc;
 }
 
-/* --- reads that wait ------------------------------------------------------------ */
+/* --- reads that wait ------------------------------------------------------ */
 
-/* For moves that are on their way. */
+/* A batch that a thread waits for. */
 struct await {
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -102,7 +103,8 @@ static void came(struct ck_moves *moves)
 	pthread_mutex_unlock(&a->lock);
 }
 
-/* Until they have come, or until then. False: they have not. */
+/* Blocks until the batch has completed, or until the deadline. Returns false at
+ * the deadline. */
 static bool await_moves(struct await *a, const struct timespec *until)
 {
 	bool there;
