@@ -120,7 +120,7 @@ while read -r line; do
 done <lines
 fails 'documents: no line has the type ckptfs' '' grep -E \
 	'^[^ ]+ [^ ]+ ckptfs [^ ]+ 0 0|(SRC|/[^ ]+) (MNT|/[^ ]+) ckptfs ' \
-	"$docs/README.md" "$docs"/mount-helpers/*.scd
+	"$docs/README.md" "$docs"/mount-helpers/man/*.scd
 
 # --- an ordinary user --------------------------------------------------------
 
