@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs what a README says, block by block, in the current directory.
+"""Runs the sessions and scripts of a README, block by block, in the current directory.
 
-    readme.py README.md           all but what needs a clean clone
-    readme.py README.md --clone   only that
+    readme.py README.md           all blocks except those that need a clean clone
+    readme.py README.md --clone   only those
 
 A block between ``` is one of these:
 
 - lines `$ COMMAND`, each followed by the output that it must have. `...` stands
-  for any text, alone on a line for any lines. A command of which no output is
-  shown must end with 0. All run in one bash;
-- of the language python: a script. What its lines `print(...)  # TEXT` print
-  must be TEXT;
+  for any text, alone on a line for any lines. A command without output must end
+  with 0. All run in one bash;
+- of the language python: a script. Its lines `print(...)  # TEXT` must print
+  TEXT;
 - a tree of names, behind `<!-- picture: ... -->`: its first column are files of
   the sample checkpoint, the second those of a mount of it.
 
-`<!-- run: clean clone only -->` before a block: it installs or builds.
-`<!-- not run: WHY -->`: it is not run. A block that is none of these is a fault.
+`<!-- run: first -->` before a block: it prepares for the blocks above it, too.
+`<!-- run: clean clone only -->`: it installs or builds. `<!-- not run: WHY -->`:
+it is not run. Any other block is a fault.
 Prints a line for each result: `ok WHAT`, `not ok WHAT`, `skip WHAT: WHY`, and
 `# NOTE`.
 """
@@ -31,6 +32,7 @@ BLOCK = re.compile(r'(?:^<!-- *(.*?) *-->\n)?^```(\w*)\n(.*?)^```$',
                    re.M | re.S)
 SAMPLE = 'tests/fixtures/sample'
 CLONE = 'run: clean clone only'
+FIRST = 'run: first'
 
 
 class Shell:
@@ -126,7 +128,7 @@ def run_block(shell, where, marker, language, text):
     if re.fullmatch(r'not run: .+', marker):
         return
     found = commands(text)
-    if marker == CLONE or not marker and language != 'python':
+    if marker in (CLONE, FIRST) or not marker and language != 'python':
         if not found:
             result(False, f'{where}: neither commands nor a reason', text)
         session(shell, where, found or ())
@@ -150,6 +152,7 @@ def main():
     fences = len(re.findall('^ *```', text, re.M))
     result(blocks and fences == 2 * len(blocks),
            f'{len(blocks)} blocks, {fences} fences')
+    blocks.sort(key=lambda block: block[1] != FIRST)
     shell = Shell()
     for line, marker, language, block in blocks:
         if (marker == CLONE) == options.clone:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# Every command of the README is run, and has the output that is shown, in what
-# looks like a clone that was built. What installs or builds is run by
-# tests/clean-clone.
-need getfattr rsync tail
+# Runs every command of the README in a directory that looks like a clone after
+# the build, and compares its output with the output shown. tests/clean-clone runs
+# the commands that install or build.
+need rsync tail
 
-# A python3 for whoever asks: with PyTorch if there is one.
+# The python3 of the sessions has PyTorch if one is found.
 find_torch || find_numpy || skip_all 'no numpy'
 mkdir -p bin clone/build/mount-helpers
 printf '#!/bin/sh\nexec %s "$@"\n' \
@@ -106,15 +106,29 @@ cat >"$WORK/right.md" <<'END'
 $ false
 ```
 ```
-$ number=7
 $ printf 'a\nb\nc %d\n' $number
 a
 ...
 c ...
+$ test $number = 7
+```
+<!-- run: first -->
+```
+$ number=7
 ```
 END
 python3 "$HERE/readme.py" "$WORK/right.md" >"$WORK/out" 2>&1
 fails 'canary: a right one is right' '' grep -qv '^ok ' "$WORK/out"
 
 obey "$HERE/../../README.md"
+
+# The script of the manual, section From Python.
+{
+	printf '```\n$ ckptfs step-1000 ck -o write && cp weights/model.norm.weight.npy .\n```\n'
+	printf '```python\n'
+	sed -n '/^import subprocess, torch$/,/^```$/p' "$HERE/../../mount-helpers/man/ckptfs.5.scd"
+	printf '```\n$ cmp model.norm.weight.npy ck/full/model.norm.weight.npy && ckptfs umount ck\n```\n'
+} >"$WORK/manual.md"
+PATH=$WORK/clone/build/mount-helpers:$PATH
+obey "$WORK/manual.md"
 done_testing
