@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of those who may wait: see calls.h. */
+/*
+ * call_wait: synchronous calls. The caller sleeps on a semaphore that the
+ * callback of the call posts in the line's thread. State: one struct wait on
+ * the caller's stack for each call. Any thread may call, except the line's.
+ */
 #include "ckptfs/calls.h"
 
 #include <errno.h>
@@ -34,7 +38,7 @@ static void begin(struct wait *w, struct ck_calls *all)
 static int end(struct wait *w)
 {
 	while (sem_wait(&w->done))
-		; /* a signal */
+		; /* retry after a signal */
 	sem_destroy(&w->done);
 	return w->rc;
 }
@@ -57,8 +61,8 @@ int ck_calls_wait(struct ck_calls *all, uint32_t peer, struct ck_ask *a,
 
 /* --- names ------------------------------------------------------------------------ */
 
-/* LOOKs on their way at a time: enough that the peer never waits for the next one, and
- * few, for each has the time that they take together. */
+/* LOOKs in flight at a time: enough to keep the peer busy, and few, since they
+ * share the time that each of them has. */
 enum { LOOKS = 4 };
 
 static int take_look(const struct ck_ask *a, const struct ck_message *m,
@@ -67,11 +71,11 @@ static int take_look(const struct ck_ask *a, const struct ck_message *m,
 	return ck_take_look(a, m, out);
 }
 
-/* LOOKs in their order; those from `ended` to `begun` are on their way. */
+/* A ring of LOOKs, in order; those from `ended` to `begun` are in flight. */
 struct looks {
 	struct wait waits[LOOKS];
 	unsigned begun, ended;
-	int rc; /* the first that is not 0 */
+	int rc; /* the first error */
 };
 
 static void end_first(struct looks *l)

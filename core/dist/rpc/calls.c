@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls: see calls.h. A call waits in the queue of its peer until there is room in its
- * window, is then on its way, and is over when its answer is here, or when it was given
- * up; those that were given up are told so by the line's thread.
+ * calls: calls to all peers of one line, and the state of each peer.
+ *
+ * A call is queued for its peer until the peer's window has room (QUEUED), then
+ * in flight (ON_WAY). It ends when its reply arrives (DONE), or when it fails
+ * by timeout, cancellation or loss of the peer (FAILED). The line's thread
+ * delivers failures by came(), then the call is DONE.
+ *
+ * A peer is up or down. A silent peer is sent a PING after ping_msec and is
+ * down after silence_msec. Any reply to a request that was sent since then
+ * makes it up again.
+ *
+ * Any thread sends and cancels calls; the line's thread receives, runs the
+ * timers and calls came(), without holding the lock.
  */
 #include "ckptfs/calls.h"
 
@@ -11,20 +21,22 @@
 
 enum { BUCKETS = 256, BRIEF_MSEC = 2000 };
 
-enum state { NEW, QUEUED, ON_WAY, OVER, TOLD };
+enum state { NEW, QUEUED, ON_WAY, FAILED, DONE };
 
-/* A list with a head that is no call. */
+/* A circular list; its head is not a call. */
 struct calls_list {
 	struct ck_call head;
 };
 
 struct peer {
 	bool up;
-	uint64_t heard, asked; /* when it said, and was asked, something */
-	uint64_t progress;     /* when it answered a call */
-	uint64_t held;	 /* until when patient calls wait, while it is down */
-	uint64_t before; /* id of what was asked last when it went down */
-	uint64_t window; /* bytes on their way */
+	/* when it last sent something, and was last sent a PING */
+	uint64_t heard, asked;
+	uint64_t progress; /* when it last answered a call */
+	/* while it is down: patient calls stay queued until then */
+	uint64_t held;
+	uint64_t before; /* the last id that was in use when it went down */
+	uint64_t window; /* bytes of replies in flight */
 	struct calls_list queue, on_way;
 	struct ck_ask ping;
 };
@@ -39,8 +51,8 @@ struct ck_calls {
 	bool ended;
 	uint64_t last_id;
 	uint64_t now;
-	uint32_t first; /* the peer that is looked after first next time */
-	struct ck_call *by_id[BUCKETS]; /* those on their way */
+	uint32_t first; /* the peer that look_after_all() begins with */
+	struct ck_call *by_id[BUCKETS]; /* calls in flight */
 	struct calls_list over;
 	struct peer peers[];
 };
@@ -131,14 +143,15 @@ struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
 	return NULL;
 }
 
-/* --- on the way; all under the lock --------------------------------------------------- */
+/* --- queued and in flight; must hold the lock ----------------------------- */
 
 static struct peer *peer_of(struct ck_calls *all, const struct ck_call *c)
 {
 	return &all->peers[c->peer];
 }
 
-/* How long it is going to be waited for. */
+/* The time limit of the call, in ms; time spent with other peers is
+ * subtracted. */
 static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 {
 	uint64_t most = all->options.timeout_msec;
@@ -147,7 +160,7 @@ static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 	return c->brief ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
 }
 
-/* Takes it off the way. */
+/* Removes a call from those in flight. */
 static void arrive(struct ck_calls *all, struct ck_call *c)
 {
 	struct ck_call **at = bucket_of(all, c->ask.head.id);
@@ -159,7 +172,7 @@ static void arrive(struct ck_calls *all, struct ck_call *c)
 	peer_of(all, c)->window -= ck_ask_bytes(&c->ask);
 }
 
-/* What it will be told: from now on it is on nobody's list but that one. */
+/* Moves the call to the list of failed calls. The line's thread delivers rc. */
 static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
 {
 	if (c->state == ON_WAY)
@@ -167,7 +180,7 @@ static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
 	else if (c->state == QUEUED)
 		list_remove(c);
 	c->spent += all->now - c->since;
-	c->state = OVER;
+	c->state = FAILED;
 	c->rc = rc;
 	list_append(&all->over, c);
 }
@@ -178,7 +191,8 @@ static bool is_held(const struct ck_calls *all, const struct peer *p,
 	return c->patient && all->now < p->held;
 }
 
-/* All to a peer that is down. */
+/* Fails the calls to a peer that is down, except those that wait for another
+ * line. */
 static void give_up_all(struct ck_calls *all, struct peer *p)
 {
 	struct ck_call *c, *next;
@@ -225,7 +239,7 @@ static int depart(struct ck_calls *all, struct ck_call *c)
 	return 0;
 }
 
-/* Sends what the window has room for. */
+/* Sends queued calls as far as the window permits. */
 static void pump(struct ck_calls *all, struct peer *p)
 {
 	struct ck_call *c;
@@ -320,14 +334,14 @@ static struct ck_call *take_over(struct ck_calls *all)
 	c = list_first(&all->over);
 	if (c) {
 		list_remove(c);
-		c->state = TOLD;
+		c->state = DONE;
 	}
 	pthread_mutex_unlock(&all->lock);
 	return c;
 }
 
-/* Those that were given up. */
-static void tell(struct ck_calls *all)
+/* Delivers the failed calls. */
+static void deliver_failed(struct ck_calls *all)
 {
 	struct ck_call *c;
 
@@ -335,15 +349,15 @@ static void tell(struct ck_calls *all)
 		(void)c->came(c, NULL, c->rc);
 }
 
-/* Adds a time to when something happened. */
+/* Shifts the start of all calls of a list. */
 static void put_off(struct calls_list *l, uint64_t by)
 {
 	for (struct ck_call *c = l->head.next; c != &l->head; c = c->next)
 		c->since += by;
 }
 
-/* Time in which this process did not run counts for nobody: it was stopped, or the
- * machine slept. Under the lock. */
+/* If this process was stopped or the machine slept, all timers are shifted by
+ * the gap, so that no peer is blamed for it. Must hold the lock. */
 static void set_now(struct ck_calls *all, uint64_t now)
 {
 	uint64_t gap = now - all->now;
@@ -363,9 +377,10 @@ static void set_now(struct ck_calls *all, uint64_t now)
 	}
 }
 
-/* A late answer of one that is down says nothing: requests may not get there yet. */
-static void hear(const struct ck_calls *all, struct peer *p, uint64_t id,
-		 uint64_t now)
+/* A reply to a request from before the peer went down does not make it up:
+ * requests may not arrive there yet. */
+static void note_reply(const struct ck_calls *all, struct peer *p, uint64_t id,
+		       uint64_t now)
 {
 	if (!p->up && id <= p->before)
 		return;
@@ -373,7 +388,8 @@ static void hear(const struct ck_calls *all, struct peer *p, uint64_t id,
 	p->up = !all->ended;
 }
 
-/* The call that a message answers, taken off its way; NULL: nobody waits for it. */
+/* Returns the call that a message answers, removed from those in flight; NULL
+ * if there is no such call, because it failed earlier. */
 static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 				const struct ck_message *m, uint64_t now)
 {
@@ -383,7 +399,7 @@ static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
 	if (m->head.epoch == all->options.epoch) {
-		hear(all, p, m->head.id, now);
+		note_reply(all, p, m->head.id, now);
 		c = find(all, m->head.id);
 	}
 	if (c && c->peer != peer)
@@ -391,7 +407,7 @@ static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 	if (c) {
 		arrive(all, c);
 		c->spent += now - c->since;
-		c->state = TOLD;
+		c->state = DONE;
 		p->progress = now;
 		pump(all, p);
 	}
@@ -425,7 +441,7 @@ static bool is_too_late(const struct ck_calls *all, const struct ck_call *c)
 	return all->now - c->since >= left_of(all, c);
 }
 
-/* Not all have the same time left. */
+/* Calls in flight have different time limits, so the whole list is searched. */
 static void give_up_old(struct ck_calls *all, const struct peer *p)
 {
 	struct ck_call *c = p->on_way.head.next, *next;
@@ -437,7 +453,8 @@ static void give_up_old(struct ck_calls *all, const struct peer *p)
 	}
 }
 
-/* Those that wait for their turn have time as long as it is others' turn. */
+/* A queued call expires only if the peer has also answered no other call for
+ * that time. */
 static void give_up_waiting(struct ck_calls *all, const struct peer *p)
 {
 	struct ck_call *c = p->queue.head.next, *next;
@@ -477,7 +494,8 @@ static void look_after(struct ck_calls *all, uint32_t peer)
 	ask_whether_there(all, peer);
 }
 
-/* Another one is first each time: what room the line has is not always the same ones'. */
+/* The first peer changes each time: otherwise the same peers would always get
+ * the room that the line has. */
 static void look_after_all(struct ck_calls *all)
 {
 	uint32_t n = all->options.npeers;
@@ -489,13 +507,13 @@ static void look_after_all(struct ck_calls *all)
 
 uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now)
 {
-	enum { TICKS = 4 }; /* in the shortest time that is looked after */
+	enum { TICKS = 4 }; /* per ping_msec */
 
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
 	look_after_all(all);
 	pthread_mutex_unlock(&all->lock);
-	tell(all);
+	deliver_failed(all);
 	return (uint32_t)ck_max(all->options.ping_msec / TICKS, 1);
 }
 
@@ -504,7 +522,7 @@ void ck_calls_lost(struct ck_calls *all, uint32_t peer)
 	pthread_mutex_lock(&all->lock);
 	go_down(all, &all->peers[peer]);
 	pthread_mutex_unlock(&all->lock);
-	tell(all);
+	deliver_failed(all);
 }
 
 void ck_calls_end(struct ck_calls *all)
@@ -514,5 +532,5 @@ void ck_calls_end(struct ck_calls *all)
 	for (uint32_t i = 0; i < all->options.npeers; i++)
 		go_down(all, &all->peers[i]);
 	pthread_mutex_unlock(&all->lock);
-	tell(all);
+	deliver_failed(all);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* event: see dist_internal.h. */
+/*
+ * event: a wake-up flag that poll(2) can wait for, made of an eventfd. Any
+ * thread may set it; the thread that waits clears it.
+ */
 #include "dist_internal.h"
 
 #include <sys/eventfd.h>
@@ -11,7 +14,7 @@ int ck_event_make(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* One that is full is awake. */
+/* A full counter is ignored: the descriptor is readable already. */
 void ck_event_wake(int event)
 {
 	(void)eventfd_write(event, 1);

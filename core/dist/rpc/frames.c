@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames: see link_internal.h. */
+/*
+ * frames: buffers of one end of a link. Sending never blocks: bytes that the
+ * socket does not accept stay in `out` for ck_frames_flush(). Received bytes
+ * stay in `in` until a frame is complete. No thread of its own.
+ */
 #include "link_internal.h"
 
 #include <errno.h>
@@ -19,7 +23,7 @@ size_t ck_frames_waiting(const struct ck_frames *f)
 	return f->out.len - f->sent;
 }
 
-/* What was sent makes room, once it is more than what waits. */
+/* Removes sent bytes from the buffer once they outnumber the unsent ones. */
 static void drop_sent(struct ck_frames *f)
 {
 	size_t waiting = ck_frames_waiting(f);
@@ -82,7 +86,7 @@ int ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
 
 /* --- in ------------------------------------------------------------------------------ */
 
-/* What was used makes room for what comes. */
+/* Removes consumed bytes from the buffer. */
 static void move_up(struct ck_frames *f)
 {
 	if (f->taken == 0)
@@ -137,7 +141,7 @@ int ck_frames_next(struct ck_frames *f, struct ck_framed *out)
 
 	*out = (struct ck_framed){ 0 };
 	if (all == 0)
-		return 0; /* nor are there bytes to point to at first */
+		return 0; /* in.data may be NULL */
 	c = ck_cur_make(f->in.data + f->taken, all);
 	if (!frame_get(&c, &out->frame))
 		return 0;

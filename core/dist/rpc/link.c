@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * link: see link.h; the end of the mount. Whoever asks writes the request into the
- * socket himself; the thread reads answers, keeps the time, and sends what the socket
- * had no room for.
+ * link: the mount's end of a link to a rank. A calling thread writes its
+ * request into the socket itself. The thread of the link receives replies, runs
+ * the timers of the calls, and sends what the socket did not accept.
+ *
+ * States: connected; dead, if the rank has closed its end or has sent an
+ * invalid frame: then all calls fail; ending, set by ck_link_free(). A dead
+ * link is not reconnected.
  */
 #include "ckptfs/link.h"
 #include "dist_internal.h"
@@ -16,7 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WAITING_MAX = 4 << 20 }; /* bytes of requests */
+/* bytes of requests that the socket did not accept */
+enum { WAITING_MAX = 4 << 20 };
 
 struct ck_link {
 	/* Constant: */
@@ -25,30 +30,30 @@ struct ck_link {
 	uint8_t *memory;
 	uint64_t size;
 	int event;	/* wakes the thread */
-	uint64_t share; /* of the memory, for one peer */
+	uint64_t share; /* bytes of the memory for one peer */
 	uint32_t npeers;
 	uint32_t *ranks; /* of peers */
-	uint32_t *peers; /* of ranks; npeers or above: it is none of them */
+	uint32_t *peers; /* of ranks; npeers or above: not a peer */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
-	/* Under lock, but `in` of the frames, which is the thread's: */
+	/* Under lock, except `frames.in`, which belongs to the thread: */
 	struct ck_frames frames;
 	struct ck_payload_alloc rooms;
-	bool dead; /* the mover is gone */
+	bool dead; /* the rank has closed its end */
 	/* Atomic: */
 	bool ending;
 };
 
-/* --- the line: any thread --------------------------------------------------------------- */
+/* --- struct ck_line: any thread ------------------------------------------- */
 
 static void wake(struct ck_line *line)
 {
 	ck_event_wake(((const struct ck_link *)line)->event);
 }
 
-/* Whether a peer has as much to do as one may ask of it, or as many bytes of the memory
- * as are its share. */
+/* True if the peer has as many unanswered requests as its file server permits,
+ * or has used its share of the memory. */
 static bool is_busy(const struct ck_link *l, uint32_t peer,
 		    const struct ck_ask *a)
 {
@@ -60,7 +65,7 @@ static bool is_busy(const struct ck_link *l, uint32_t peer,
 	       (bytes && has.bytes && has.bytes + bytes > l->share);
 }
 
-/* Enters the request, with a place for its answer if that has bytes. */
+/* Enters the request, and allocates blocks for the payload of its reply. */
 static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
 		     struct ck_frame *frame)
 {
@@ -79,7 +84,8 @@ static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
 	int rc;
 
 	if (l->dead || frame.peer == CK_LINK_NO_RANK)
-		return 0; /* lost: the thread says so, or it is down already */
+		/* lost: the thread reports it, or the peer is down already */
+		return 0;
 	if (ck_frames_waiting(&l->frames) > WAITING_MAX)
 		return -EAGAIN;
 	rc = room_take(l, peer, a, &frame);
@@ -110,7 +116,8 @@ static int line_send(struct ck_line *line, uint32_t peer,
 
 /* --- the thread ------------------------------------------------------------------------- */
 
-/* Of an answer: its payload lies where its request said. -EPROTO. */
+/* Sets m->payload to the blocks of the request that m answers. Returns 0, or
+ * -EPROTO if the request has no blocks or too few. */
 static int payload_find(struct ck_link *l, const struct ck_framed *f,
 			uint32_t peer, struct ck_message *m)
 {
@@ -136,7 +143,8 @@ static void room_give(struct ck_link *l, uint32_t peer, uint64_t id)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Once it is down nobody takes a place for an answer that never comes. */
+/* The peer goes down first: otherwise another thread could allocate blocks for
+ * a request that is never answered. */
 static void lose(struct ck_link *l, uint32_t peer)
 {
 	ck_calls_lost(l->calls, peer);
@@ -145,7 +153,7 @@ static void lose(struct ck_link *l, uint32_t peer)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* A peer has said what is no answer: whatever else it says is not wanted. */
+/* A peer has sent an invalid reply: its later messages are not wanted. */
 static void drop(struct ck_link *l, uint32_t peer)
 {
 	const struct ck_frame frame = { .peer = l->ranks[peer],
@@ -158,7 +166,8 @@ static void drop(struct ck_link *l, uint32_t peer)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* A message that is none is that peer's fault; a frame that is none, the mover's. */
+/* Returns -EPROTO for an invalid frame, which is a fault of the rank. An
+ * invalid message is a fault of the peer: only its connection is dropped. */
 static int take_message(struct ck_link *l, const struct ck_framed *f)
 {
 	struct ck_message m = { .head = f->head, .body = f->body };
@@ -253,7 +262,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* --- making ----------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 static void destroy(struct ck_link *l)
 {
@@ -270,7 +279,7 @@ static void destroy(struct ck_link *l)
 	free(l);
 }
 
-/* Which rank is whose. Those that have none are down. */
+/* Maps peers to ranks and back. Peers without a rank are down. */
 static int number(struct ck_link *l, const uint32_t *ranks)
 {
 	l->ranks = calloc(l->npeers, sizeof(*l->ranks));

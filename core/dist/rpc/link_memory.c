@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* link_memory: the memory of a link, see link_internal.h. */
+/*
+ * link_memory: checks and maps the shared memory of a link. No state, any
+ * thread.
+ */
 #include "link_internal.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* Not only now, but as long as it is there. */
+/* The memory must be long enough, and sealed so that it stays so. */
 static int check(int memory, uint64_t size)
 {
 	struct stat st;

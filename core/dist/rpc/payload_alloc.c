@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* payload_alloc: see payload_alloc.h. There are as many as requests on their way: some hundreds. */
+/*
+ * payload_alloc: an array of the requests in flight, searched linearly (some
+ * hundreds at most), and a byte per block of the shared memory. No thread of
+ * its own; the lock of the link guards it.
+ */
 #include "payload_alloc.h"
 
 #include <errno.h>
@@ -19,7 +23,8 @@ void ck_payload_alloc_fini(struct ck_payload_alloc *r)
 	*r = (struct ck_payload_alloc){ 0 };
 }
 
-/* The first of n free blocks; nblocks: there are none. */
+/* Returns the first of n adjacent free blocks, or nblocks if there is no such
+ * run. */
 static uint32_t blocks_find(const struct ck_payload_alloc *r, uint32_t n)
 {
 	uint32_t run = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sockets: see sockets.h. */
+/* sockets: SO_PEERCRED and SCM_RIGHTS of UNIX sockets. No state, any thread. */
 #include "sockets.h"
 
 #include <errno.h>
@@ -24,10 +24,10 @@ bool ck_sock_is_ours(int sock)
 	return ck_sock_user(sock, &user) && user == geteuid();
 }
 
-int ck_sock_send_file(int sock, const void *said, size_t len, int file,
+int ck_sock_send_file(int sock, const void *data, size_t len, int file,
 		      int flags)
 {
-	struct iovec piece = { (void *)(uintptr_t)said, len };
+	struct iovec piece = { (void *)(uintptr_t)data, len };
 
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
