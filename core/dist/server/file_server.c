@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* file_server: see file_server.h. */
+/*
+ * file_server: dispatches requests by type, and builds the heads of replies.
+ * State: the directory, the table of its files, and the size of the names
+ * looked up. No thread of its own.
+ */
 #include "file_server_internal.h"
 
 #include <errno.h>
@@ -7,8 +11,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Whether looking at a file there never waits for another host; the kernel's numbers, of
- * linux/magic.h and of filesystems that are not in it. Others may be such, too. */
+/* True if the directory is on a filesystem that never waits for another host,
+ * by its magic number: those of linux/magic.h, and of out-of-tree filesystems.
+ * False for unknown ones. */
 static bool is_of_this_host(int dirfd)
 {
 	static const long known[] = {
@@ -58,7 +63,7 @@ void ck_file_server_free(struct ck_file_server *o)
 	free(o);
 }
 
-/* --- what is short ------------------------------------------------------------------ */
+/* --- PING ----------------------------------------------------------------- */
 
 static bool ping_cost(struct ck_cur body, uint64_t *bytes)
 {
@@ -73,7 +78,7 @@ static int ping(struct ck_file_server *o, struct ck_cur body,
 	return 0;
 }
 
-/* --- all requests ---------------------------------------------------------------------- */
+/* --- all requests --------------------------------------------------------- */
 
 struct kind {
 	bool (*cost)(struct ck_cur body, uint64_t *bytes);
@@ -90,7 +95,7 @@ static const struct kind kinds[CK_WIRE_REQUESTS] = {
 	[CK_WIRE_PING] = { ping_cost, ping },
 };
 
-/* NULL: it is no request. */
+/* NULL if m is not a request. */
 static const struct kind *kind_of(const struct ck_message *m)
 {
 	const struct ck_wire_head *h = &m->head;
@@ -120,7 +125,8 @@ void ck_answer_fini(struct ck_answer *a)
 	*a = (struct ck_answer){ 0 };
 }
 
-/* How it is answered; rc, and what is in *out then: as of a kind's answer. */
+/* Writes the head of a reply. If rc is an errno, the reply has no body and no
+ * payload. */
 static void finish(const struct ck_message *request, int rc,
 		   struct ck_answer *out)
 {

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* file_server_bytes: bytes of files, packed, or a digest of them. */
+/*
+ * file_server_bytes: READ, the packed bytes of copy descriptors, and DIGEST, a
+ * hash of ranges of files. No state of its own; any thread, several at a time.
+ */
 #include "file_server_internal.h"
 
 #include <errno.h>
 
 /* --- READ ------------------------------------------------------------------------------ */
 
-/* What a READ comes to. */
+/* Totals of a READ. */
 struct sums {
 	uint32_t n;
 	size_t loops;
 	uint64_t bytes;
 };
 
-/* One that turns once is none: its stride, of which nobody can say where it leads, is
- * not to be added to anything. */
+/* Parses the loops of a descriptor. A loop of one turn is dropped: its stride
+ * is unchecked and must not be added to a position. */
 static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_move *m,
 		      struct ck_loop *loops)
 {
@@ -32,8 +35,8 @@ static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_move *m,
 	return true;
 }
 
-/* Its loops go to `loops`, packed, where there is room for CK_MAX_DIMS. *bytes: how many
- * it brings. */
+/* Parses a descriptor. `loops` has room for CK_MAX_DIMS, and receives the loops
+ * packed. *bytes: how many bytes the descriptor copies. */
 static bool move_get(struct ck_cur *c, struct ck_move *m, struct ck_loop *loops,
 		     uint64_t *bytes)
 {
@@ -82,7 +85,8 @@ bool ck_file_server_read_cost(struct ck_cur body, uint64_t *bytes)
 	return true;
 }
 
-/* All moves of a request, each to its place in `to`. */
+/* Parses all descriptors of a request, and sets their destinations in `to`, one
+ * behind the other. */
 static void moves_get(struct ck_cur c, struct ck_move *list,
 		      struct ck_loop *loops, uint8_t *to)
 {
@@ -108,8 +112,9 @@ static bool has_changed(struct ck_files *files, uint32_t file)
 	       ck_files_check(files, file, &passing) == -ESTALE && !passing;
 }
 
-/* Files were looked at before they were read. Who has written over one since has given it
- * another time first. A look for all moves of a file that follow each other will do. */
+/* Marks descriptors as ESTALE whose file has changed while it was read: a
+ * writer changes the mtime first. One check serves adjacent descriptors of a
+ * file. */
 static void look_again(struct ck_files *files, const struct ck_moves *moves)
 {
 	struct ck_move *list = moves->list;
@@ -125,7 +130,8 @@ static void look_again(struct ck_files *files, const struct ck_moves *moves)
 	}
 }
 
-/* What a failed move has left there is nobody's business. */
+/* Writes the errors of all descriptors. Failed ones are filled with zeros: the
+ * memory may hold data of other requests. */
 static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 {
 	uint64_t bytes, end;
@@ -140,7 +146,7 @@ static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 	}
 }
 
-/* A READ that is being answered; memory for it. */
+/* A READ in progress, and its memory. */
 struct reading {
 	struct ck_loop *loops;
 	struct ck_move *list;
@@ -153,7 +159,8 @@ static void reading_end(struct reading *r)
 	free(r->list);
 }
 
-/* Room for what it brings, which is not there yet. */
+/* Parses the request, and allocates the payload, which is not filled yet.
+ * Returns 0, -EPROTO or -ENOMEM. */
 static int reading_begin(struct reading *r, struct ck_cur body,
 			 struct ck_answer *out)
 {
@@ -179,8 +186,7 @@ int ck_file_server_read(struct ck_file_server *o, struct ck_cur body,
 	int rc = reading_begin(&r, body, out);
 
 	if (rc == 0) {
-		(void)o->host.mover.start(&o->host.mover,
-					  &r.moves); /* it does all at once */
+		(void)o->host.mover.start(&o->host.mover, &r.moves);
 		look_again(o->files, &r.moves);
 		moves_put(&r.moves, out);
 	}
@@ -206,7 +212,7 @@ int ck_file_server_read_now(struct ck_file_server *o, struct ck_cur body,
 
 /* --- DIGEST ------------------------------------------------------------------------------ */
 
-enum { BLOCK = 128 << 10 }; /* bytes read at once */
+enum { BLOCK = 128 << 10 }; /* bytes per read */
 
 static bool run_get(struct ck_cur *c, struct ck_wire_run *run)
 {
@@ -248,8 +254,8 @@ static int digest_bytes(struct ck_files *files, const struct ck_file *file,
 	return 0;
 }
 
-/* Once more at the end: the sum of a file that is being written would be compared with
- * that of another one. */
+/* Adds a range of a file to a digest. The file is checked before and after, so
+ * that bytes of two versions are not mixed. */
 static int digest_run(struct ck_files *files, const struct ck_wire_run *run,
 		      struct ck_hasher *h, char *block)
 {

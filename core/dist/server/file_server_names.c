@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* file_server_names: which names there are, and what is behind one. */
+/*
+ * file_server_names: LIST, the names in a directory, and LOOK, the attributes
+ * of files by name. State: the names looked up so far, in ck_files. One thread
+ * at a time for LOOK.
+ */
 #include "file_server_internal.h"
 
 #include <dirent.h>
@@ -28,7 +32,7 @@ bool ck_file_server_list_cost(struct ck_cur body, uint64_t *bytes)
 	return list_get(&body, &cursor, &name);
 }
 
-/* At a position of before; 0: the beginning. */
+/* Opens a directory at the position of an earlier page; 0 is the beginning. */
 static int open_at(const struct ck_file_server *o, struct ck_str name,
 		   uint64_t cursor, DIR **out)
 {
@@ -75,7 +79,7 @@ struct page {
 	uint64_t next;
 };
 
-/* False: it does not fit any more. */
+/* False if the page is full. */
 static bool page_add(struct page *page, DIR *dir, const struct dirent *entry)
 {
 	struct ck_str name = ck_str_from(entry->d_name);
@@ -131,7 +135,7 @@ int ck_file_server_list(struct ck_file_server *o, struct ck_cur body,
 
 /* --- LOOK -------------------------------------------------------------------------------- */
 
-enum { NAME_COST = 512 }; /* of what is kept of a file, beside its name */
+enum { NAME_COST = 512 }; /* memory for each file, in addition to its name */
 
 static bool look_get(struct ck_cur *c, struct ck_ids *ids, uint32_t *n)
 {
@@ -156,7 +160,8 @@ bool ck_file_server_look_cost(struct ck_cur body, uint64_t *bytes)
 	return ck_cur_left(&body) == 0;
 }
 
-/* One that was looked at before: its trouble now. What it was is kept. */
+/* The errno with which a read of a file that is known already fails now; 0 if
+ * it does not, or if the file never was readable, which its info has. */
 static int trouble_now(const struct ck_file_server *o, uint32_t number)
 {
 	struct ck_file file;
@@ -167,7 +172,7 @@ static int trouble_now(const struct ck_file_server *o, uint32_t number)
 	else if (rc == -ESTALE && file.passing)
 		rc = -EIO;
 	else if (rc != -ESTALE && !file.passing)
-		rc = 0; /* that is its info's err */
+		rc = 0; /* reported as err of its info */
 	return -rc;
 }
 
@@ -190,7 +195,8 @@ static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
 	ck_buf_u64(b, (uint64_t)info->mtime.tv_sec);
 }
 
-/* Who may read it now, unlike what it was, may change. */
+/* Attributes of a known file are those of its first LOOK, except its access
+ * rights, which may change. */
 static void take_access(const struct ck_file_server *o, uint32_t number,
 			struct ck_ids ids, struct ck_file_info *out)
 {

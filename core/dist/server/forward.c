@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * forward: what the mount asks goes to this rank's owner or on to another rank, and
- * answers go back; what other ranks ask is answered here. Messages about rounds are in
- * forward_rounds.c.
+ * forward: routes messages. Requests of the mount go to the local file server
+ * or to another rank, and replies go back. Requests of other ranks are answered
+ * here. Notes between ranks end mounts and jobs. forward_rounds.c has the
+ * messages about rounds.
+ *
+ * All functions run in the messaging thread. State is in struct ck_serve.
  */
 #include "rank_loop_internal.h"
 
 #include <errno.h>
 
-enum { TELL_MSEC = 500 }; /* until the others know that this rank ends */
+enum { TELL_MSEC = 500 }; /* limit for notes at the end */
 
-/* --- answers of this rank ---------------------------------------------------------------- */
+/* --- replies of this rank ------------------------------------------------- */
 
 void ck_serve_put(struct ck_serve *s, uint32_t sender,
 		  const struct ck_frame *frame, const struct ck_wire_head *head,
@@ -25,7 +28,9 @@ void ck_serve_put(struct ck_serve *s, uint32_t sender,
 			: ck_frames_put(e->frames, frame, head, body);
 }
 
-/* Bytes that do not fit where they are to go are an answer that is too long. */
+/* A payload longer than the reserved range is an error of the sender, whose
+ * request and frame disagree: the mount's link ends, the process of rounds gets
+ * EIO. */
 static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_serve_end *e = &s->ends[j->sender];
@@ -81,12 +86,12 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 	s->options->xport->send(s->options->xport, &j->parcel);
 }
 
-/* --- what is passed on --------------------------------------------------------------------- */
+/* --- forwarding ----------------------------------------------------------- */
 
-/* What came by a link, on its way to another rank. */
+/* A message from a link, on its way to another rank. */
 struct passed {
 	struct ck_parcel parcel; /* first */
-	uint64_t *unsent;	 /* counts it; or NULL */
+	uint64_t *unsent;	 /* counts it; may be NULL */
 	char body[];
 };
 
@@ -94,7 +99,7 @@ static void passed_sent(struct ck_parcel *parcel, int rc)
 {
 	struct passed *p = (struct passed *)parcel;
 
-	(void)rc; /* that the rank is lost is heard */
+	(void)rc; /* the transport reports a lost rank */
 	if (p->unsent)
 		*p->unsent -= sizeof(*p) + parcel->body.len;
 	free(p);
@@ -121,16 +126,17 @@ int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
 	return 0;
 }
 
-/* --- what the mount asks --------------------------------------------------------------------- */
+/* --- requests of the mount ------------------------------------------------ */
 
-static void say_lost(struct ck_serve *s, uint32_t rank)
+static void send_lost(struct ck_serve *s, uint32_t rank)
 {
 	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
 
 	ck_serve_put(s, CK_FROM_LINK, &frame, NULL, CK_STR(""));
 }
 
-/* Enters it, and where its payload goes. */
+/* Enters a forwarded request, and tells the transport where its payload
+ * goes. */
 static int expect(struct ck_serve *s, const struct ck_framed *f)
 {
 	struct ck_transport *x = s->options->xport;
@@ -150,15 +156,15 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 	int rc;
 
 	if (ck_forward_table_is_lost(&s->passed, f->frame.peer)) {
-		/* Nobody else says that this will not be answered. */
-		say_lost(s, f->frame.peer);
+		/* A lost rank is reported once only: fail this request, too. */
+		send_lost(s, f->frame.peer);
 		return 0;
 	}
 	rc = expect(s, f);
 	return rc ? rc : ck_serve_pass(s, f, NULL);
 }
 
-/* Nothing is done any more for a rank that says what may not be said. */
+/* Drops the connection to a rank that has broken the protocol. */
 static void drop(struct ck_serve *s, uint32_t rank)
 {
 	s->senders[CK_FROM_RANK + rank].dropped = true;
@@ -166,7 +172,7 @@ static void drop(struct ck_serve *s, uint32_t rank)
 	s->options->xport->drop(s->options->xport, rank);
 }
 
-/* What another rank says is no answer, the mount has found. */
+/* The mount has received an invalid reply of a rank. */
 static int drop_asked(struct ck_serve *s, uint32_t rank)
 {
 	const struct ck_transport *x = s->options->xport;
@@ -242,18 +248,18 @@ void ck_serve_end_close(struct ck_serve *s, uint32_t sender)
 	ck_request_queue_forget(s, sender);
 }
 
-/* --- what ranks say of themselves ------------------------------------------------------------- */
+/* --- notes between ranks -------------------------------------------------- */
 
-/* On its way to another rank. */
+/* A note on its way to another rank. */
 struct note {
 	struct ck_parcel parcel; /* first */
 	struct ck_serve *serve;
 };
 
-static void told(struct ck_parcel *p, int rc)
+static void note_sent(struct ck_parcel *p, int rc)
 {
-	(void)rc; /* who is lost needs not be told */
-	((struct note *)p)->serve->untold--;
+	(void)rc; /* a lost rank needs no note */
+	((struct note *)p)->serve->unsent_notes--;
 	free(p);
 }
 
@@ -270,13 +276,13 @@ bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
 	n->parcel.head.type = (uint16_t)what;
 	n->parcel.head.body = (uint32_t)body.len;
 	n->parcel.body = body;
-	n->parcel.sent = told;
-	s->untold++;
+	n->parcel.sent = note_sent;
+	s->unsent_notes++;
 	x->send(x, &n->parcel);
 	return true;
 }
 
-/* Who cannot be told for want of memory finds it out. */
+/* A rank that is not notified for want of memory detects the end by itself. */
 void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
 {
 	const struct ck_transport *x = s->options->xport;
@@ -291,7 +297,7 @@ void ck_serve_tell_end(struct ck_serve *s)
 	struct ck_transport *x = s->options->xport;
 	uint64_t end = ck_msec_now() + TELL_MSEC;
 
-	while (s->untold && ck_msec_now() < end)
+	while (s->unsent_notes && ck_msec_now() < end)
 		if (x->wait(x, NULL, 0, TELL_MSEC / 10))
 			break;
 }
@@ -314,10 +320,10 @@ static void heard_note(struct ck_serve *s, uint32_t from,
 		drop(s, from);
 }
 
-/* --- what other ranks say ---------------------------------------------------------------------- */
+/* --- messages of other ranks ---------------------------------------------- */
 
-/* Who answers what nobody has asked is trusted no more. An answer whose payload was
- * dropped is none. */
+/* Forwards a reply to the mount. A rank whose reply matches no request is
+ * dropped. A reply whose payload the transport has dropped becomes EIO. */
 static void got_answer(struct ck_serve *s, uint32_t from,
 		       const struct ck_message *m)
 {
@@ -350,7 +356,8 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 	else if (m->head.type >= CK_WIRE_REQUESTS)
 		heard_note(s, from, m);
 	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
-		/* What is never answered would keep its place for ever. */
+		/* A request without a reply would never be freed at its
+		 * sender. */
 		drop(s, from);
 }
 
@@ -362,7 +369,7 @@ static void lost(void *arg, uint32_t rank)
 	s->over |= s->options->until == CK_UNTIL_LOST;
 	ck_serve_unmounted(s, rank);
 	ck_forward_table_lose(&s->passed, rank);
-	say_lost(s, rank);
+	send_lost(s, rank);
 	ck_serve_rounds_lost(s, rank);
 }
 

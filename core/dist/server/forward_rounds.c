@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * forward_rounds: what the process that makes rounds here says goes on to other ranks, and
- * what they say about rounds goes to it; its own reads are answered here. A rank without
- * such a process says so, as no_rounds.h has it, and why if the process has said that: it is
- * never answered.
+ * forward_rounds: connects the process that runs rounds on this host (the GPU
+ * worker) with those of other ranks. Its READs are answered from local files.
+ *
+ * A rank without such a process, or whose process has refused rounds, sends the
+ * message of no_rounds.h once to every rank. All functions run in the messaging
+ * thread.
  */
 #include "rank_loop_internal.h"
 
@@ -12,33 +14,33 @@
 
 enum {
 	OUT_MOST = 8 << 20
-}; /* bytes on their way to other ranks, then it waits */
+}; /* bytes in flight to other ranks; the process waits beyond it */
 
 static bool is_there(const struct ck_serve *s)
 {
 	return s->ends[CK_FROM_ROUNDS].frames->fd >= 0;
 }
 
-/* --- who is told that nobody is here ------------------------------------------------------- */
+/* --- notification that this rank takes no part ---------------------------- */
 
-/* Whoever speaks of rounds before he hears it is told, if he could not be before. */
-static void tell(struct ck_serve *s, uint32_t rank)
+/* Notifies a rank once, as soon as there is memory for it. */
+static void send_refusal(struct ck_serve *s, uint32_t rank)
 {
 	struct ck_serve_sender *sender = &s->senders[CK_FROM_RANK + rank];
 
-	if (!sender->told)
-		sender->told =
-			ck_serve_say(s, rank, CK_WIRE_ROUND,
-				     (struct ck_str){ s->none, s->none_len });
+	if (!sender->refusal_sent)
+		sender->refusal_sent = ck_serve_say(
+			s, rank, CK_WIRE_ROUND,
+			(struct ck_str){ s->no_rounds, s->no_rounds_len });
 }
 
-static void tell_all(struct ck_serve *s)
+static void refuse_all(struct ck_serve *s)
 {
 	const struct ck_transport *x = s->options->xport;
 
 	for (uint32_t i = 0; x && i < x->size; i++)
 		if (i != x->rank)
-			tell(s, i);
+			send_refusal(s, i);
 }
 
 /* --- beginning and end --------------------------------------------------------------------- */
@@ -55,18 +57,18 @@ void ck_serve_rounds_begin(struct ck_serve *s)
 	if (s->ends[CK_FROM_ROUNDS].rc)
 		ck_serve_rounds_end(s);
 	else if (!is_there(s) && s->options->rounds.used)
-		tell_all(s);
+		refuse_all(s);
 }
 
-/* The process sees it at its own end. */
+/* shutdown() ends the link for the process, too. */
 void ck_serve_rounds_end(struct ck_serve *s)
 {
 	(void)shutdown(s->ends[CK_FROM_ROUNDS].frames->fd, SHUT_RDWR);
 	ck_serve_end_close(s, CK_FROM_ROUNDS);
-	tell_all(s);
+	refuse_all(s);
 }
 
-/* --- what the process says ------------------------------------------------------------------ */
+/* --- messages of the process ---------------------------------------------- */
 
 bool ck_serve_rounds_wait(const struct ck_serve *s)
 {
@@ -85,7 +87,8 @@ void ck_serve_rounds_refuse(struct ck_serve *s, const struct ck_frame *frame,
 	ck_serve_put(s, CK_FROM_ROUNDS, frame, &head, CK_STR(""));
 }
 
-/* What it wants may be what another rank has said, and no READ at all. */
+/* A request of the process may be copied from a message of another rank, so
+ * that it may be invalid without a fault of the process. */
 static int read_own(struct ck_serve *s, const struct ck_framed *f)
 {
 	const struct ck_message m = { .head = f->head, .body = f->body };
@@ -98,12 +101,13 @@ static int read_own(struct ck_serve *s, const struct ck_framed *f)
 	return 0;
 }
 
-/* Why it takes no part, which is the last that it says. */
+/* Keeps the reason why the process takes no part in rounds, its last
+ * message. */
 static int keep_why(struct ck_serve *s, struct ck_str why)
 {
-	if (s->none_len)
+	if (s->no_rounds_len)
 		return -EPROTO;
-	s->none_len = ck_no_rounds_put(s->none, why);
+	s->no_rounds_len = ck_no_rounds_put(s->no_rounds, why);
 	return 0;
 }
 
@@ -128,7 +132,7 @@ int ck_serve_rounds_asked(struct ck_serve *s, const struct ck_framed *f)
 	return read_own(s, f);
 }
 
-/* --- what other ranks say ------------------------------------------------------------------- */
+/* --- messages of other ranks ---------------------------------------------- */
 
 void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank)
 {
@@ -151,6 +155,6 @@ bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
 	if (ck_no_rounds_is(m->body))
 		ck_serve_rounds_lost(s, from);
 	else if (!is_there(s))
-		tell(s, from);
+		send_refusal(s, from);
 	return true;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* forward_table: see forward_table.h. */
+/*
+ * forward_table: a hash table by id and rank, and totals for each rank. One
+ * thread at a time.
+ */
 #include "forward_table.h"
 
 enum { BUCKETS = 1024 };
@@ -28,7 +31,7 @@ void ck_forward_table_fini(struct ck_forward_table *p)
 	*p = (struct ck_forward_table){ 0 };
 }
 
-/* Where it is in its list, or the end of the list. */
+/* Returns the link to the entry, or the end of its bucket's list. */
 static struct ck_forward_table_row **find(struct ck_forward_table *p,
 					  uint32_t rank, uint64_t id)
 {

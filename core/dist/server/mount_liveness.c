@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mount_liveness: see mount_liveness.h. */
+/*
+ * mount_liveness: an array with the last message of each rank, and the number
+ * of mounts. One thread at a time.
+ */
 #include "mount_liveness.h"
 
 #include <errno.h>

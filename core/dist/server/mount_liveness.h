@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount_liveness: which ranks of a job have a mount, as far as one of them knows: a mount is
- * gone when its rank says so, is lost, or has been silent for too long. No clock here.
+ * mount_liveness: which ranks of a job have a mount, as one rank knows it. A
+ * mount is gone when its rank reports so, is lost, or has been silent for too
+ * long. The caller passes the time. One thread at a time.
  */
 #ifndef CK_MOUNT_LIVENESS_H
 #define CK_MOUNT_LIVENESS_H
@@ -10,31 +11,35 @@
 
 struct ck_mounter {
 	bool has;
-	uint64_t heard; /* when its rank said something, milliseconds */
+	uint64_t heard; /* last message of the rank, ms */
 };
 
 /* Zero-initialise. */
 struct ck_mount_liveness {
-	uint32_t size, self; /* ranks, and the one that this is of */
-	uint32_t left;	     /* that have a mount */
-	uint64_t looked;     /* when silence was looked for last */
+	uint32_t size, self; /* ranks, and the own rank */
+	uint32_t left;	     /* ranks that have a mount */
+	uint64_t looked;     /* time of the last ck_mount_liveness_look() */
 	struct ck_mounter *list;
 };
 
-/* has: by rank. -ENOMEM. */
+/* has: for each rank, whether it has a mount. now: ms of a monotonic clock,
+ * here and below. Returns 0 or -ENOMEM. */
 CK_MUST_USE int ck_mount_liveness_init(struct ck_mount_liveness *m,
 				       uint32_t size, uint32_t self,
 				       const bool *has, uint64_t now);
 void ck_mount_liveness_fini(struct ck_mount_liveness *m);
+/* A message of a rank was received. */
 void ck_mount_liveness_heard(struct ck_mount_liveness *m, uint32_t rank,
 			     uint64_t now);
-/* A rank has none from now on. Whether it had one. */
+/* The mount of a rank is gone. True if it had one. */
 bool ck_mount_liveness_gone(struct ck_mount_liveness *m, uint32_t rank);
-/* Whether others have one, so that their silence would be noted. */
+/* True if ranks other than this one have a mount: then ck_mount_liveness_look()
+ * must be called regularly. */
 CK_MUST_USE bool ck_mount_liveness_watch(const struct ck_mount_liveness *m);
-/* Those of other ranks that have been silent for so long are gone. Time in which nobody
- * looked, for `most` and more, is nobody's silence: this process was stopped. Whether one
- * is gone. */
+/* Marks the mounts of other ranks as gone whose rank has been silent for
+ * `silence` ms. If the last call was more than `most` ms ago, this process was
+ * stopped: then all silence counts from now. True if a mount is gone now that
+ * was not before. */
 bool ck_mount_liveness_look(struct ck_mount_liveness *m, uint64_t now,
 			    uint64_t silence, uint64_t most);
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rank_loop: see serve.h. A request becomes a job; jobs wait until it is their turn and
- * there is memory for their answers, are answered by threads, and what they made is sent
- * by the one thread that carries messages.
+ * rank_loop: runs one rank (serve.h). The messaging thread receives requests,
+ * sends replies and forwards messages. Worker threads take queued requests,
+ * read files and make replies. Small reads of cached files are answered by the
+ * messaging thread itself.
+ *
+ * The loop ends when the last mount is gone, the stop descriptor is readable,
+ * or another rank ends the job (ck_serve_until).
  */
 #include "dist_internal.h"
 #include "rank_loop_internal.h"
@@ -12,8 +16,9 @@
 #include <unistd.h>
 
 enum {
-	WATCH_MSEC = 1000, /* how often ranks with a mount are looked after */
-	ROUNDS_WAITING = 8 << 20, /* bytes for the process of rounds */
+	WATCH_MSEC = 1000, /* how often ranks with a mount are checked */
+	/* limit of unsent bytes to the process of rounds */
+	ROUNDS_WAITING = 8 << 20,
 };
 
 /* --- requests ------------------------------------------------------------------------------ */
@@ -35,8 +40,8 @@ static void answer_without(const struct ck_message *m, uint32_t err,
 					     .epoch = m->head.epoch } };
 }
 
-/* What needs no thread, since it waits for nothing: the thread that carries messages
- * answers it. That this rank is there is said however much else it has to do. */
+/* Answers a request in the messaging thread if that does not block. A PING is
+ * always answered at once, so that a busy rank does not look dead. */
 static bool answer_now(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_file_server *owner = s->options->owner;
@@ -61,7 +66,8 @@ static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 		ck_request_queue_add(s, j);
 }
 
-/* A link is not read from for a while when it asks too much. */
+/* A link with too many requests is not read for a while; a rank with too many
+ * breaks the protocol. */
 int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 		 uint64_t room, const struct ck_message *m)
 {
@@ -90,19 +96,19 @@ static void work(struct ck_serve *s, struct ck_serve_job *j)
 	if (!s->options->owner)
 		answer_without(&j->request, ENODATA, &j->answer);
 	else
-		/* That it parses was found when its cost was asked for. */
+		/* -EPROTO cannot happen: ck_serve_ask() has parsed it */
 		j->rc = ck_file_server_answer(s->options->owner, &j->request,
 					      &j->answer);
 }
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void work_over(struct ck_serve *s, struct ck_serve_job *j)
 {
 	if (j->request.head.type == CK_WIRE_LOOK) {
 		s->looking = false;
 		ck_request_queue_call(s);
 	}
-	/* Whoever takes the first takes all. */
+	/* The messaging thread takes all answered requests at once. */
 	if (!s->answered.first)
 		ck_serve_wake(s);
 	ck_request_queue_append(&s->answered, j);
@@ -114,7 +120,7 @@ bool ck_serve_work(struct ck_serve *s)
 
 	if (!j)
 		return false;
-	/* There may be one for another thread too. */
+	/* Another request may be ready for another worker. */
 	ck_request_queue_call(s);
 	pthread_mutex_unlock(&s->lock);
 	work(s, j);
@@ -159,7 +165,7 @@ static int workers_start(struct ck_serve *s)
 	return s->nworkers ? 0 : rc;
 }
 
-/* --- the thread that carries messages --------------------------------------------------------- */
+/* --- the messaging thread ------------------------------------------------- */
 
 void ck_serve_wake(struct ck_serve *s)
 {
@@ -178,7 +184,7 @@ static void answers_send(struct ck_serve *s)
 		j = ck_request_queue_take(&s->answered);
 		pthread_mutex_unlock(&s->lock);
 		if (j && j->rc)
-			ck_subprocess_free(s, j); /* as if it had never come */
+			ck_subprocess_free(s, j); /* no reply; see work() */
 		else if (j)
 			ck_serve_answer(s, j);
 	} while (j);
@@ -200,10 +206,11 @@ static bool watches(const struct ck_serve *s)
 	       ck_mount_liveness_watch(&s->mounters);
 }
 
-/* What is waited for: each link has the place of its sender, behind that all others. */
+/* Indices of the descriptors that are polled: each link has the index of its
+ * sender. */
 enum { STOP = CK_FROM_RANK, EVENT, WAITED };
 
-/* Waits for what happens next. */
+/* Waits for messages, links, wake-ups and the stop descriptor. */
 static int wait(struct ck_serve *s, struct pollfd fds[static WAITED])
 {
 	struct ck_transport *x = s->options->xport;
@@ -229,7 +236,7 @@ static int turn_link(struct ck_serve *s, uint32_t sender,
 	return rc;
 }
 
-/* What there is to do after wait(). */
+/* Handles the events that wait() returned. */
 static int turn(struct ck_serve *s, const struct pollfd fds[static WAITED])
 {
 	int rc;
@@ -355,7 +362,7 @@ static int init(struct ck_serve *s)
 			ROUNDS_WAITING);
 }
 
-/* Of all links: there is always one to look at. */
+/* Frames exist for both links, also if a link is not open. */
 static int frames_make(struct ck_serve *s)
 {
 	bool all = true;

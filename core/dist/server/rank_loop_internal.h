@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of serve share: rank_loop.c (threads), request_queue.c (whose turn it is, and memory
- * for answers), forward.c (from whom requests come, and where answers go), forward_rounds.c
- * (the same of messages about rounds).
+ * rank_loop_internal: one running ck_serve_run(), shared by rank_loop.c
+ * (threads), request_queue.c (order of requests, memory for replies), forward.c
+ * (messages between links, files and ranks) and forward_rounds.c (messages
+ * about rounds).
+ *
+ * Two kinds of threads: the messaging thread, which called ck_serve_run(), does
+ * all sending and receiving; worker threads read files. The files call each
+ * other in a cycle: they are one object.
  */
 #ifndef CK_SERVE_INTERNAL_H
 #define CK_SERVE_INTERNAL_H
@@ -15,82 +20,89 @@
 
 #include <pthread.h>
 
-/* Names are looked at by one thread at a time, so LOOKs have a queue of their own. */
+/* Only one LOOK is answered at a time, so LOOKs have a queue of their own. */
 enum ck_serve_queue { CK_QUEUE_LOOKS, CK_QUEUE_OTHERS, CK_SERVE_QUEUES };
 
-/* A request that is answered here. */
+/* A request that this rank answers. */
 struct ck_serve_job {
 	struct ck_serve_job *next;
-	uint32_t sender;      /* its index in ck_serve.senders */
-	uint64_t place, room; /* of one of a link: where its payload goes */
-	uint64_t cost;	      /* memory for its answer, bytes */
-	uint64_t number;      /* in the order in which they came */
-	bool counted;	      /* the cost is in ck_serve_sender.used */
-	struct ck_message request; /* its body lies behind the job */
+	uint32_t sender; /* index in ck_serve.senders */
+	/* from a link: where the payload goes in its memory */
+	uint64_t place, room;
+	uint64_t cost;	 /* memory for the reply, bytes */
+	uint64_t number; /* order of arrival */
+	bool counted;	 /* the cost is part of ck_serve_sender.used */
+	struct ck_message request; /* its body lies behind this struct */
 	struct ck_answer answer;
-	int rc; /* of it */
+	int rc; /* of ck_file_server_answer() */
 	struct ck_parcel parcel;
 	struct ck_serve *serve;
 };
 
-/* Senders: the mount, by its link; the process that makes rounds, by its own; a rank is the
- * sender CK_FROM_RANK + its number. */
+/* Indices of senders: the mount, by its link; the process that runs rounds, by
+ * its link; rank r is CK_FROM_RANK + r. */
 enum { CK_FROM_LINK, CK_FROM_ROUNDS, CK_FROM_RANK };
 
-/* This rank's end of a link to a process beside it. */
+/* This rank's end of a link to a process on this host. */
 struct ck_serve_end {
-	struct ck_frames *frames; /* fd -1: there is none, any more */
+	/* fd is -1 if there is no link, or it has ended */
+	struct ck_frames *frames;
 	uint8_t *memory;
 	uint64_t size;
-	uint64_t most; /* bytes that may wait to be sent; with more it ends */
-	int rc;	       /* of what came for it */
+	uint64_t most; /* limit of unsent bytes; the link ends beyond it */
+	int rc;	       /* first error of sending to it */
 };
 
 struct ck_serve_jobs {
 	struct ck_serve_job *first, *last;
 };
 
-/* Who asks. What one has asked for, and does not read, is no other's business: each has
- * its own queues and its own share of the memory. */
+/* A sender of requests. Each one has its own queues and its own share of the
+ * memory, so that a sender that does not read its replies delays no other. */
 struct ck_serve_sender {
-	/* Requests whose answers were not sent yet, and bytes of their bodies; of the
-	 * thread that carries messages, as all up to the lock. */
+	/* Requests without a sent reply, and bytes of their bodies; like all
+	 * fields before `waiting`, used by the messaging thread only. */
 	uint32_t open;
 	uint64_t asked;
-	bool dropped; /* a rank that is lost soon: nobody listens to it */
-	bool told; /* a rank: that this one takes no part in rounds, any more */
+	/* a rank whose connection is being dropped: its messages are ignored */
+	bool dropped;
+	/* a rank that was sent the reason why this one takes no part in
+	 * rounds */
+	bool refusal_sent;
 	/* Under ck_serve.lock: */
 	struct ck_serve_jobs waiting[CK_SERVE_QUEUES];
-	uint64_t used;	 /* bytes of answers that are made or on their way */
-	uint64_t unsent; /* of a link: bytes that wait for room in its socket */
+	uint64_t used;	 /* memory of replies that are being made or sent */
+	uint64_t unsent; /* of a link: bytes that its socket has not accepted */
 };
 
 struct ck_serve {
-	/* Constant, or of the one thread that carries messages: */
+	/* Constant, or used by the messaging thread only: */
 	const struct ck_serve_options *options;
 	struct ck_serve_end ends[CK_FROM_RANK];
 	struct ck_forward_table passed;
 	uint32_t nsenders;
-	uint64_t share; /* bytes of answers that a sender may have */
+	uint64_t share; /* memory for replies per sender, bytes */
 	pthread_t *workers;
 	unsigned nworkers;
 	int event;
-	bool over;	 /* it ends */
-	uint64_t rounds; /* bytes about rounds on their way to other ranks */
-	uint32_t untold; /* notes to other ranks on their way */
-	char none
-		[CK_NO_ROUNDS]; /* that nobody here takes part in rounds; once it is said */
-	size_t none_len; /* it stays */
+	bool over;	       /* the loop ends */
+	uint64_t rounds;       /* bytes about rounds in flight to other ranks */
+	uint32_t unsent_notes; /* notes to other ranks that were not sent yet */
+	/* message that this rank takes no part in rounds, see no_rounds.h;
+	 * constant once sent */
+	char no_rounds[CK_NO_ROUNDS];
+	size_t no_rounds_len;
 	struct ck_mount_liveness mounters;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	pthread_cond_t more; /* there may be a job that can be begun */
+	/* signalled when a request may be ready to be answered */
+	pthread_cond_t more;
 	struct ck_serve_sender *senders;
-	uint32_t turn[CK_SERVE_QUEUES]; /* the sender that is next */
+	uint32_t turn[CK_SERVE_QUEUES]; /* the sender to begin with */
 	enum ck_serve_queue next_queue;
 	bool looking;	  /* a LOOK is being answered */
-	uint32_t waiting; /* jobs in the senders' queues */
+	uint32_t waiting; /* requests in the senders' queues */
 	uint64_t last_number;
 	struct ck_serve_jobs answered;
 	bool ending;
@@ -98,102 +110,121 @@ struct ck_serve {
 
 /* --- request_queue.c ------------------------------------------------------------------------ */
 
-/* -ENOMEM. */
+/* Returns 0, or -ENOMEM; ck_request_queue_fini() is due in both cases. */
 CK_MUST_USE int ck_request_queue_init(struct ck_serve *s);
-/* No thread is there that could begin one. */
+/* Frees all requests. No worker thread may be running. */
 void ck_request_queue_fini(struct ck_serve *s);
-/* Copies the request; it counts as the sender's from now on. NULL: out of memory. */
+/* Copies a request and counts it for its sender, until ck_subprocess_free().
+ * NULL if out of memory. */
 struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
 					const struct ck_message *m);
 void ck_subprocess_free(struct ck_serve *s, struct ck_serve_job *j);
+/* Appends to a list. Must hold the lock if the list is in ck_serve. */
 void ck_request_queue_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
-/* The first one, taken out; NULL: there is none. */
+/* Removes and returns the first request; NULL if the list is empty. Must hold
+ * the lock if the list is in ck_serve. */
 struct ck_serve_job *ck_request_queue_take(struct ck_serve_jobs *q);
-/* Has it wait until it is its sender's turn. */
+/* Queues a request for the worker threads. */
 void ck_request_queue_add(struct ck_serve *s, struct ck_serve_job *j);
-/* Whether there is memory for its answer, and nothing of its sender waits for some. */
+/* True if there is memory for the reply, and no queued request of the sender is
+ * waiting for memory. */
 CK_MUST_USE bool ck_request_queue_has_memory(struct ck_serve *s,
 					     const struct ck_serve_job *j);
-/* Its answer is made, though it was in no queue. */
+/* Counts the memory of a reply that was made without queueing the request. */
 void ck_request_queue_count(struct ck_serve *s, struct ck_serve_job *j);
-/* Calls a thread if there are jobs that wait. Under the lock. */
+/* Wakes a worker if requests are queued. Must hold s->lock. */
 void ck_request_queue_call(struct ck_serve *s);
-/* The one that is begun now: senders take turns, and one that has to wait for memory
- * stops no other. NULL: there is none. Under the lock. */
+/* Removes and returns the request to answer next: senders and queues are served
+ * round-robin, and requests for whose reply there is no memory are skipped.
+ * NULL if no request is ready. Must hold s->lock. */
 struct ck_serve_job *ck_request_queue_next(struct ck_serve *s);
-/* Frees those of a sender that wait: it is gone. */
+/* Frees the queued requests of a sender that has gone. */
 void ck_request_queue_forget(struct ck_serve *s, uint32_t sender);
-/* Whether a sender has asked for more than anybody may. */
+/* True if a sender has more unanswered requests than it may. */
 CK_MUST_USE bool ck_request_queue_are_too_many(const struct ck_serve *s,
 					       uint32_t sender);
-/* The links' sockets have taken, or not taken, some bytes. */
+/* Updates the unsent bytes of both links. */
 void ck_request_queue_note_unsent(struct ck_serve *s);
 
 /* --- rank_loop.c, forward.c ---------------------------------------------------------------- */
 
-/* A request for the files here. -EPROTO, -ENOMEM. */
+/* Accepts a request for the files of this rank. place, room: where the payload
+ * goes in the memory of a link, and its length. Returns 0, or: -EPROTO if the
+ * request does not parse, or a rank has too many; -ENOMEM. */
 CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
 			     uint64_t place, uint64_t room,
 			     const struct ck_message *m);
-/* Answers the job whose turn it is; false: there is none that can be begun. Under the
- * lock, which it does not keep meanwhile. */
+/* Answers the next request. False if no request is ready. Must hold s->lock,
+ * which is released while the request is answered. */
 CK_MUST_USE bool ck_serve_work(struct ck_serve *s);
-/* Has the thread that carries messages look what was answered. */
+/* Wakes the messaging thread. Any thread. */
 void ck_serve_wake(struct ck_serve *s);
-/* A mount may have gone: this rank ends with the last. */
+/* The mount of a rank is gone: the loop ends if it was the last one. */
 void ck_serve_unmounted(struct ck_serve *s, uint32_t rank);
-/* Sets who is called by the transport. */
+/* Sets the callbacks of the transport. */
 void ck_serve_join(struct ck_serve *s);
-/* The mount of the link is gone: all are told, and what was for it goes nowhere. */
+/* The mount's end of the link is closed: notifies all ranks, and drops replies
+ * to the mount. */
 void ck_serve_link_end(struct ck_serve *s);
-/* Says to all other ranks that have ears: UNMOUNTED or OVER. */
+/* Sends UNMOUNTED or OVER to all other ranks; without memory some are not
+ * notified. */
 void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what);
-/* Says something to another rank. body: stays there. False: out of memory. */
+/* Sends a message to another rank. body is borrowed until it is sent. False if
+ * out of memory. */
 bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
 		  struct ck_str body);
-/* Waits, for half a second at most, until they were told. */
+/* Waits until all notes were sent, at most 500 ms. */
 void ck_serve_tell_end(struct ck_serve *s);
-/* Sends an answer; frees the job when it is sent. */
+/* Sends a reply; the request is freed when that is done. */
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j);
-/* Whether a link is not read from now: too much waits. */
+/* True if a link must not be read now: the sender has too many requests, or too
+ * much is unsent. */
 CK_MUST_USE bool ck_serve_is_full(const struct ck_serve *s, uint32_t sender);
-/* What is asked by way of a link; events as of poll(2). -EPIPE: who asks is gone; -EPROTO,
+/* Sends and receives on a link. events: revents of poll(2). Returns 0, or:
+ * -EPIPE if the other end is closed; -EPROTO if it has sent something invalid;
  * -ENOMEM. */
 CK_MUST_USE int ck_serve_link(struct ck_serve *s, uint32_t sender,
 			      short events);
-/* Sends a frame by way of a link, if it is there; what becomes of that is noted there. */
+/* Sends a frame by a link, if that is open. An error is kept in
+ * ck_serve_end.rc. */
 void ck_serve_put(struct ck_serve *s, uint32_t sender,
 		  const struct ck_frame *frame, const struct ck_wire_head *head,
 		  struct ck_str body);
-/* Nothing more comes by way of it. */
+/* Stops the use of a link: its fd is not closed, which is the caller's of
+ * ck_serve_run(); queued requests are freed. */
 void ck_serve_end_close(struct ck_serve *s, uint32_t sender);
-/* Sends what came by a link on to another rank. unsent: where it counts until it is sent;
- * may be NULL. -ENOMEM. */
+/* Forwards a message from a link to another rank. *unsent counts its bytes
+ * until it is sent; may be NULL. Returns 0 or -ENOMEM. */
 CK_MUST_USE int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
 			      uint64_t *unsent);
-/* Whether a place in the memory of a link is in it. */
+/* True if the range that a frame names lies in the memory of the link. */
 CK_MUST_USE bool ck_serve_has_place(const struct ck_serve *s, uint32_t sender,
 				    const struct ck_frame *frame);
 
 /* --- forward_rounds.c ------------------------------------------------------------------ */
 
-/* Says to the process of rounds what it is part of, or to all that there is none. */
+/* Sends rank, size and round time to the process that runs rounds. Without that
+ * process, notifies all ranks if the job uses rounds. */
 void ck_serve_rounds_begin(struct ck_serve *s);
-/* There is none any more: its link is closed, and all are told. */
+/* The process that runs rounds is gone or has failed: ends its link, and
+ * notifies all ranks. */
 void ck_serve_rounds_end(struct ck_serve *s);
-/* What it says. -EPROTO, -ENOMEM. */
+/* Handles a frame from the process that runs rounds. Returns 0, or: -EPROTO if
+ * the frame is invalid; -ENOMEM. */
 CK_MUST_USE int ck_serve_rounds_asked(struct ck_serve *s,
 				      const struct ck_framed *f);
-/* Answers EIO to a READ of it: what the process passes on came from another rank, and is no
- * fault of its own. */
+/* Replies EIO to an invalid READ of that process. Its link stays: the READ was
+ * copied from a message of another rank. */
 void ck_serve_rounds_refuse(struct ck_serve *s, const struct ck_frame *frame,
 			    const struct ck_wire_head *asked);
-/* What another rank says about rounds. False: that may not be said here. */
+/* Handles a message about rounds from another rank. False if this rank is not
+ * configured for rounds: the sender must be dropped. */
 CK_MUST_USE bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
 				       const struct ck_message *m);
-/* That rank is lost. */
+/* Notifies the process that runs rounds of a lost rank. */
 void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank);
-/* Whether so much is on its way to others that the process has to wait. */
+/* True if so many bytes are in flight to other ranks that the process must
+ * wait. */
 CK_MUST_USE bool ck_serve_rounds_wait(const struct ck_serve *s);
 
 #endif

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request_queue: requests that are answered here, from when they come until their answers are
- * sent: whose turn it is, and whether there is memory.
+ * request_queue: requests that this rank answers, from arrival until the reply
+ * is sent. Each sender has two queues (LOOKs, other requests) and a share of
+ * the memory for replies. Workers serve senders and queues round-robin.
+ *
+ * Under ck_serve.lock: queues, used memory. Messaging thread only: the numbers
+ * of unanswered requests.
  */
 #include "rank_loop_internal.h"
 
-/* --- one --------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
 struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
 					const struct ck_message *m)
@@ -25,7 +29,7 @@ struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
 	return j;
 }
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void note_unsent(struct ck_serve *s)
 {
 	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
@@ -87,9 +91,10 @@ void ck_request_queue_add(struct ck_serve *s, struct ck_serve_job *j)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* --- turns; under the lock ---------------------------------------------------------- */
+/* --- order; must hold the lock -------------------------------------------- */
 
-/* Whether there is memory for its answer; one may have more than the share. */
+/* True if the sender's share has room for the reply. A sender that uses no
+ * memory may exceed its share by one reply. */
 static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
 {
 	const struct ck_serve_sender *sender = &s->senders[j->sender];
@@ -121,7 +126,8 @@ void ck_request_queue_count(struct ck_serve *s, struct ck_serve_job *j)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Whether it would take memory for which an older one of its sender waits. */
+/* True if j would take memory that an older request of its sender, in the other
+ * queue, is waiting for. */
 static bool is_ahead(const struct ck_serve *s, const struct ck_serve_job *j,
 		     enum ck_serve_queue q)
 {
@@ -163,7 +169,7 @@ static struct ck_serve_job *next_of(struct ck_serve *s, enum ck_serve_queue q)
 	return NULL;
 }
 
-/* The queues take turns too: one thread alone serves both. */
+/* Queues alternate, so that a single worker serves both. */
 struct ck_serve_job *ck_request_queue_next(struct ck_serve *s)
 {
 	enum ck_serve_queue q = s->next_queue;
@@ -177,7 +183,7 @@ struct ck_serve_job *ck_request_queue_next(struct ck_serve *s)
 	return j;
 }
 
-/* --- all of a sender ------------------------------------------------------------------- */
+/* --- all requests of a sender --------------------------------------------- */
 
 static void free_all(struct ck_serve *s, struct ck_serve_jobs q)
 {
@@ -203,8 +209,8 @@ void ck_request_queue_forget(struct ck_serve *s, uint32_t sender)
 	}
 }
 
-/* Twice as much as one may have: that an answer is sent is known here at times when the
- * next request is here already. */
+/* Twice the limit of the protocol: a new request may arrive before this rank
+ * has been notified that a reply was sent. */
 bool ck_request_queue_are_too_many(const struct ck_serve *s, uint32_t sender)
 {
 	const struct ck_serve_sender *from = &s->senders[sender];
@@ -220,7 +226,7 @@ void ck_request_queue_note_unsent(struct ck_serve *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* --- beginning and end --------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 int ck_request_queue_init(struct ck_serve *s)
 {
