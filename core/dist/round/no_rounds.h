@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * no_rounds: what a rank says, instead of messages of rounds.h, that takes no part in rounds:
- * nothing, or why, behind a number that no kind of message has.
+ * no_rounds: the body of the message that a rank sends, instead of the messages
+ * of rounds.h, if it takes no part in rounds. It is empty, or has a zero, which
+ * is no kind of message, and the reason:
  *
  *	0 u16, text
  */
@@ -11,17 +12,19 @@
 #include "ckptfs/base.h"
 
 enum {
-	CK_NO_ROUNDS_TEXT = 255, /* bytes, at most */
+	CK_NO_ROUNDS_TEXT = 255, /* most bytes of the reason */
 	CK_NO_ROUNDS = 2 + CK_NO_ROUNDS_TEXT,
 };
 
+/* True if the body is such a message. */
 static inline bool ck_no_rounds_is(struct ck_str body)
 {
 	return body.len == 0 ||
 	       (body.len >= 2 && body.p[0] == 0 && body.p[1] == 0);
 }
 
-/* Of one that is that: borrowed; it may be empty, and have any bytes. */
+/* The reason in such a message, borrowed. It may be empty, and have any bytes:
+ * the sender is not trusted. */
 static inline struct ck_str ck_no_rounds_why(struct ck_str body)
 {
 	size_t len = body.len < 2 ? 0 : body.len - 2;
@@ -30,7 +33,7 @@ static inline struct ck_str ck_no_rounds_why(struct ck_str body)
 				ck_min(len, CK_NO_ROUNDS_TEXT) };
 }
 
-/* So many bytes of it. */
+/* Writes such a message. Returns its length in bytes. A long reason is cut. */
 static inline size_t ck_no_rounds_put(char out[static CK_NO_ROUNDS],
 				      struct ck_str why)
 {

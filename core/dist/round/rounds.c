@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: see rounds.h. Here is what all parts of it stand on: messages out and in, and
- * time that goes by.
+ * rounds: agreement of ranks on rounds (rounds.h): creation, dispatch of
+ * messages to the three roles, and time. One thread at a time; the caller
+ * passes the time and transports the messages.
  */
 #include "rounds_internal.h"
 
 #include <errno.h>
 
-/* A longer time in which nobody called this is time in which this process did not run. */
+/* Calls are never further apart while a round is active: a longer gap means
+ * that this process was stopped. */
 enum { GAP_MSEC = 1000 };
 
-/* --- making ------------------------------------------------------------------------ */
+/* --- creation ------------------------------------------------------------- */
 
 void ck_rounds_free(struct ck_rounds *all)
 {
@@ -28,7 +30,7 @@ static bool options_are_sound(const struct ck_rounds_options *o)
 	       o->most && o->prepare_msec && o->round_msec;
 }
 
-/* The longest message that a rank sends: PREPARE, or PROPOSE. */
+/* Length of the longest message that a rank sends: PREPARE or PROPOSE. */
 static size_t longest(uint32_t size)
 {
 	size_t n = ck_min(size, CK_ROUND_RANKS);
@@ -37,7 +39,8 @@ static size_t longest(uint32_t size)
 	return CK_ROUNDS_HEAD + 4 * (size_t)size + ck_max(rows, CK_ROUND_WHAT);
 }
 
-/* So that no message fails for want of memory. */
+/* Allocates the buffer of messages in advance, so that sending one cannot
+ * fail. */
 static int make_room(struct ck_buf *out, size_t len)
 {
 	static const uint8_t zeros[1024];
@@ -103,9 +106,9 @@ void ck_rounds_break(struct ck_rounds *all)
 						   .epoch = all->epoch });
 }
 
-/* --- what comes ------------------------------------------------------------------------ */
+/* --- messages in ---------------------------------------------------------- */
 
-/* Time in which this process did not run counts for nobody. */
+/* If this process was stopped, all timers are shifted by the gap. */
 static void set_now(struct ck_rounds *all, uint64_t now)
 {
 	uint64_t gap = now - all->now;
@@ -170,7 +173,7 @@ void ck_rounds_lost(struct ck_rounds *all, uint32_t rank, uint64_t now)
 
 /* --- time ------------------------------------------------------------------------------ */
 
-/* Often enough for each time that is looked after. */
+/* Often enough for each timeout; each ms while a round is running. */
 static uint32_t next_tick(const struct ck_rounds *all)
 {
 	uint64_t least = ck_min(all->o.prepare_msec, all->o.round_msec);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: the asker. It collects what the ranks of its round say that they send and
- * receive, proposes that to the sequencer of each epoch until all are done, and tells
- * all when it is over.
+ * rounds_initiator: the role of a rank that has requested rounds. It collects
+ * the counts that the ranks of a round send with READY, and proposes them to
+ * the sequencer, in each new epoch again, until all ranks are DONE. Then, or on
+ * the first failure, it sends OVER.
+ *
+ * State: the list of rounds requested here (struct ck_asked).
  */
 #include "rounds_internal.h"
 
 #include <errno.h>
 
-/* A rank that did not answer is left alone for so many times round_msec. */
+/* For so many times round_msec no round is requested of a rank that did not
+ * answer. */
 enum { QUIET_ROUNDS = 8 };
 
 static struct ck_asked *find(const struct ck_rounds *all, uint64_t op)
@@ -20,7 +24,7 @@ static struct ck_asked *find(const struct ck_rounds *all, uint64_t op)
 	return a;
 }
 
-/* NULL: the rank has no part in it. */
+/* NULL if the rank is not part of the round. */
 static struct ck_rounds_said *said_of(struct ck_asked *a, uint32_t rank)
 {
 	for (uint32_t i = 0; i < a->nranks; i++)
@@ -29,7 +33,7 @@ static struct ck_rounds_said *said_of(struct ck_asked *a, uint32_t rank)
 	return NULL;
 }
 
-/* --- it is over -------------------------------------------------------------------------- */
+/* --- end of a round ------------------------------------------------------- */
 
 static void drop(struct ck_rounds *all, struct ck_asked *a)
 {
@@ -57,7 +61,7 @@ static void over(struct ck_rounds *all, struct ck_asked *a, int rc)
 	all->user->over(all->user, op, rc);
 }
 
-/* --- asking -------------------------------------------------------------------------------- */
+/* --- requesting ----------------------------------------------------------- */
 
 static bool answers(const struct ck_rounds *all, uint32_t rank)
 {
@@ -146,7 +150,8 @@ static void put_stated(struct ck_rounds *all, const struct ck_asked *a)
 			ck_rounds_put_row(&all->out, &a->said[i].pairs[k]);
 }
 
-/* When all are ready, and there is somebody to propose to; else when there is. */
+/* Proposes a round if all its ranks are ready and an epoch has begun. Otherwise
+ * it is called again when that is so. */
 static void propose(struct ck_rounds *all, struct ck_asked *a)
 {
 	uint32_t rows = 0;
@@ -178,7 +183,7 @@ void ck_asked_renew(struct ck_rounds *all)
 	}
 }
 
-/* --- what comes -------------------------------------------------------------------------------- */
+/* --- messages in ---------------------------------------------------------- */
 
 static int keep_pairs(struct ck_asked *a, struct ck_rounds_said *s,
 		      struct ck_str rows)
@@ -219,7 +224,7 @@ static int take_done(struct ck_rounds *all, struct ck_asked *a,
 		     struct ck_rounds_said *s, uint64_t epoch)
 {
 	if (epoch != a->epoch)
-		return 0; /* of an epoch before: it is run again */
+		return 0; /* of an earlier epoch: the round is run again */
 	if (s->done)
 		return -EPROTO;
 	s->done = true;
@@ -237,9 +242,9 @@ int ck_asked_take(struct ck_rounds *all, uint32_t from,
 	if (ck_rounds_asker(m->op) != all->o.rank)
 		return -EPROTO;
 	if (!a)
-		return 0; /* it is over */
+		return 0; /* it has ended */
 	if (m->kind == CK_ROUNDS_REFUSED) {
-		/* What an earlier sequencer says is nothing any more. */
+		/* A refusal of an earlier sequencer is out of date. */
 		if (s || from == ck_rounds_sequencer(all))
 			over(all, a, -(int)m->err);
 		return 0;
@@ -251,7 +256,7 @@ int ck_asked_take(struct ck_rounds *all, uint32_t from,
 	return take_done(all, a, s, m->epoch);
 }
 
-/* --- what does not come -------------------------------------------------------------------------- */
+/* --- losses and timeouts -------------------------------------------------- */
 
 void ck_asked_lost(struct ck_rounds *all, uint32_t rank)
 {
@@ -277,7 +282,7 @@ static void be_quiet(struct ck_rounds *all, uint32_t rank)
 			all->now + QUIET_ROUNDS * (uint64_t)all->o.round_msec;
 }
 
-/* Who has not said what was waited for. */
+/* Marks the ranks that did not answer in time. */
 static void find_quiet(struct ck_rounds *all, const struct ck_asked *a)
 {
 	const struct ck_joined *own = ck_joined_find(all, a->op);
@@ -285,7 +290,7 @@ static void find_quiet(struct ck_rounds *all, const struct ck_asked *a)
 	for (uint32_t i = 0; i < a->nranks; i++)
 		if (!a->said[i].ready)
 			be_quiet(all, a->ranks[i]);
-	/* It was for the sequencer to give it a number. */
+	/* All ranks are ready, but the sequencer has sent no number. */
 	if (a->nready == a->nranks && own && own->state == CK_JOINED_READY)
 		be_quiet(all, ck_rounds_sequencer(all));
 }

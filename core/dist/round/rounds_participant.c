@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: a rank that takes part. It prepares what it is asked for, and runs rounds one
- * by one, by increasing number. What was prepared stays until the asker says that it is
- * over: a round that an epoch's end has cut off is run again in the next.
+ * rounds_participant: the role of a rank that takes part in rounds. It prepares
+ * requested rounds, and runs those that have a number one by one, by increasing
+ * number. A prepared round keeps its memory until OVER: if an epoch ends before
+ * the round has, the round is run again in the next one.
+ *
+ * States of a part: PREPARING, READY, TURN (has a number), RUNNING, DONE;
+ * ABORTING, from RUNNING, until the backend has stopped.
  */
 #include "rounds_internal.h"
 
 #include <errno.h>
 
-/* An asker says within two of these that a round is over. */
+/* An initiator ends a round within 2 * round_msec. Twice that time without OVER
+ * means that the initiator is hung. */
 enum { PATIENCE_ROUNDS = 4 };
 
 struct ck_joined *ck_joined_find(struct ck_rounds *all, uint64_t op)
@@ -69,8 +74,8 @@ static void abort_run(struct ck_rounds *all, struct ck_joined *p)
 	all->mover->abort(all->mover, &p->r);
 }
 
-/* It is not run any more. Others wait for this rank, if it has a number and they do not
- * know. */
+/* Ends a part. If it has a number and the other ranks do not know of the end,
+ * they wait for this rank: then the epoch is broken. */
 static void over(struct ck_rounds *all, struct ck_joined *p, int rc)
 {
 	if (p->over)
@@ -110,7 +115,7 @@ void ck_joined_end(struct ck_rounds *all)
 	}
 }
 
-/* --- preparing ---------------------------------------------------------------------------- */
+/* --- preparation ---------------------------------------------------------- */
 
 static struct ck_joined *add(struct ck_rounds *all,
 			     const struct ck_rounds_message *m)
@@ -197,7 +202,7 @@ void ck_rounds_refuse(struct ck_rounds *all, uint64_t op, int err)
 
 /* --- running -------------------------------------------------------------------------------- */
 
-/* The mover has none of it any more. */
+/* The backend has stopped running it. */
 static void stopped(struct ck_rounds *all, struct ck_joined *p)
 {
 	p->state = p->n ? CK_JOINED_TURN : CK_JOINED_READY;
@@ -205,8 +210,8 @@ static void stopped(struct ck_rounds *all, struct ck_joined *p)
 		ended(all, p, p->rc);
 }
 
-/* It will not come to its end here, and so nowhere. Its asker is told first, lest it be
- * proposed again. */
+/* A round that fails here cannot end anywhere. The initiator is notified before
+ * the sequencer, so that it does not propose the round again. */
 static void fail(struct ck_rounds *all, struct ck_joined *p, int rc)
 {
 	p->n = 0;
@@ -268,16 +273,17 @@ static void begin(struct ck_rounds *all, struct ck_joined *p)
 	}
 }
 
-/* Also if this rank has no round in it: others may not be able to begin without. */
-static void tell_mover(struct ck_rounds *all)
+/* Notifies the backend of a new epoch. Also if this rank has no round in it:
+ * the communicator needs all members. */
+static void notify_backend(struct ck_rounds *all)
 {
-	if (all->untold)
+	if (all->epoch_pending)
 		all->mover->epoch(all->mover, all->epoch, all->members,
 				  all->nmembers, all->token);
-	all->untold = false;
+	all->epoch_pending = false;
 }
 
-/* Runs as many as come to their end at once. */
+/* Runs rounds until one is not complete at once. */
 static void run(struct ck_rounds *all)
 {
 	struct ck_joined *p = moving(all);
@@ -285,7 +291,7 @@ static void run(struct ck_rounds *all)
 	if (p)
 		poll_run(all, p);
 	while (!moving(all)) {
-		tell_mover(all);
+		notify_backend(all);
 		p = all->broken ? NULL : next_turn(all);
 		if (!p)
 			return;
@@ -315,7 +321,7 @@ static int take_go(struct ck_rounds *all, uint32_t from,
 		return -EPROTO;
 	all->last_n = m->n;
 	if (!p || !may_go(p)) {
-		/* It was given up here, and others wait for it. */
+		/* It was ended here, and the other ranks wait for it. */
 		ck_rounds_break(all);
 		return 0;
 	}
@@ -337,7 +343,7 @@ void ck_joined_renew(struct ck_rounds *all)
 	}
 }
 
-/* --- what the asker says ------------------------------------------------------------------- */
+/* --- messages of the initiator -------------------------------------------- */
 
 static int take_over(struct ck_rounds *all, const struct ck_rounds_message *m)
 {
@@ -346,7 +352,7 @@ static int take_over(struct ck_rounds *all, const struct ck_rounds_message *m)
 
 	if (!p)
 		return 0;
-	/* Only what was run has brought any bytes. */
+	/* Only a round that has run has delivered its bytes. */
 	good = p->state == CK_JOINED_DONE ||
 	       (p->state == CK_JOINED_READY && p->ran);
 	if (m->err == 0 && !good)

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: the sequencer. It gives numbers to the rounds of its epoch, and begins the next
- * when that one is broken, or when it takes over from a sequencer that is lost.
+ * rounds_sequencer: the role of the rank that numbers rounds. It numbers
+ * proposed rounds whose counts agree. It begins a new epoch when the current
+ * one is broken, when a member is lost, or when it takes over from a lost
+ * sequencer. A rank of another epoch that learns of a later one adopts it.
  */
 #include "rounds_internal.h"
 
 #include <errno.h>
 
-enum { AHEAD_MOST = 1 << 16 }; /* epochs of each rank */
+enum { AHEAD_MOST = 1 << 16 }; /* epochs that a rank may be ahead */
 
 /* --- epochs ------------------------------------------------------------------------- */
 
-/* What this rank knows of the last one is of no use any more. */
+/* Makes an epoch the current one, and resets the state of the previous one. */
 static void adopt(struct ck_rounds *all, uint64_t epoch)
 {
 	all->epoch = epoch;
 	all->broken = false;
-	all->untold = true;
+	all->epoch_pending = true;
 	all->last_n = 0;
 	all->next_n = 0;
-	memset(all->given, 0, sizeof(all->given));
+	memset(all->numbered, 0, sizeof(all->numbered));
 	ck_joined_renew(all);
 	ck_asked_renew(all);
 }
@@ -37,7 +39,7 @@ static void add_member(struct ck_rounds *all, uint32_t rank)
 	all->members[all->nmembers++] = rank;
 }
 
-/* To all of its members. */
+/* Sends EPOCH to all other members. */
 static void say_epoch(struct ck_rounds *all, uint64_t epoch)
 {
 	ck_rounds_put(&all->out,
@@ -52,7 +54,7 @@ static void say_epoch(struct ck_rounds *all, uint64_t epoch)
 			ck_rounds_send(all, all->members[i]);
 }
 
-/* The first one after another whose number is this rank's. */
+/* The first number after `epoch` that belongs to this rank. */
 static uint64_t next_epoch(const struct ck_rounds *all, uint64_t epoch)
 {
 	uint64_t next = epoch - epoch % all->o.size + all->o.rank;
@@ -60,7 +62,7 @@ static uint64_t next_epoch(const struct ck_rounds *all, uint64_t epoch)
 	return next > epoch ? next : next + all->o.size;
 }
 
-/* One that is later than another, which some rank follows. */
+/* Begins an epoch that is later than `after`, the latest one known. */
 static void begin_epoch(struct ck_rounds *all, uint64_t after)
 {
 	uint64_t epoch = next_epoch(all, after);
@@ -96,8 +98,8 @@ void ck_sequencer_begin(struct ck_rounds *all)
 		begin_epoch(all, 0);
 }
 
-/* The latest epoch that this rank knows of cannot go on: some rank is to begin a later
- * one. */
+/* Reports that the current epoch cannot go on; the receiver is expected to
+ * begin a later one. */
 static void say_broken(struct ck_rounds *all, uint32_t to)
 {
 	if (all->epoch)
@@ -107,8 +109,8 @@ static void say_broken(struct ck_rounds *all, uint32_t to)
 						     .epoch = all->epoch });
 }
 
-/* Who takes over from a sequencer may not know of its last epoch, nor that it was the
- * sequencer. */
+/* The sequencer is lost. The rank that takes over may not know of the current
+ * epoch, or that the lost rank was its sequencer, so it is notified. */
 static void find_other(struct ck_rounds *all)
 {
 	uint32_t next = lowest(all);
@@ -127,7 +129,8 @@ void ck_sequencer_lost(struct ck_rounds *all, uint32_t rank)
 		find_other(all);
 }
 
-/* Numbers do not run out because of one who makes them up. */
+/* False if an epoch is so far ahead that a malicious rank could exhaust the
+ * numbers. */
 static bool is_near(const struct ck_rounds *all, uint64_t epoch)
 {
 	return epoch <= all->epoch + all->o.size * (uint64_t)AHEAD_MOST;
@@ -140,7 +143,7 @@ static int take_epoch(struct ck_rounds *all, uint32_t from,
 	    ck_rounds_place(m, from) == m->nranks)
 		return -EPROTO;
 	if (m->epoch <= all->epoch) {
-		/* Who has begun it did not know of the present one. */
+		/* The sender does not know of the current epoch. */
 		if (m->epoch < all->epoch)
 			say_broken(all, from);
 		return 0;
@@ -165,7 +168,7 @@ static int take_broken(struct ck_rounds *all, uint64_t epoch)
 
 /* --- counts ------------------------------------------------------------------------------ */
 
-/* A PROPOSE, whose rank i has rows [first[i], first[i + 1]). */
+/* A PROPOSE; the rows of its rank i are [first[i], first[i + 1]). */
 struct stated {
 	const struct ck_rounds_message *m;
 	struct ck_str rows;
@@ -196,7 +199,8 @@ static bool same(struct ck_round_count a, struct ck_round_count b)
 	return a.bytes == b.bytes && a.messages == b.messages;
 }
 
-/* Whether the other rank of a pair has stated the same, seen from its side. */
+/* True if the other rank of a pair has stated the same counts, with sent and
+ * received exchanged. */
 static bool has_mirror(const struct stated *s, uint32_t rank,
 		       const struct ck_round_pair *p)
 {
@@ -228,10 +232,10 @@ static bool counts_agree(const struct stated *s)
 
 /* --- numbers ------------------------------------------------------------------------------ */
 
-static bool was_given(const struct ck_rounds *all, uint64_t op)
+static bool has_number(const struct ck_rounds *all, uint64_t op)
 {
-	for (uint32_t i = 0; i < CK_ROUNDS_GIVEN; i++)
-		if (all->given[i] == op)
+	for (uint32_t i = 0; i < CK_ROUNDS_NUMBERED; i++)
+		if (all->numbered[i] == op)
 			return true;
 	return false;
 }
@@ -253,12 +257,12 @@ static void give_number(struct ck_rounds *all,
 					      .epoch = all->epoch,
 					      .n = ++all->next_n };
 
-	all->given[all->next_n % CK_ROUNDS_GIVEN] = m->op;
+	all->numbered[all->next_n % CK_ROUNDS_NUMBERED] = m->op;
 	for (uint32_t i = 0; i < m->nranks; i++)
 		ck_rounds_say(all, ck_rounds_rank(m, i), &go);
 }
 
-/* Why a round that was proposed gets no number. */
+/* Returns 0, or the reason why a proposed round gets no number. */
 static int judge(const struct ck_rounds *all, const struct stated *s)
 {
 	if (!all_are_members(all, s->m))
@@ -276,8 +280,8 @@ static int take_propose(struct ck_rounds *all, uint32_t from,
 	    m->epoch % all->o.size != all->o.rank || m->epoch > all->epoch ||
 	    ck_rounds_place(m, from) == m->nranks || find_rows(m, &s))
 		return -EPROTO;
-	/* It is proposed again when the present epoch is known there. */
-	if (m->epoch < all->epoch || was_given(all, m->op))
+	/* Its initiator proposes it again once it knows the current epoch. */
+	if (m->epoch < all->epoch || has_number(all, m->op))
 		return 0;
 	rc = judge(all, &s);
 	if (rc == 0)

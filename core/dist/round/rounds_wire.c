@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* rounds: what ranks say to each other, as bytes; see rounds_internal.h. */
+/*
+ * rounds_wire: encoding and parsing of messages about rounds. A message from
+ * another rank is checked completely before it is used. No state.
+ */
 #include "rounds_internal.h"
 
 #include <errno.h>
@@ -8,14 +11,14 @@ enum { ERR_MAX = 4095 };
 
 #define EPOCH_MAX (UINT64_C(1) << 48)
 
-/* What a kind of message has. */
+/* Fields that a kind of message has. */
 enum has {
 	OP = 1,
 	EPOCH = 2,
 	N = 4,
 	RANKS = 8,
-	ERR = 16,     /* an errno */
-	MAY_ERR = 32, /* one or none */
+	ERR = 16,     /* a positive errno */
+	MAY_ERR = 32, /* an errno or 0 */
 };
 
 static const unsigned kinds[CK_ROUNDS_KINDS] = {
@@ -30,7 +33,7 @@ static const unsigned kinds[CK_ROUNDS_KINDS] = {
 	[CK_ROUNDS_EPOCH] = EPOCH | RANKS,
 };
 
-/* --- to bytes ------------------------------------------------------------------------ */
+/* --- encoding ------------------------------------------------------------- */
 
 void ck_rounds_put(struct ck_buf *out, const struct ck_rounds_message *m,
 		   uint32_t rest)
@@ -56,7 +59,7 @@ void ck_rounds_put_row(struct ck_buf *out, const struct ck_round_pair *p)
 	ck_buf_u64(out, p->received.bytes);
 }
 
-/* --- from bytes ------------------------------------------------------------------------ */
+/* --- parsing -------------------------------------------------------------- */
 
 static bool get_head(struct ck_cur *c, struct ck_rounds_message *m,
 		     uint32_t *rest)
@@ -74,7 +77,7 @@ static bool get_head(struct ck_cur *c, struct ck_rounds_message *m,
 	return true;
 }
 
-/* Whether it has what its kind has, and nothing else. */
+/* True if it has the fields of its kind, and no others. */
 static bool is_whole(const struct ck_rounds_message *m, uint32_t size)
 {
 	unsigned has = kinds[m->kind];
@@ -117,7 +120,7 @@ static bool ranks_are_sound(const struct ck_rounds_message *m, uint32_t size)
 	return true;
 }
 
-/* How long the rest may be; of what has rows they are looked at elsewhere. */
+/* Checks the length of the rest. The rows in it are checked by the roles. */
 static bool rest_is_sound(const struct ck_rounds_message *m)
 {
 	size_t len = m->rest.len;
@@ -180,7 +183,7 @@ struct ck_round_pair ck_rounds_row(struct ck_str rows, uint32_t i)
 	struct ck_round_pair p = { 0 };
 
 	if (!get_row(&c, &p))
-		p.peer = UINT32_MAX; /* no rank's */
+		p.peer = UINT32_MAX; /* not a rank */
 	return p;
 }
 
