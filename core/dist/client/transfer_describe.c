@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * transfer_describe: moves of a requester in the words of transfer_list.h, for rounds: each is asked of the
- * first place of its file, if that can send so, and becomes one READ.
+ * transfer_describe: encodes copy descriptors of a remote client as a transfer
+ * list (transfer_list.h), for rounds. Each descriptor is requested from the
+ * first replica of its file, if that rank takes part in rounds, and becomes one
+ * READ. A batch is encoded completely or not at all; then it is read by the
+ * usual way.
+ *
+ * State: the rounds of struct ck_remote_client, under its ways_lock. Any
+ * thread.
  */
 #include "places.h"
 #include "transfer_list.h"
@@ -26,7 +32,8 @@ int ck_remote_client_rounds(struct ck_remote_client *r,
 	return 0;
 }
 
-/* The words for a move at an owner's file. */
+/* Encodes one descriptor, whose file is the number at the file server. False if
+ * it needs more than one READ, if `out` is full, or if out of memory. */
 static bool put(struct ck_described *out, const struct ck_move *m,
 		struct ck_want *want)
 {
@@ -45,7 +52,8 @@ static bool put(struct ck_described *out, const struct ck_move *m,
 	return fits;
 }
 
-/* With ways_lock. */
+/* Encodes one descriptor of this client. Must hold ways_lock. False if it
+ * cannot be done by a round. */
 static bool describe_one(const struct ck_remote_client *r,
 			 const struct ck_move *m, struct ck_described *out)
 {
@@ -69,7 +77,8 @@ static bool describe_one(const struct ck_remote_client *r,
 	return want.rank != UINT32_MAX && put(out, &at_owner, &want);
 }
 
-/* Its bytes come packed: they have to belong so. */
+/* True if the destination of the descriptor is contiguous: the bytes arrive
+ * packed. */
 static bool is_packed(const struct ck_move *m)
 {
 	uint64_t bytes = m->run;

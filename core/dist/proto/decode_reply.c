@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * decode_reply: answers. What an owner says is believed only as far as it cannot do harm here:
- * a number, a size, a name; the requester compares it with what it knows.
+ * decode_reply: parses replies of file servers, which are not trusted: every
+ * number, size and name is checked before it is used, and the caller compares
+ * them with its own state. No state; one thread at a time per request.
  */
 #include "dist_internal.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 
-/* --- the whole message ------------------------------------------------------------- */
+/* --- all replies ---------------------------------------------------------- */
 
 static bool body_fits(const struct ck_ask *a, uint32_t len)
 {
@@ -36,7 +37,8 @@ int ck_ask_check(const struct ck_ask *a, const struct ck_wire_head *head)
 								     : -EPROTO;
 }
 
-/* Those that say something of a request here say nothing of one there. */
+/* An errno of the file server as a result here. Those that have a meaning
+ * within this program become -EIO. */
 static int rc_of(uint32_t err)
 {
 	switch (err) {
@@ -47,7 +49,8 @@ static int rc_of(uint32_t err)
 	}
 }
 
-/* Whether it is an answer, and what it begins with. */
+/* Checks the head of a reply, and sets a cursor to its body. Returns 0,
+ * -EPROTO, or the error that the server reports. */
 static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
 		       const struct ck_message *m, struct ck_cur *body)
 {
@@ -58,7 +61,7 @@ static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
 	return rc_of(m->head.err);
 }
 
-/* --- what is short ------------------------------------------------------------------- */
+/* --- DIGEST --------------------------------------------------------------- */
 
 int ck_take_digest(const struct ck_ask *a, const struct ck_message *m,
 		   uint8_t out[static 16])
@@ -71,7 +74,7 @@ int ck_take_digest(const struct ck_ask *a, const struct ck_message *m,
 	return rc;
 }
 
-/* --- names ----------------------------------------------------------------------------- */
+/* --- LIST ----------------------------------------------------------------- */
 
 static bool is_name(struct ck_str s)
 {
@@ -128,7 +131,7 @@ bool ck_page_next(struct ck_page *page, struct ck_page_row *out)
 	return true;
 }
 
-/* --- what files are ---------------------------------------------------------------------- */
+/* --- LOOK ----------------------------------------------------------------- */
 
 static bool info_get(struct ck_cur *c, struct ck_file_info *info)
 {
@@ -145,8 +148,8 @@ static bool info_get(struct ck_cur *c, struct ck_file_info *info)
 	return true;
 }
 
-/* A file that can be used is one; one that cannot has a reason, and the errno that all
- * of these have. */
+/* A usable file is a regular file. An unusable one has a reason, and
+ * ENODATA. */
 static bool info_is_sound(const struct ck_file_info *info)
 {
 	if (info->mode > (S_IFMT | 07777) || info->closed & ~0444U ||
@@ -207,7 +210,7 @@ int ck_take_look(const struct ck_ask *a, const struct ck_message *m,
 	return ck_cur_left(&c) ? -EPROTO : 0;
 }
 
-/* --- bytes ------------------------------------------------------------------------------ */
+/* --- READ ----------------------------------------------------------------- */
 
 static bool errs_are_sound(struct ck_cur c)
 {

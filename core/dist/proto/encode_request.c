@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* encode_request: requests, but for READ, which is in cut.c. */
+/*
+ * encode_request: builds all requests except READ (split_reads.c). No state;
+ * one thread at a time per request.
+ */
 #include "dist_internal.h"
 
 #include <errno.h>
@@ -43,7 +46,7 @@ int ck_ask_list(struct ck_ask *a, struct ck_str directory, uint64_t cursor)
 	return finish(a);
 }
 
-/* How many of the names fit into one request. */
+/* Returns how many of the names fit into one request. */
 static size_t names_that_fit(const struct ck_str *names, size_t n)
 {
 	size_t len = CK_LOOK_HEAD, i;

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * split_reads: moves become READs. The bytes of a move have an order, that in which they come
- * packed: where in it a part begins says all. A part is then some turns of the
- * outermost loop that begins there and fits, with all loops inside of it, or bytes of
- * one run.
+ * split_reads: splits copy descriptors into READ requests.
+ *
+ * The bytes of a descriptor have a packed order, and a part of it is identified
+ * by its position in that order. A part consists of as many iterations as fit
+ * of the outermost loop that begins at this position, with its inner loops; or
+ * of bytes of one run.
+ *
+ * State: struct ck_reads, the position in the list of descriptors. One thread
+ * at a time.
  */
 #include "dist_internal.h"
 
 #include <errno.h>
 
-/* With less room than this left, a move that does not fit begins the next request. */
+/* If less than this is left of a request, a descriptor that does not fit begins
+ * the next one. */
 enum { ROOM_MIN = 128 << 10 };
 
 void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n)
@@ -34,9 +40,10 @@ bool ck_reads_left(struct ck_reads *r)
 	return r->next < r->n;
 }
 
-/* --- one part -------------------------------------------------------------------- */
+/* --- parts ---------------------------------------------------------------- */
 
-/* bytes[k]: of one turn of what is inside of k loops. */
+/* bytes[k]: size of one iteration of the k-th loop from the outside, with the
+ * inner loops. bytes[0] is the size of the descriptor. */
 static void measure_turns(const struct ck_move *m, uint64_t *bytes)
 {
 	bytes[m->nloops] = m->run;
@@ -44,7 +51,8 @@ static void measure_turns(const struct ck_move *m, uint64_t *bytes)
 		bytes[k - 1] = bytes[k] * m->loops[k - 1].count;
 }
 
-/* n turns of loop k and all that is inside of it. */
+/* Makes a part of n iterations of loop k, with its inner loops. Returns 0 or
+ * -ENOMEM. */
 static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 		      struct ck_arena *arena)
 {
@@ -62,8 +70,8 @@ static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 	return 0;
 }
 
-/* The part of p->whole that begins `at` bytes from the beginning, of at most `room`
- * bytes, at least 1. -ENOMEM. */
+/* Makes the part of p->whole that begins at byte `at` in packed order, of at
+ * most `room` bytes, at least 1. Returns 0 or -ENOMEM. */
 static int part_make(struct ck_ask_part *p, uint64_t at, uint64_t room,
 		     struct ck_arena *arena)
 {
@@ -119,7 +127,7 @@ static void part_put(struct ck_buf *b, const struct ck_move *m)
 	}
 }
 
-/* Takes the next part into the request. */
+/* Adds the next part to the request. Returns 0 or -ENOMEM. */
 static int add_part(struct ck_reads *r, struct ck_ask *a)
 {
 	struct ck_ask_part *parts = ck_grow(a->parts, &a->cap, a->nparts, 1,
@@ -150,7 +158,7 @@ int ck_ask_read(struct ck_reads *r, struct ck_ask *a)
 	int rc;
 
 	*a = (struct ck_ask){ .head = { .type = CK_WIRE_READ } };
-	ck_buf_u64(&a->body, 0); /* how many, later */
+	ck_buf_u64(&a->body, 0); /* number of parts, set below */
 	rc = a->body.err;
 	while (!rc && ck_reads_left(r) && has_room(a, r))
 		rc = add_part(r, a);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* transfer_list: see transfer_list.h. */
+/*
+ * transfer_list: encoding and parsing of transfer lists. No state, any thread.
+ */
 #include "transfer_list.h"
 
 #include <errno.h>

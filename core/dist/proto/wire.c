@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* wire: heads, and what all bodies consist of. */
+/*
+ * wire: encoding and checking of message heads, and the elements of bodies. A
+ * head that passes the check has a known type, and sizes within the limits. No
+ * state, any thread.
+ */
 #include "dist_internal.h"
 
 #include <errno.h>
@@ -10,7 +14,8 @@ enum {
 	ZEROS = 24, /* bytes at the end */
 };
 
-/* Returns what is behind it. */
+/* Writes `len` bytes of value, little-endian. Returns the position behind
+ * them. */
 static uint8_t *put(uint8_t *p, uint64_t value, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -43,7 +48,7 @@ static bool is_ours(struct ck_cur *c)
 	       ck_cur_u16(c, &version) && version == CK_WIRE_VERSION;
 }
 
-/* What every message of its type keeps to. */
+/* Rules that every message of a type follows. */
 static bool is_sound(const struct ck_wire_head *h, uint32_t flags)
 {
 	if (h->type < CK_WIRE_LIST || h->type >= CK_WIRE_TYPES ||
