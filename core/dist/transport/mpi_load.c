@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the MPI transport: see mpi_load.h. */
+/*
+ * mpi_load: loads ckptfs-mpi.so, which contains the MPI transport. It is never
+ * unloaded: MPI has threads of its own. No state; once in a process.
+ */
 #include "ckptfs/component.h"
 #include "mpi_load_internal.h"
 
-/* MPI has threads, and cannot be ended: what is loaded stays. */
 int ck_plugin_open(const char *path, struct ck_transport **out,
 		   struct ck_diag *d)
 {

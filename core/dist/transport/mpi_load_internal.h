@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What tests of plugins need beside mpi_load.h. */
+/* mpi_load_internal: loads a given file as MPI transport, for tests. */
 #ifndef CK_PLUGIN_INTERNAL_H
 #define CK_PLUGIN_INTERNAL_H
 
 #include "ckptfs/mpi_load.h"
 
-/* As ck_transport_mpi(), with that file; NULL: the one that belongs to the program. */
+/* Like ck_transport_mpi(), but loads the plugin from `path`; NULL is the plugin
+ * installed with the program. Returns 0, or a negative errno with a message in
+ * d. */
 CK_MUST_USE int ck_plugin_open(const char *path, struct ck_transport **out,
 			       struct ck_diag *d);
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What transports share: see transport_internal.h. */
+/*
+ * transport_base: the parts that all transports need: queues of parcels, the
+ * table of expected payloads, and delivery to the rank itself. One thread,
+ * except for ck_transport_wake().
+ */
 #include "transport_internal.h"
 
 #include <errno.h>
 
-/* Where the payload of an answer goes. */
+/* Destination of the payload of a reply. */
 struct ck_expected {
 	struct ck_expected *next;
 	uint32_t from;
@@ -34,7 +38,8 @@ struct ck_parcel *ck_parcels_pop(struct ck_parcels *q)
 	return p;
 }
 
-/* What comes into it from now on is not in what is returned. */
+/* Empties q and returns its parcels; parcels that callbacks add later stay in
+ * q. */
 static struct ck_parcels take_all(struct ck_parcels *q)
 {
 	struct ck_parcels all = *q;
@@ -67,9 +72,9 @@ void ck_transport_refuse_rest(struct ck_transport_base *b)
 	}
 }
 
-/* --- where payloads go -------------------------------------------------------------- */
+/* --- expected payloads ---------------------------------------------------- */
 
-/* Where it is in its list, or the end of the list. */
+/* Returns the link to the entry, or the end of its bucket's list. */
 static struct ck_expected **find_expected(struct ck_transport_base *b,
 					  uint32_t from, uint64_t id)
 {
@@ -173,7 +178,7 @@ void ck_transport_wake(struct ck_transport *x)
 	ck_event_wake(((struct ck_transport_base *)x)->event);
 }
 
-/* --- beginning and end ------------------------------------------------------------------ */
+/* --- creation and end ----------------------------------------------------- */
 
 int ck_transport_base_init(struct ck_transport_base *b)
 {

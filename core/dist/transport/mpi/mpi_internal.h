@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the MPI transport share: transport_mpi.c (beginning, waiting, the end),
- * requests.c (what MPI has begun), sends.c and receives.c.
+ * mpi_internal: the MPI transport: transport_mpi.c (start, event loop, end),
+ * requests.c (MPI requests in progress), sends.c and receives.c. One thread;
+ * the files call each other in a cycle: they are one object.
  *
- * On the wire, between two ranks:
+ * Between two ranks there are two channels, each a communicator:
  *
- *	control	a message of MPI for each parcel: head, body, and the payload if it is
- *		small. One of no bytes is a goodbye: the sender has lost the receiver, or
- *		is closed, and sends nothing more. Who gets a goodbye answers with his own
- *		when he has nothing more to send, and until then the other one takes, and
- *		throws away, what was on its way.
- *	bulk	large payloads, in the order of their heads, cut into pieces. They are
- *		received when the head is there. Nothing is posted before, with the
- *		request: a large message of MPI only moves when both sides know of it,
- *		either way; a small payload comes with its head; and nothing has to be
- *		taken back if an answer has no payload, or a rank is lost.
+ *	control	an MPI message for each parcel: head, body, and the payload if it is
+ *		small. A message of 0 bytes is a goodbye: the sender has given up the
+ *		receiver, or is closed, and sends nothing more. The receiver answers
+ *		with its own goodbye once it has nothing more to send. Until then
+ *		messages that arrive are received and discarded.
+ *	bulk	large payloads, in the order of their heads, split into pieces. A
+ *		piece is received after its head has arrived. Posting the receive
+ *		with the request would not help: MPI moves a large message only when
+ *		both sides know of it; and it could not be cancelled if a reply has
+ *		no payload or a rank is lost.
  *
- * MPI keeps the order of messages between two ranks on each of the two.
+ * MPI keeps the order of messages between two ranks on each channel.
  *
- * Everything is received by its length, which MPI_Improbe() says: OpenMPI 4.1 writes
- * behind the end of memory that is too short for a large message, and only then says that
- * it was cut. A message that is longer than any may be is left where it is.
+ * The length of a message is always taken from MPI_Improbe() before it is
+ * received. OpenMPI 4.1 writes behind the end of a buffer that is too short for
+ * a large message, and reports the truncation only then. A message that exceeds
+ * the limits of the protocol is not received.
  */
 #ifndef CK_MPI_INTERNAL_H
 #define CK_MPI_INTERNAL_H
@@ -30,81 +32,85 @@
 #include <mpi.h>
 
 enum {
-	CK_MPI_SMALL =
-		32 << 10,	/* bytes of a payload that goes with its head */
+	/* most bytes of a payload that is sent with its head */
+	CK_MPI_SMALL = 32 << 10,
 	CK_MPI_PIECE = 4 << 20, /* bytes */
 	CK_MPI_CONTROL_MAX = CK_WIRE_HEAD + CK_WIRE_BODY_MAX + CK_MPI_SMALL,
-	CK_MPI_FLYING = 4, /* pieces on their way to a rank */
-	CK_MPI_COMING = 4, /* messages of a rank on their way */
-	CK_MPI_LINGER =
-		1000, /* msec until a lost rank's parcels do not count */
+	CK_MPI_FLYING = 4, /* pieces in flight to a rank */
+	CK_MPI_COMING = 4, /* messages of a rank in progress */
+	/* ms until parcels to a lost rank no longer delay lost() */
+	CK_MPI_LINGER = 1000,
 };
 
 struct ck_mpi;
 
-/* What is to be done when MPI is done with something. */
+/* The action when an MPI request completes. */
 struct ck_mpi_pending {
 	/* rc: 0, or -EIO; count: bytes. */
 	void (*done)(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 		     int count);
 	uint32_t rank;
-	void *what; /* of done() */
+	void *what; /* argument of done() */
 	int len;
-	bool into_users; /* it receives into the user's memory */
+	bool into_users; /* the buffer is the user's memory */
 };
 
-/* A parcel with a large payload, of which MPI has pieces. */
+/* A parcel with a large payload, some pieces of which are in flight. */
 struct ck_mpi_flight {
 	struct ck_parcel *p;
-	uint64_t begun;	 /* bytes of the payload */
-	unsigned pieces; /* that MPI has */
+	uint64_t begun;	 /* bytes of the payload sent or in flight */
+	unsigned pieces; /* in flight */
 	int rc;
 };
 
-/* A message that is coming. */
+/* A message being received. */
 struct ck_mpi_coming {
-	uint8_t *bytes; /* what control brings; owned */
+	uint8_t *bytes; /* the control message; owned */
 	int len;
-	bool parsed; /* that is there, and the head holds; a goodbye has none */
-	bool bad;    /* it is no message */
+	bool parsed; /* the head is valid; not set in a goodbye */
+	bool bad;    /* not a valid message */
 	struct ck_wire_head head;
-	uint8_t *to;	 /* where its payload goes; NULL: nowhere */
-	uint8_t *scrap;	 /* then a large one goes there; owned */
-	uint64_t posted; /* bytes of a large payload that MPI receives or has */
-	unsigned pieces; /* that it receives */
+	uint8_t *to; /* destination of the payload; NULL if it is discarded */
+	uint8_t *scrap;	 /* buffer for a discarded large payload; owned */
+	uint64_t posted; /* bytes of a large payload received or in flight */
+	unsigned pieces; /* pieces in flight */
 };
 
 struct ck_mpi_rank {
 	struct ck_parcels out;
-	struct ck_mpi_flight *flight; /* of the first; NULL: none yet */
-	unsigned flying;	      /* pieces */
-	unsigned flights;	      /* parcels of which MPI has something */
-	size_t unmatched; /* bytes of control since one that had to be matched */
-	bool matching;	  /* one that has to be matched is on its way */
+	/* of the first parcel; NULL if not begun */
+	struct ck_mpi_flight *flight;
+	unsigned flying;  /* pieces in flight */
+	unsigned flights; /* parcels of which MPI has pieces */
+	size_t unmatched; /* control bytes since the last synchronous send */
+	bool matching;	  /* a synchronous send is in flight */
 
 	struct ck_mpi_coming coming[CK_MPI_COMING];
 	unsigned first, ncoming;
-	bool receiving; /* what control brings of the last one, or is thrown away */
-	unsigned awaited; /* pieces on their way into the user's memory */
+	/* a control message is being received, to be parsed or discarded */
+	bool receiving;
+	unsigned awaited; /* pieces in flight into the user's memory */
 
-	bool dropped; /* nothing of it is delivered, nothing new is sent to it */
-	uint64_t when; /* in milliseconds */
-	bool told;     /* lost() was called */
-	bool deaf;     /* has sent what is no message: nothing of it is read */
+	/* nothing is delivered from it, and nothing new is sent to it */
+	bool dropped;
+	uint64_t when; /* when it was dropped, ms */
+	bool reported; /* lost() was called */
+	/* has sent an invalid message: all further ones are discarded */
+	bool deaf;
 	bool bye_came, bye_sent, bye_matched;
 };
 
 struct ck_mpi {
 	struct ck_transport_base b; /* first */
 	MPI_Comm control, bulk;
-	bool active;	    /* something happened since it was last cleared */
-	uint64_t active_at; /* nanoseconds */
-	bool asked; /* another rank has asked since it was last cleared */
-	uint64_t asked_at;     /* nanoseconds */
-	uint64_t polled_at;    /* nanoseconds */
-	struct pollfd *polled; /* the event, and those of `also` */
+	bool active;	    /* something has happened; cleared by rest() */
+	uint64_t active_at; /* ns */
+	bool asked; /* another rank has sent a request; cleared by rest() */
+	uint64_t asked_at;     /* ns */
+	uint64_t polled_at;    /* ns */
+	struct pollfd *polled; /* the event, and the caller's descriptors */
 	size_t polled_cap;
-	/* What MPI has begun: cap each. */
+	/* MPI requests in progress; each array has room for cap: */
 	size_t nrequests, cap;
 	MPI_Request *requests;
 	struct ck_mpi_pending *pending;
@@ -113,38 +119,44 @@ struct ck_mpi {
 	struct ck_mpi_rank ranks[];
 };
 
-/* --- requests.c: all return 0, -ENOMEM, or -EIO: MPI works no more ------------------------ */
+/* --- requests.c: all return 0, -ENOMEM, or -EIO if MPI has failed --------- */
 
-/* Room for one more request: before MPI begins it. */
+/* Makes room for one more request. Called before the MPI call that begins
+ * it. */
 CK_MUST_USE int ck_mpi_reserve(struct ck_mpi *m);
+/* Adds a request. ck_mpi_reserve() must have returned 0 before. */
 void ck_mpi_note(struct ck_mpi *m, MPI_Request request,
 		 struct ck_mpi_pending pending);
-/* Does what is to be done with those that MPI is done with. */
+/* Calls done() of all completed requests. */
 CK_MUST_USE int ck_mpi_test(struct ck_mpi *m);
 void ck_mpi_requests_free(struct ck_mpi *m);
 
-/* --- sends.c --------------------------------------------------------------------------------- */
+/* --- sends.c -------------------------------------------------------------- */
 
-/* Begins what can be begun. */
+/* Sends queued parcels to a rank as far as possible. Returns 0, or: -ENOMEM;
+ * -EIO if MPI has failed. */
 CK_MUST_USE int ck_mpi_send(struct ck_mpi *m, uint32_t to);
-/* Gives back what MPI has not begun with. */
+/* Gives back with -EIO the parcels to a rank that MPI has not begun to send. */
 void ck_mpi_refuse(struct ck_mpi *m, uint32_t to);
+/* Sends a goodbye. Returns 0 or -ENOMEM. */
 CK_MUST_USE int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to);
-/* Gives back what MPI still has; no function of MPI is called any more. */
+/* Gives back with -EIO the parcels that MPI still has. No function of MPI may
+ * be called afterwards for messages. */
 void ck_mpi_abandon(struct ck_mpi *m);
 
-/* --- receives.c ------------------------------------------------------------------------------ */
+/* --- receives.c: all return 0, -ENOMEM, or -EIO if MPI has failed --------- */
 
-/* Takes messages that are there. */
+/* Begins to receive control messages that have arrived. */
 CK_MUST_USE int ck_mpi_receive(struct ck_mpi *m);
-/* Delivers those of a rank that are whole, and has more come. */
+/* Delivers the complete messages of a rank, and continues to receive its large
+ * payloads. */
 CK_MUST_USE int ck_mpi_deliver(struct ck_mpi *m, uint32_t from);
-/* Frees what has not come. */
+/* Frees the messages of a rank that are incomplete. */
 void ck_mpi_receives_free(struct ck_mpi *m, uint32_t from);
 
 /* --- transport_mpi.c ------------------------------------------------------------------------------ */
 
-/* Nothing more is wanted of a rank. Calls nobody. */
+/* Marks a rank as dropped: see ck_mpi_rank.dropped. Calls no callback. */
 void ck_mpi_drop(struct ck_mpi *m, uint32_t rank);
 
 #endif

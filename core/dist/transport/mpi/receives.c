@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes from other ranks: see mpi_internal.h. Messages of a rank are parsed, and
- * delivered, in their order. A few may be on their way at a time: heads are taken while
- * the payload of the one before is still coming.
+ * receives: messages from other ranks. Messages of a rank are parsed and
+ * delivered in order. Up to CK_MPI_COMING are in progress: heads are received
+ * while the payload of an earlier message is in flight. State: the ring
+ * `coming` of each rank. One thread.
  */
 #include "mpi_internal.h"
 
 #include <errno.h>
 
-enum { TURN = 32 }; /* messages until it is something else's turn */
+enum { TURN = 32 }; /* messages received per call */
 
 static struct ck_mpi_coming *nth(struct ck_mpi_rank *r, unsigned n)
 {
 	return &r->coming[(r->first + n) % CK_MPI_COMING];
 }
 
-/* It has sent what is no message. Whatever it sends is thrown away from now on: left
- * where it is, it would fill the memory of this process. */
+/* A rank has sent an invalid message. From now on its messages are received and
+ * discarded: otherwise MPI would buffer them in this process. */
 static void deafen(struct ck_mpi *m, uint32_t rank)
 {
 	m->ranks[rank].deaf = true;
@@ -44,7 +45,7 @@ static void piece_came(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 		c->to = NULL;
 }
 
-/* message: the next piece of c, of that length. */
+/* Receives a piece of c, of that length. Returns 0, -ENOMEM or -EIO. */
 static int take_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c,
 		      MPI_Message *message, int len)
 {
@@ -70,7 +71,7 @@ static int take_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c,
 	return 0;
 }
 
-/* The next piece of c, if it is there. */
+/* Receives the next piece of c if it has arrived; sets *any then. */
 static int look_for_piece(struct ck_mpi *m, uint32_t from,
 			  struct ck_mpi_coming *c, bool *any)
 {
@@ -89,14 +90,15 @@ static int look_for_piece(struct ck_mpi *m, uint32_t from,
 		return 0;
 	if (MPI_Get_count(&status, MPI_BYTE, &len) != MPI_SUCCESS || len < 0 ||
 	    (uint64_t)len != want) {
-		deafen(m, from); /* the message stays where it is */
+		deafen(m, from); /* the message is not received */
 		return 0;
 	}
 	*any = true;
 	return take_piece(m, from, c, &message, len);
 }
 
-/* Pieces go to where they are expected as they come, into scrap one at a time. */
+/* Several pieces may be in flight into the user's memory, but only one into the
+ * discard buffer. */
 static bool may_take(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 {
 	if (r->deaf || c->posted == c->head.payload)
@@ -104,7 +106,7 @@ static bool may_take(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 	return c->to ? !r->dropped : c->pieces == 0;
 }
 
-/* In the order of the messages, as they are sent. */
+/* Pieces are received in the order of their messages, as they are sent. */
 static int take_pieces(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
@@ -126,7 +128,7 @@ static int take_pieces(struct ck_mpi *m, uint32_t from)
 
 /* --- control ------------------------------------------------------------------------------------- */
 
-/* False: it is no message. */
+/* Parses a control message. False if it is invalid. */
 static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
@@ -174,7 +176,7 @@ static bool is_no_message(int len)
 	       (len > 0 && len < CK_WIRE_HEAD);
 }
 
-/* Receives a message of p->len bytes. */
+/* Begins to receive a message of p->len bytes. */
 static int begin(struct ck_mpi *m, MPI_Message *message, void *bytes,
 		 const struct ck_mpi_pending *p)
 {
@@ -188,7 +190,7 @@ static int begin(struct ck_mpi *m, MPI_Message *message, void *bytes,
 	return 0;
 }
 
-/* One that is too long is left where it is: see the head of mpi_internal.h. */
+/* A message that exceeds the limit is not received: see mpi_internal.h. */
 static int throw_away(struct ck_mpi *m, MPI_Message *message,
 		      struct ck_mpi_pending *p)
 {
@@ -225,7 +227,7 @@ static int take(struct ck_mpi *m, MPI_Message *message,
 	return c->bytes ? begin(m, message, c->bytes, &p) : -ENOMEM;
 }
 
-/* What comes behind something that is no message is not looked at. */
+/* False if the rank's ring is full, or its last message is invalid. */
 static bool has_room(struct ck_mpi_rank *r)
 {
 	if (r->receiving)
@@ -250,8 +252,8 @@ static int take_from(struct ck_mpi *m, int source, bool *any)
 	return take(m, &message, &status);
 }
 
-/* Takes from anybody as long as there is room for messages of all: else one that has
- * none would have to be left out. */
+/* Receives from any rank while all have room. Otherwise each rank with room is
+ * probed on its own, since MPI cannot exclude the others. */
 static int take_one(struct ck_mpi *m, bool *any)
 {
 	bool all = true;
@@ -328,7 +330,7 @@ static void deliver_whole(struct ck_mpi *m, uint32_t from)
 	}
 }
 
-/* Of one that has sent what is no message, what was whole before is delivered. */
+/* Complete messages before an invalid one are delivered. */
 int ck_mpi_deliver(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What MPI has begun: see mpi_internal.h. */
+/*
+ * requests: the MPI requests in progress, in arrays as MPI_Testsome() needs
+ * them. One thread.
+ */
 #include "mpi_internal.h"
 
 #include <errno.h>
 #include <limits.h>
 
-/* The four arrays have the same number of elements. */
+/* The four arrays have the same capacity. */
 static int grow(struct ck_mpi *m)
 {
 	size_t cap = m->cap ? 2 * m->cap : 64;
@@ -46,7 +49,7 @@ void ck_mpi_note(struct ck_mpi *m, MPI_Request request,
 	m->nrequests++;
 }
 
-/* One that is done. More may be noted meanwhile, so that the arrays move. */
+/* Completes a request. done() may add requests, so the arrays may move. */
 static void finish(struct ck_mpi *m, const MPI_Status *status,
 		   const struct ck_mpi_pending *p, bool failed)
 {
@@ -59,7 +62,7 @@ static void finish(struct ck_mpi *m, const MPI_Status *status,
 	p->done(m, p, bad ? -EIO : 0, count);
 }
 
-/* MPI has set those that are done to "none". */
+/* Removes completed requests, which MPI has set to MPI_REQUEST_NULL. */
 static void close_gaps(struct ck_mpi *m)
 {
 	size_t n = 0;

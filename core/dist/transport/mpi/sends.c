@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What goes to other ranks: see mpi_internal.h. What control brings is copied, so that a
- * parcel with a small payload, or none, is given back as soon as MPI has it: a message
- * that was begun cannot be taken back (MPI_Cancel of a send does nothing), and one to a
- * rank that is dead never ends.
+ * sends: messages to other ranks. Control messages are copied, so that a parcel
+ * with a small payload or none is given back as soon as MPI has the copy. A
+ * send cannot be cancelled (MPI_Cancel has no effect on one), and a send to a
+ * dead rank never completes.
+ *
+ * State: the queue `out` of each rank, and the pieces of its first parcel in
+ * flight. One thread.
  */
 #include "mpi_internal.h"
 
 #include <errno.h>
 
-/* Bytes of control that MPI may keep of a rank that reads nothing, for the most part;
- * then one is sent that counts as done only when the rank has taken it. */
+/* Bytes of control messages that MPI may buffer for a rank that does not
+ * receive, approximately. Beyond that a synchronous send (MPI_Issend) is used,
+ * which completes when the rank has received it. */
 enum { UNMATCHED_MAX = 256 << 10 };
 
 /* --- control --------------------------------------------------------------------------------- */
@@ -42,7 +46,8 @@ static size_t control_bytes(const struct ck_parcel *p)
 	       (is_small(p) ? p->head.payload : 0);
 }
 
-/* What control brings of a parcel. */
+/* Copies the control message of a parcel. Returns NULL if out of memory; *len:
+ * bytes. */
 static uint8_t *make_control(const struct ck_parcel *p, int *len)
 {
 	uint8_t *bytes = malloc(control_bytes(p));
@@ -59,7 +64,8 @@ static uint8_t *make_control(const struct ck_parcel *p, int *len)
 	return bytes;
 }
 
-/* Takes bytes; there is room for a request. */
+/* Sends a control message, and takes ownership of bytes. There must be room for
+ * a request. */
 static void begin_control(struct ck_mpi *m, uint32_t to, uint8_t *bytes,
 			  int len)
 {
@@ -103,7 +109,7 @@ static int send_control(struct ck_mpi *m, uint32_t to,
 	return 0;
 }
 
-/* Whether the next has to wait until one before it was taken. */
+/* True if the next parcel must wait for the synchronous send in flight. */
 static bool is_full(const struct ck_mpi_rank *r)
 {
 	return r->matching &&
@@ -117,8 +123,8 @@ static void bye_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 	m->ranks[p->rank].bye_matched = true;
 }
 
-/* It counts as done when the other one has it: then nothing is left of this rank on the
- * way, and the process may end. */
+/* Sends the goodbye as a synchronous message: once it completes, nothing of
+ * this rank is in flight, and the process may exit. */
 int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to)
 {
 	struct ck_mpi_pending p = { .done = bye_done, .rank = to };
@@ -136,7 +142,7 @@ int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to)
 
 /* --- bulk --------------------------------------------------------------------------------------- */
 
-/* Whether MPI is done with all of it. */
+/* True if MPI has completed all pieces. */
 static bool has_landed(const struct ck_mpi_flight *f)
 {
 	return f->pieces == 0 && f->begun == f->p->head.payload;
@@ -192,7 +198,8 @@ static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
 
 /* --- parcels ------------------------------------------------------------------------------------- */
 
-/* Its head is on the way. */
+/* Sends the head of a parcel with a large payload. Returns 0, -ENOMEM or
+ * -EIO. */
 static int begin_flight(struct ck_mpi *m, uint32_t to, struct ck_parcel *p)
 {
 	struct ck_mpi_rank *r = &m->ranks[to];
@@ -212,7 +219,8 @@ static int begin_flight(struct ck_mpi *m, uint32_t to, struct ck_parcel *p)
 	return 0;
 }
 
-/* The first parcel, as far as it goes; *more: it is gone. */
+/* Sends the first parcel, or pieces of it. *more: it was removed from the
+ * queue. */
 static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
 {
 	struct ck_mpi_rank *r = &m->ranks[to];
@@ -243,8 +251,8 @@ static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
 	return rc;
 }
 
-/* A parcel of which a part is gone is sent to the end even to one that is dropped: who
- * has the head waits for the rest. */
+/* A parcel whose head was sent is completed even to a dropped rank, which waits
+ * for its payload. */
 int ck_mpi_send(struct ck_mpi *m, uint32_t to)
 {
 	struct ck_mpi_rank *r = &m->ranks[to];

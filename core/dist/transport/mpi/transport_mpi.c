@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The MPI transport: see ckptfs/plugin.h for what users know of it, mpi_internal.h for
- * what goes over the wire. MPI moves nothing by itself, and wakes nobody: it is asked all
- * the time while there is something to do, and ever more rarely when there is not. Only
- * the thread that opened it calls MPI, and after open() and gather() nothing is called
- * that waits for other ranks.
+ * transport_mpi: the MPI transport (mpi_load.h, transport.h; messages:
+ * mpi_internal.h).
+ *
+ * MPI makes progress only when it is called, and wakes no thread. So wait()
+ * polls it in a loop: continuously while something is in flight, and less and
+ * less often, with sleeps up to 2 ms, when idle. Only the thread that opened
+ * the transport calls MPI. After open() and gather() no call waits for other
+ * ranks.
  */
 #include "ckptfs/mpi_load.h"
 #include "mpi_internal.h"
@@ -14,21 +17,22 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* Nanoseconds. */
+/* In ns. */
 enum {
 	USEC = 1000,
 	MSEC = 1000 * USEC,
-	SPIN = 50 * USEC,      /* so long after something has happened */
-	YIELD = 1 * MSEC,      /* so long others may run between */
-	YIELD_BUSY = 5 * MSEC, /* the same while something is awaited */
+	SPIN = 50 * USEC, /* polls without a break so long after an event */
+	YIELD = 1 * MSEC, /* then yields the processor between polls */
+	YIELD_BUSY = 5 * MSEC, /* the same while messages are in flight */
 	SLEEP_LEAST = 50 * USEC,
 	SLEEP_MOST = 2 * MSEC,
-	POLL_EVERY = 20 * USEC, /* descriptors, while it does not sleep */
+	/* interval for descriptors while it does not sleep */
+	POLL_EVERY = 20 * USEC,
 };
 
 enum {
 	CLOSE_MSEC = 2000,
-	MEET_MSEC = 500, /* until all are there, to end MPI together */
+	MEET_MSEC = 500, /* time to meet all ranks before MPI_Finalize() */
 };
 
 static struct ck_mpi *mpi_of(struct ck_transport *x)
@@ -43,21 +47,21 @@ static uint64_t nsec_now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The only call that waits for others once all are connected. */
-static int mpi_gather(struct ck_transport *x, const void *said, size_t len,
+/* A collective call: the only one that waits for other ranks after open(). */
+static int mpi_gather(struct ck_transport *x, const void *data, size_t len,
 		      void *all)
 {
 	struct ck_mpi *m = mpi_of(x);
 	int n = (int)len;
 
-	return len > INT_MAX || MPI_Allgather(said, n, MPI_BYTE, all, n,
+	return len > INT_MAX || MPI_Allgather(data, n, MPI_BYTE, all, n,
 					      MPI_BYTE,
 					      m->control) != MPI_SUCCESS
 		       ? -EIO
 		       : 0;
 }
 
-/* --- what users say ---------------------------------------------------------------------------- */
+/* --- the caller's functions ----------------------------------------------- */
 
 static void mpi_send(struct ck_transport *x, struct ck_parcel *p)
 {
@@ -101,17 +105,18 @@ static void mpi_drop(struct ck_transport *x, uint32_t rank)
 		ck_mpi_drop(mpi_of(x), rank);
 }
 
-/* --- one turn ------------------------------------------------------------------------------------- */
+/* --- one iteration -------------------------------------------------------- */
 
-/* Whether it can be called lost: nothing of it is written to the user's memory any more,
- * and MPI has none of his parcels, or has had them for long. */
+/* True if lost() may be called: no receive into the user's memory is in flight,
+ * and MPI has none of the parcels, or has kept them for too long. */
 static bool is_quiet(const struct ck_mpi_rank *r)
 {
 	return r->awaited == 0 &&
 	       (r->flights == 0 || ck_msec_now() - r->when > CK_MPI_LINGER);
 }
 
-/* What there is to do about a rank that is dropped. */
+/* Drives the end of a dropped rank: refuses its parcels, sends the goodbye,
+ * calls lost(). */
 static int settle(struct ck_mpi *m, uint32_t i)
 {
 	struct ck_mpi_rank *r = &m->ranks[i];
@@ -122,15 +127,15 @@ static int settle(struct ck_mpi *m, uint32_t i)
 	ck_mpi_refuse(m, i);
 	if (!r->bye_sent && r->flights == 0)
 		rc = ck_mpi_say_bye(m, i);
-	if (rc == 0 && !r->told && is_quiet(r)) {
-		r->told = true;
+	if (rc == 0 && !r->reported && is_quiet(r)) {
+		r->reported = true;
 		m->b.called = true;
 		m->b.x.lost(m->b.x.arg, i);
 	}
 	return rc;
 }
 
-/* All that can be done now. */
+/* Does all that is possible now, without waiting. */
 static int turn(struct ck_mpi *m)
 {
 	int rc;
@@ -152,14 +157,14 @@ static int turn(struct ck_mpi *m)
 
 /* --- waiting -------------------------------------------------------------------------------------- */
 
-/* Whether something is on its way that others have to go on with. */
+/* True if messages are in flight whose progress depends on other ranks. */
 static bool is_busy(const struct ck_mpi *m)
 {
 	return m->nrequests || m->b.nexpected;
 }
 
-/* How long it has to sleep when nothing has happened for so long; 0: not yet. What comes
- * next in a rank that nobody asks comes by a descriptor, which ends its sleep. */
+/* How long to sleep after a poll, in ns; 0 for not at all. An idle rank without
+ * requests from others is woken by a descriptor. */
 static uint64_t sleep_nsec(const struct ck_mpi *m, uint64_t now)
 {
 	uint64_t idle = now - m->active_at;
@@ -185,7 +190,8 @@ static int prepare_poll(struct ck_mpi *m, const struct pollfd *also, nfds_t n)
 	return 0;
 }
 
-/* Waits so long for descriptors. 1: one is ready, or somebody woke this. */
+/* Waits up to nsec for descriptors. Returns 1 if one is ready or wake() was
+ * called, 0 if not, or a negative errno. */
 static int look(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t nsec)
 {
 	struct timespec t = { .tv_nsec = (long)nsec };
@@ -201,7 +207,8 @@ static int look(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t nsec)
 	return rc > 0;
 }
 
-/* Rests after a turn, as long as is right. As look(). */
+/* Sleeps or yields after an iteration, depending on the time since the last
+ * event. Returns as look(). */
 static int rest(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t end)
 {
 	uint64_t now = nsec_now(), nsec;
@@ -244,10 +251,9 @@ static int mpi_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 	return rc < 0 ? rc : 0;
 }
 
-/* --- the end ---------------------------------------------------------------------------------------- */
+/* --- end ------------------------------------------------------------------ */
 
-/* Whether this rank has nothing more to do with another: it has answered the goodbye, and
- * has this one's. */
+/* True if both goodbyes have been exchanged with a rank. */
 static bool is_over(const struct ck_mpi_rank *r)
 {
 	return r->deaf || (r->bye_came && r->bye_matched && r->flights == 0);
@@ -261,7 +267,8 @@ static bool are_over(const struct ck_mpi *m)
 	return true;
 }
 
-/* Goes on until all have said goodbye, or it takes too long: some are dead. */
+/* Continues until all ranks have sent their goodbye, or CLOSE_MSEC is over:
+ * some may be dead. */
 static void say_goodbye(struct ck_mpi *m)
 {
 	uint64_t end = nsec_now() + (uint64_t)CLOSE_MSEC * MSEC;
@@ -273,8 +280,9 @@ static void say_goodbye(struct ck_mpi *m)
 	}
 }
 
-/* Whether all ranks are where this one is, or come there soon. One that answers goodbyes
- * may be at work still, and one that lied may do anything. */
+/* True if all ranks have reached this point, or do so within MEET_MSEC. A rank
+ * that answers goodbyes may still be working, and one that broke the protocol
+ * may do anything. */
 static bool are_all_here(const struct ck_mpi *m)
 {
 	uint64_t end = nsec_now() + (uint64_t)MEET_MSEC * MSEC;
@@ -311,7 +319,7 @@ static void mpi_close(struct ck_transport *x)
 
 	for (uint32_t i = 0; i < x->size; i++) {
 		ck_mpi_drop(m, i);
-		m->ranks[i].told = true;
+		m->ranks[i].reported = true;
 	}
 	ck_transport_refuse(&m->b, &m->b.own);
 	if (prepare_poll(m, NULL, 0) == 0)
@@ -326,17 +334,17 @@ static void mpi_close(struct ck_transport *x)
 	mpi_free(m);
 }
 
-/* --- the beginning ------------------------------------------------------------------------------------ */
+/* --- start ---------------------------------------------------------------- */
 
-/* OpenMPI's, of 4.1 and 5: whom it tells what a person may want to know. In 4.1 that is
- * mpirun, which then may die of a report that a rank is gone (a fault in its
- * pmix_server_log_fn). */
+/* A function of OpenMPI 4.1 and 5 that reports events to the user. 4.1 sends
+ * them to mpirun, which may crash when a lost rank is reported
+ * (pmix_server_log_fn). */
 extern int (*opal_show_help)(const char *file, const char *topic,
 			     bool want_head, ...) __attribute__((weak));
 
 static int show_topic(const char *file, const char *topic, bool want_head, ...)
 {
-	static char *last; /* it says one thing again and again */
+	static char *last; /* topics are repeated */
 
 	(void)want_head;
 	if (last && strcmp(last, topic) == 0)
@@ -347,24 +355,24 @@ static int show_topic(const char *file, const char *topic, bool want_head, ...)
 	return 0;
 }
 
-/*
- * What MPI is told unless the user has told it something else. Verbs would not survive a
- * fork() of this process. Ranks of one machine do not read each other's memory by
- * process_vm_readv(), which a mover may not call (privileges.c): each message would fail
- * first, with a line for each. close() has met all others before it ends MPI, and MPI does
- * not wait for them once more: for one that gave the meeting up that would be for ever.
- */
+/* Sets defaults of MPI that the environment does not set:
+ * - RDMAV_FORK_SAFE: without it, verbs break when this process forks.
+ * - single_copy_mechanism, smsc: process_vm_readv() between ranks of one host
+ *   is forbidden here (privileges.c). Each message would first fail with a
+ *   warning.
+ * - async_mpi_finalize: close() meets all ranks before MPI_Finalize(). A second
+ *   barrier in MPI would never end if a rank has given up the first one. */
 static int prepare_mpi(struct ck_diag *d)
 {
-	static const char *const told[][2] = {
+	static const char *const defaults[][2] = {
 		{ "RDMAV_FORK_SAFE", "1" },
 		{ "OMPI_MCA_btl_vader_single_copy_mechanism", "none" },
 		{ "OMPI_MCA_smsc", "^cma" }, /* since 5.0 */
 		{ "OMPI_MCA_async_mpi_finalize", "1" },
 	};
 
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
-		if (setenv(told[i][0], told[i][1], 0))
+	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
+		if (setenv(defaults[i][0], defaults[i][1], 0))
 			return ck_fail(d, errno, "setenv: %s", strerror(errno));
 	return 0;
 }
@@ -411,10 +419,10 @@ static struct ck_mpi *make(int rank, int size)
 	return m;
 }
 
-/* Each rank says something to all higher ones, and waits until all lower ones have: so all
- * are connected, and each connection was made by one side. OpenMPI over TCP would connect
- * two ranks when one has something to say, and loses messages at times, without an error,
- * when both begin at once. */
+/* Connects all ranks: each sends to all higher ranks, and waits for all lower
+ * ones, so that one side makes each connection. OpenMPI over TCP connects
+ * lazily, and occasionally loses messages without an error when both sides
+ * connect at once. */
 static bool connect_all(int rank, int size)
 {
 	MPI_Request *all = calloc((size_t)size, sizeof(MPI_Request));
