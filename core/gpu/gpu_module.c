@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu_module: see gpu.h. What is gathered is in device_pool.h; what a rank has for rounds is a member's.
+ * gpu_module: the implementation of struct ck_gpu (gpu.h) that ckptfs-gpu.so
+ * exports. It connects the device pool (device_pool.h: gather requests on all
+ * devices) with the endpoint for rounds (endpoint.h: first device only) and
+ * with exported memory (shared_memory.h).
+ *
+ * States: open; failed, after a device error or if NCCL does not return: then
+ * every request completes with -EIO, and memory that may still be written is
+ * freed only by the end of the process. One thread.
  */
 #include "device_pool.h"
 #include "endpoint.h"
@@ -16,7 +23,7 @@ static const char *trouble(const struct ck_gpu *is)
 	return *all->trouble.text ? all->trouble.text : NULL;
 }
 
-/* --- memory that is given to others ------------------------------------------------------ */
+/* --- exported memory ------------------------------------------------------ */
 
 static struct ck_card *find_gpu(struct ck_device_pool *all,
 				const uint8_t uuid[16])
@@ -48,8 +55,7 @@ static int allocate(struct ck_gpu *is, const uint8_t uuid[16], uint64_t bytes,
 	return rc;
 }
 
-/* After an error of the device a round may still write to its memory: that is released only
- * by the end of the process. */
+/* After a device error a round may still write to device memory. */
 static bool may_be_written(const struct ck_device_pool *all)
 {
 	return all->member && *all->trouble.text;
@@ -68,7 +74,8 @@ static void release(struct ck_gpu *is, struct ck_gpu_memory *m)
 
 /* --- rounds ------------------------------------------------------------------------------ */
 
-/* Gives up what is staged. What has proceeded is done, but nobody was told so yet. */
+/* Cancels staged requests. Requests that have proceeded are complete; they are
+ * reported by done(). */
 static bool leave(struct ck_gpu *is)
 {
 	struct ck_device_pool *all = (struct ck_device_pool *)is;
@@ -111,7 +118,7 @@ static int join(struct ck_gpu *is, uint32_t rank, uint8_t *memory, size_t size,
 	return 0;
 }
 
-/* What the member was asked for has come to that. */
+/* Returns rc, or -EIO if the endpoint's device has failed. */
 static int checked(struct ck_device_pool *all, int rc)
 {
 	ck_device_pool_check_member(all);
@@ -125,7 +132,8 @@ static int is_up(struct ck_gpu *is)
 	return checked(all, ck_endpoint_is_up(all->member));
 }
 
-/* Nothing is asked of a device that is not used any more. */
+/* Makes the first device current. False if the pool has failed: then the device
+ * must not be used. */
 static bool may_ask(struct ck_device_pool *all)
 {
 	if (*all->trouble.text)
@@ -190,7 +198,7 @@ static void unpack(struct ck_gpu *is, struct ck_gpu_parcel *p)
 	ck_endpoint_unpack(p);
 }
 
-/* --- making ---------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 static void gpu_close(struct ck_card *g)
 {
@@ -202,7 +210,7 @@ static void gpu_close(struct ck_card *g)
 	ck_device_close(g->device);
 }
 
-/* What something may be written to still goes with the process. */
+/* Memory that may still be written is not freed; the process ends soon. */
 static void close_all(struct ck_gpu *is)
 {
 	struct ck_device_pool *all = (struct ck_device_pool *)is;

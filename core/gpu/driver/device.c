@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* device: see device.h. */
+/*
+ * device: opens a GPU: its primary context, the kernels, and a stream for each
+ * direction. States: open; lost, after the first sticky error: from then on
+ * every call returns -EOPNOTSUPP. One thread, except for ck_device_check() and
+ * ck_device_is_lost().
+ */
 #include "device.h"
 #include "kernels.h"
 
@@ -42,7 +47,7 @@ static int fail(const struct ck_device *g, CUresult rc, const char *what,
 
 /* --- kernels ------------------------------------------------------------------------- */
 
-/* Whether another form of the kernels may do. */
+/* True if another form of the kernels may be accepted. */
 static bool is_refused(CUresult rc)
 {
 	switch ((int)rc) {
@@ -174,7 +179,7 @@ int ck_device_pin(const struct ck_device *g, void *memory, size_t size,
 	return 0;
 }
 
-/* What a lost device says to it is no news. */
+/* Errors of a lost device are ignored. */
 void ck_device_settle(const struct ck_device *g)
 {
 	for (unsigned i = 0; i < CK_WAYS; i++)

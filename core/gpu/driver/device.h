@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * device: one GPU, with the kernels on it.
+ * device: one GPU of this process, with its streams and the kernels of tiles
+ * (tiles.h).
  */
 #ifndef CK_DEVICE_H
 #define CK_DEVICE_H
@@ -8,7 +9,7 @@
 #include "ckptfs/tiles.h"
 #include "driver.h"
 
-/* Each is done in order; one waits for another where it is told so, by an event. */
+/* Streams. Each executes in order; events order them among each other. */
 enum ck_way {
 	CK_WAY_UP,   /* copies to the device */
 	CK_WAY_WORK, /* kernels */
@@ -19,7 +20,7 @@ enum ck_way {
 struct ck_device {
 	/* Constant: */
 	const struct ck_cuda *cuda;
-	int ordinal; /* of the driver, in this process */
+	int ordinal; /* number of the driver, in this process */
 	CUdevice device;
 	CUcontext context; /* the primary one */
 	CUmodule module;
@@ -27,33 +28,40 @@ struct ck_device {
 	CUstream ways[CK_WAYS];
 	CUuuid uuid;
 	char name[128];
-	bool compiled_here; /* the kernels are of the carried PTX */
+	/* the kernels were compiled from the checked-in PTX */
+	bool compiled_here;
 
-	int lost; /* atomic: CUresult of the first sticky error; 0: none */
+	int lost; /* atomic: CUresult of the first sticky error, or 0 */
 };
 
-/* How many devices the driver shows. */
+/* Returns 0, and the number of devices that the driver shows; or an errno as
+ * ck_cuda_errno(), with a message. */
 CK_MUST_USE int ck_device_count(const struct ck_cuda *cuda, int *count,
 				struct ck_diag *d);
-/* Takes the device's primary context, which is current in this thread then, and loads
- * the kernels: the machine code of this build, or what the driver compiles of the PTX.
- * -ENODEV: there is none of that number; -ENOSPC: it has no room; -EIO; -ENOMEM. Why is in
- * d. */
+/* Retains the primary context of a device, makes it current in this thread, and
+ * loads the kernels: the machine code of this build, or else the PTX, which the
+ * driver compiles. Returns 0, or: -ENODEV if there is no such device; -ENOSPC
+ * if it has no memory left; -EIO; -ENOMEM. All but -ENOMEM have a message in d.
+ * Caller closes *out. */
 CK_MUST_USE int ck_device_open(const struct ck_cuda *cuda, int ordinal,
 			       struct ck_device **out, struct ck_diag *d);
-/* NULL is allowed. Waits for what it is still doing. */
+/* Waits for pending work, and frees the device. NULL is allowed. */
 void ck_device_close(struct ck_device *g);
-/* What a call of the driver came to: 0 or an errno, as of ck_cuda_errno(). A sticky one is
- * noted: -EOPNOTSUPP from then on, whatever comes. Any thread. */
+/* Converts the result of a driver call: 0, or an errno as ck_cuda_errno(). A
+ * sticky error marks the device as lost; then each call returns -EOPNOTSUPP.
+ * Any thread. */
 CK_MUST_USE int ck_device_check(struct ck_device *g, CUresult rc);
-/* Its context is current in this thread from now on. As of ck_device_check(). */
+/* Makes the device's context current in this thread. Returns as
+ * ck_device_check(). */
 int ck_device_use(struct ck_device *g);
-/* Pins memory of the host, of so many bytes, for all devices; of 0 bytes nothing. *pinned:
- * that, for cuMemHostUnregister(). -ENOSPC, with a message. */
+/* Pins `size` bytes of host memory for all devices; does nothing for 0 bytes.
+ * *pinned: argument of cuMemHostUnregister(). Returns 0, or -ENOSPC with a
+ * message. */
 CK_MUST_USE int ck_device_pin(const struct ck_device *g, void *memory,
 			      size_t size, void **pinned, struct ck_diag *d);
-/* Waits for all that it was asked for. */
+/* Waits until all streams are idle. Blocks. */
 void ck_device_settle(const struct ck_device *g);
+/* True after a sticky error. Any thread. */
 CK_MUST_USE bool ck_device_is_lost(const struct ck_device *g);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* driver: see driver.h. */
+/*
+ * driver: loads libcuda.so.1 with dlopen(3), and converts its errors. State:
+ * struct ck_cuda, constant once loaded.
+ */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -7,7 +10,7 @@
 
 #define LIBRARY "libcuda.so.1"
 
-/* --- what a call came to ------------------------------------------------------------- */
+/* --- results of calls ----------------------------------------------------- */
 
 const char *ck_cuda_error(const struct ck_cuda *cuda, CUresult rc)
 {
@@ -29,8 +32,9 @@ int ck_cuda_errno(CUresult rc)
 	}
 }
 
-/* Source: the descriptions of these errors in cuda.h, "any future CUDA call will fail".
- * After the last three of them no call was made that failed before. */
+/* Source: the descriptions of these errors in cuda.h, "any future CUDA call
+ * will fail". After the last three of them, too, every further call has
+ * failed. */
 bool ck_cuda_is_sticky(CUresult rc)
 {
 	switch ((int)rc) {
@@ -54,7 +58,7 @@ bool ck_cuda_is_sticky(CUresult rc)
 
 /* --- loading --------------------------------------------------------------------------- */
 
-/* Into *function, which points to a function. */
+/* Looks up a function; `function` points to a function pointer. */
 static int find(const struct ck_cuda *cuda, const char *name, void *function,
 		struct ck_diag *d)
 {
@@ -67,7 +71,8 @@ static int find(const struct ck_cuda *cuda, const char *name, void *function,
 	return 0;
 }
 
-#define TEXT(name)    TEXT_OF(name) /* by the version of it that is used */
+/* the versioned name that cuda.h maps it to */
+#define TEXT(name)    TEXT_OF(name)
 #define TEXT_OF(name) #name
 
 static int find_all(struct ck_cuda *cuda, struct ck_diag *d)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * driver: the functions of CUDA's driver, found when the program runs: a machine without
- * one is none of our business. No function of CUDA's runtime is used.
+ * driver: the functions of the CUDA driver, loaded at run time, so that the
+ * program also runs on machines without it. The CUDA runtime is not used.
  */
 #ifndef CK_DRIVER_H
 #define CK_DRIVER_H
@@ -10,7 +10,7 @@
 
 #include <cuda.h>
 
-/* By the names that cuda.h has for the versions that we are compiled for. */
+/* Names as cuda.h defines them for the version compiled for. */
 #define CK_CUDA_FUNCTIONS(F)                                                   \
 	F(cuInit)                                                              \
 	F(cuDriverGetVersion)                                                  \
@@ -58,24 +58,26 @@
 
 struct ck_cuda {
 	void *library;
-	int version; /* of the driver: 1000 * major + 10 * minor */
+	int version; /* version of the driver: 1000 * major + 10 * minor */
 #define CK_CUDA_POINTER(name) __typeof__(name) *name;
 	CK_CUDA_FUNCTIONS(CK_CUDA_POINTER)
 #undef CK_CUDA_POINTER
 };
 
-/* Loads libcuda.so.1 and begins. -ENOENT: there is no driver; -ENOSYS: it lacks a
- * function; -ENODEV: it has no device; -EIO: it says something else. Why is in d. Once in a
- * process: CUDA does not end before that does. */
+/* Loads libcuda.so.1 and initialises CUDA. Returns 0, or: -ENOENT if there is
+ * no driver; -ENOSYS if it lacks a function; -ENODEV if it has no device;
+ * -ENOSPC or -EIO, as ck_cuda_errno(). d has the reason. Once in a process,
+ * since CUDA cannot be shut down. */
 CK_MUST_USE int ck_cuda_load(struct ck_cuda *cuda, struct ck_diag *d);
-/* Only where nothing of it is used any more. */
+/* Unloads the driver. No function of it may be in use. */
 void ck_cuda_unload(struct ck_cuda *cuda);
-/* The driver's name for what a call came to. */
+/* The driver's name of a result. Static text. */
 const char *ck_cuda_error(const struct ck_cuda *cuda, CUresult rc);
-/* 0, or the errno for it: -ENOSPC (no room on the device), -ENODEV, else -EIO. */
+/* Returns 0, or: -ENOSPC if the device has no memory left; -ENODEV if there is
+ * no such device; -EIO for all other errors. */
 CK_MUST_USE int ck_cuda_errno(CUresult rc);
-/* Whether all calls will come to this from now on, in all contexts of the process: the
- * device is lost for it. */
+/* True if every later call in this process fails with this result, in all
+ * contexts: the device is lost. */
 CK_MUST_USE bool ck_cuda_is_sticky(CUresult rc);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gather_tiles: see gather_tiles.h. */
+/*
+ * gather_tiles: converts the descriptors of a gather request to tiles, with
+ * device addresses. No state.
+ */
 #include "gather_tiles.h"
 
 int ck_work_tiles(const struct ck_gpu_work *w, uint64_t staged, uint64_t result,

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * gather_tiles: the tiles of a gathering that a GPU is asked for.
- */
+/* gather_tiles: the tiles (tiles.h) of a gather request for a GPU. */
 #ifndef CK_WORK_H
 #define CK_WORK_H
 
 #include "ckptfs/gpu.h"
 #include "ckptfs/tiles.h"
 
-/* What is filled is on the device from `staged` on, and the result goes to `result`. As of
- * ck_tiles_add(). */
+/* Replaces the contents of out by the tiles of w. staged: device address of the
+ * bytes of `fill`; result: of the result. Returns as ck_tiles_add(). */
 CK_MUST_USE int ck_work_tiles(const struct ck_gpu_work *w, uint64_t staged,
 			      uint64_t result, struct ck_tiles *out);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* kernel_launch: see launch.h. */
+/*
+ * kernel_launch: copies lists of tiles into a slot, and launches the kernels on
+ * them. No state.
+ */
 #include "kernel_launch.h"
 
 #include <errno.h>

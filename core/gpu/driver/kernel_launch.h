@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kernel_launch: tiles are carried to the device behind the bytes that they move, by the same copy,
- * and the kernels are started on them.
+ * kernel_launch: launches the kernels of tiles. The lists of tiles lie in the
+ * slot behind the bytes that they move, so that one copy brings both to the
+ * device.
  */
 #ifndef CK_LAUNCH_TILES_H
 #define CK_LAUNCH_TILES_H
 
 #include "device.h"
 
-/* Where the lists of a ck_tiles are in a slot. */
+/* Positions of the lists of a ck_tiles in a slot, in bytes. */
 struct ck_placed {
-	size_t nests; /* bytes from its beginning */
+	size_t nests;
 
 	struct {
 		size_t at, n;
@@ -19,18 +20,20 @@ struct ck_placed {
 	size_t end;
 };
 
-/* The first place from there on where a list may lie: its structs have numbers of 8 bytes. */
+/* The next aligned position: the structs of the lists contain 64-bit
+ * integers. */
 static inline size_t ck_tiles_aligned(size_t at)
 {
 	return (at + 15) & ~(size_t)15;
 }
 
-/* Copies the lists to slot + at, of which `size` bytes may be used. -E2BIG: they are
- * more. */
+/* Copies the lists to slot + at. size: bytes of the slot. Returns 0, or -E2BIG
+ * if they do not fit. */
 CK_MUST_USE int ck_tiles_place(const struct ck_tiles *tiles, uint8_t *slot,
 			       size_t at, size_t size, struct ck_placed *out);
-/* Starts the kernels on what was copied from there to `slot` of the device, on its way for
- * work. As of ck_device_check(). */
+/* Launches the kernels on the lists, after the slot was copied to `slot` on the
+ * device, in the stream for kernels. Returns as ck_device_check(), or
+ * -EOVERFLOW if a list has more than INT32_MAX tiles. */
 CK_MUST_USE int ck_tiles_launch(struct ck_device *g, CUdeviceptr slot,
 				const struct ck_placed *placed);
 

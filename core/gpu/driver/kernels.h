@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * kernels: the machine code of kernels.cu, as the driver takes it.
- */
+/* kernels: the compiled kernels.cu, in the forms that the driver loads. */
 #ifndef CK_KERNELS_H
 #define CK_KERNELS_H
 
 #include <stddef.h>
 
-/* What is in a file of this build. Constant. */
+/* An embedded file. Constant. */
 struct ck_kernels {
 	const unsigned char
-		*bytes; /* behind them is a 0, as the driver wants of PTX */
-	size_t len;	/* 0: there is none */
+		*bytes; /* followed by a 0, which the driver needs for PTX */
+	size_t len;	/* 0 if the file is empty */
 };
 
-/* For the architectures of this build; none where it was built without nvcc. */
+/* Machine code for the architectures of this build; empty if built without
+ * nvcc. */
 extern const struct ck_kernels ck_kernels_fatbin;
-/* For all since sm_80, which the driver compiles first. */
+/* PTX for sm_80 and later, which the driver compiles at load time. */
 extern const struct ck_kernels ck_kernels_ptx;
 
 #endif

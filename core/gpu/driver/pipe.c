@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pipe: see pipe.h. */
+/*
+ * pipe: the four rings of a device, and the steps of a batch through them.
+ * State: the rings; a batch has a slot of each ring that it needs. One thread,
+ * which never blocks, except for ck_pipe_put().
+ */
 #include "pipe.h"
 
 #include <errno.h>
@@ -54,7 +58,7 @@ static int take(struct ck_ring *ring, struct ck_slot **slot)
 	return *slot ? 0 : ck_ring_take(ring, slot);
 }
 
-/* What was taken for another one, which was not sent. */
+/* Releases a slot taken for an earlier batch that was not sent. */
 static void give_back(struct ck_slot **slot)
 {
 	if (*slot)
@@ -62,7 +66,7 @@ static void give_back(struct ck_slot **slot)
 	*slot = NULL;
 }
 
-/* The slot that goes up has nothing but tiles. */
+/* True if the slot that goes up contains only tiles. */
 static bool is_apart(const struct ck_pipe_batch *b)
 {
 	return b->from || b->split;
@@ -91,7 +95,7 @@ int ck_pipe_take(struct ck_pipe *p, CUdeviceptr result, struct ck_pipe_batch *b)
 	return 0;
 }
 
-/* --- on its way ----------------------------------------------------------------------------- */
+/* --- in flight ------------------------------------------------------------ */
 
 static int copy_up(struct ck_pipe *p, CUdeviceptr to, const uint8_t *from,
 		   size_t bytes)
@@ -102,8 +106,9 @@ static int copy_up(struct ck_pipe *p, CUdeviceptr to, const uint8_t *from,
 					  to, from, bytes, g->ways[CK_WAY_UP]));
 }
 
-/* The slot has tiles from `at` on, which lie there on the device, too; what is before them
- * is in it, or where the caller has it. */
+/* Copies a batch to the device. The tiles lie in the slot, and go to offset
+ * `at` on the device. The bytes before them are in the slot, too, or in the
+ * caller's memory. */
 static int go_up(struct ck_pipe *p, struct ck_pipe_batch *b, size_t filled,
 		 size_t at, size_t bytes)
 {
@@ -153,8 +158,8 @@ static int come_down(struct ck_pipe *p, struct ck_pipe_batch *b, size_t bytes)
 	return rc;
 }
 
-/* Where the tiles of a batch are on the device: the lists lie in their slot as from
- * there on. */
+/* Places the tiles of a batch, and sets the offset on the device from which the
+ * positions in *placed count. */
 static int place_tiles(const struct ck_pipe *p, const struct ck_pipe_batch *b,
 		       size_t filled, size_t *at, struct ck_placed *placed)
 {

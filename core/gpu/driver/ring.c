@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* ring: see ring.h. */
+/*
+ * ring: slots of pinned host memory or device memory. A slot is free, held by
+ * the caller, or released but still in use by the device until its event. One
+ * thread, except for ck_slot_release().
+ */
 #include "ring.h"
 
 #include <errno.h>
 
-/* --- making ---------------------------------------------------------------------------- */
+/* --- creation ------------------------------------------------------------- */
 
 static CUresult slot_make(const struct ck_ring *ring, enum ck_ring_kind kind,
 			  struct ck_slot *slot)
@@ -50,7 +54,7 @@ int ck_ring_make(struct ck_device *g, enum ck_ring_kind kind, uint32_t n,
 		       ck_cuda_error(g->cuda, rc));
 }
 
-/* The device may be lost: then nothing of it waits any more. */
+/* Errors are ignored: the device may be lost. */
 static void slot_fini(const struct ck_ring *ring, struct ck_slot *slot)
 {
 	const struct ck_cuda *cuda = ring->device->cuda;
@@ -116,7 +120,7 @@ int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
 					      CU_EVENT_WAIT_DEFAULT));
 }
 
-/* 1: it is. As of ck_device_check(). */
+/* Returns 1 if the slot is free, 0 if not, or errors of ck_device_check(). */
 static int is_free(struct ck_ring *ring, struct ck_slot *slot)
 {
 	if (__atomic_load_n(&slot->held, __ATOMIC_ACQUIRE))

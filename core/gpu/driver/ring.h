@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ring: slots of memory that are used in turn, pinned memory of the host or memory of the
- * device. A slot is taken, something is asked of the device with it, it is marked and
- * released: it can be taken again when that is done. Nobody waits for a device in here: who
- * finds a slot in use does something else, and asks again. One thread, but for ck_slot_release().
+ * ring: reusable slots of memory, either pinned host memory or device memory.
+ * The caller takes a slot, starts work of the device on it, marks it, and
+ * releases it. The slot is free again when the device has passed the mark. No
+ * function blocks: if no slot is free, the caller retries later. One thread,
+ * except for ck_slot_release().
  */
 #ifndef CK_RING_H
 #define CK_RING_H
@@ -11,19 +12,19 @@
 #include "device.h"
 
 struct ck_slot {
-	uint8_t *host;	    /* of a pinned ring; else NULL */
-	CUdeviceptr device; /* of a ring of the device; else 0 */
+	uint8_t *host;	    /* of a pinned ring, else NULL */
+	CUdeviceptr device; /* of a device ring, else 0 */
 	/* Private: */
 	CUevent done;
-	bool marked; /* `done` is to come */
-	bool held;   /* atomic: it was taken, and is not released */
+	bool marked; /* `done` was recorded and has not been seen */
+	bool held;   /* atomic: taken, and not released */
 };
 
 struct ck_ring {
 	struct ck_device *device;
 	uint32_t n, next;
 	size_t size; /* bytes of a slot, a multiple of 16 */
-	bool any;    /* not only in turn; may be set */
+	bool any;    /* slots are taken in any order; may be set */
 	struct ck_slot *slots;
 };
 
@@ -32,26 +33,30 @@ enum ck_ring_kind {
 	CK_RING_DEVICE,
 };
 
-/* The device's context is current in this thread, as in all that follow. -ENOSPC: there
- * is no room; -ENOMEM; as of ck_device_check(). */
+/* Makes n slots of `size` bytes. The device's context must be current, as in
+ * all functions below. Returns 0, or: -ENOMEM; -ENOSPC if there is no memory
+ * left; errors of ck_device_check(). d has the reason. */
 CK_MUST_USE int ck_ring_make(struct ck_device *g, enum ck_ring_kind kind,
 			     uint32_t n, size_t size, struct ck_ring *out,
 			     struct ck_diag *d);
-/* Waits for the device, and frees all. A ring of zeros is allowed. Nobody holds a slot. */
+/* Waits for the device, and frees all slots, none of which may be held. A
+ * zeroed ring is allowed. */
 void ck_ring_fini(struct ck_ring *ring);
-/* The next slot in turn, or the first from there on that is free if any will do. It is in
- * use until it is released, and until the device has done what was asked for before its
- * last mark. -EAGAIN: it is in use already, or all are. As of ck_device_check(). */
+/* Takes the next slot in order, or, with `any`, the next free one. Returns 0,
+ * or: -EAGAIN if it is, or all are, in use; errors of ck_device_check(). */
 CK_MUST_USE int ck_ring_take(struct ck_ring *ring, struct ck_slot **out);
-/* Behind all that the device was asked for on this way. As of ck_device_check(). */
+/* Marks a slot: it is in use until the stream has done all work so far. Returns
+ * as ck_device_check(). */
 CK_MUST_USE int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot,
 			     enum ck_way way);
-/* 1: the device has done all up to the mark; 0: not yet. As of ck_device_check(). */
+/* Returns 1 if the device has passed the mark; 0 if not yet; or errors of
+ * ck_device_check(). */
 CK_MUST_USE int ck_slot_is_done(struct ck_ring *ring, struct ck_slot *slot);
-/* What is asked of a way from now on comes after the mark. As of ck_device_check(). */
+/* Later work in a stream waits for the mark of the slot. Returns as
+ * ck_device_check(). */
 CK_MUST_USE int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
 			     enum ck_way way);
-/* The host does not use it any more. Any thread. */
+/* The host no longer uses the slot. Any thread. */
 void ck_slot_release(struct ck_slot *slot);
 
 #endif

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* shared_memory: see shared_memory.h. */
+/*
+ * shared_memory: device memory that other processes can open. Without a
+ * descriptor it is allocated by cuMemAlloc() and exported as CUDA IPC handle;
+ * with one, it is mapped by the virtual memory functions of CUDA. No state; the
+ * thread of the GPU worker.
+ */
 #include "shared_memory.h"
 
 #include <errno.h>
@@ -40,7 +45,8 @@ static CUmemAllocationProp properties(const struct ck_device *g)
 	};
 }
 
-/* The bytes, as many as it takes in whole pieces, for both. */
+/* Creates the memory. Its size is rounded up to the granularity of the
+ * device. */
 static CUresult create(const struct ck_device *g, uint64_t bytes,
 		       struct ck_gpu_memory *out)
 {
