@@ -20,7 +20,8 @@ void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
 	all->refused_end = &w->next;
 }
 
-/* The device is lost, or does what it must not: it is not used any more. */
+/* Marks the pool as failed, for the first reason only: no device is used any
+ * more. */
 void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
 			 const char *what)
 {
@@ -34,8 +35,8 @@ void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
 		      what, lost ? ck_cuda_error(&all->cuda, lost) : "failed");
 }
 
-/* What was asked of the device may have begun, whatever it said: that nothing more is done
- * with it is known when the process has ended. */
+/* Queues a request, also after an error: the device may have begun with it, and
+ * whether it still uses the memory is known only at the end of the process. */
 static void push(struct ck_device_pool *all, struct ck_card *g,
 		 struct ck_gpu_work *w, int rc)
 {
@@ -46,7 +47,8 @@ static void push(struct ck_device_pool *all, struct ck_card *g,
 		ck_device_pool_lose(all, g, "a gathering");
 }
 
-/* -EAGAIN: there is no room now. Else it is on its way, or done. */
+/* Returns 0 if the request was sent or has completed, -EAGAIN if there is no
+ * slot. */
 static int send(struct ck_device_pool *all, struct ck_card *g,
 		struct ck_gpu_work *w)
 {
@@ -100,7 +102,8 @@ int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w)
 	return send_to(all, least, w);
 }
 
-/* The first of its queue, if it has completed; after an error of a device all have. */
+/* Returns the first request of a queue if it has completed. After a device
+ * error all have. */
 static struct ck_gpu_work *first_done(struct ck_device_pool *all,
 				      struct ck_card *g)
 {
@@ -125,7 +128,7 @@ static struct ck_gpu_work *first_done(struct ck_device_pool *all,
 	return w;
 }
 
-/* With what the member's device was asked for all is well, or it is not used any more. */
+/* Marks the pool as failed if the endpoint's device has. */
 void ck_device_pool_check_member(struct ck_device_pool *all)
 {
 	if (ck_endpoint_is_broken(all->member))

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint: see endpoint.h. */
+/*
+ * endpoint: staged gather requests, parcels and the round backend of one rank.
+ * A request is staged, proceeds when its round has ended, and is then a batch
+ * of the pipe until it is done. State `broken`: a call of the driver has
+ * failed; nothing on the device can be relied on. One thread.
+ */
 #include "endpoint.h"
 #include "gather_tiles.h"
 #include "nccl_rounds.h"
@@ -9,16 +14,16 @@
 
 enum { ROOMS = 8, PARCELS = 4 };
 
-/* A work from when it is staged until it is done. */
+/* A request from staging until it is done. */
 struct way {
-	struct ck_gpu_work *work; /* NULL: none */
+	struct ck_gpu_work *work; /* NULL if free */
 	struct ck_pipe_batch batch;
 	int rc;
 };
 
 struct parcel {
 	struct ck_gpu_parcel is; /* first */
-	struct ck_slot *slot;	 /* NULL: it is free */
+	struct ck_slot *slot;	 /* NULL if free */
 };
 
 struct ck_endpoint {
@@ -26,10 +31,10 @@ struct ck_endpoint {
 	struct ck_nccl_rounds *rounds;
 	struct ck_pipe pipe;
 	struct ck_tiles tiles;
-	struct ck_pipe_batch next; /* what was taken for the next one */
+	struct ck_pipe_batch next; /* slots taken for the next batch */
 	struct way ways[ROOMS];
-	struct ck_gpu_work *first, **end; /* those that have proceeded */
-	struct ck_ring memory;		  /* of the parcels */
+	struct ck_gpu_work *first, **end; /* requests that have proceeded */
+	struct ck_ring memory;		  /* slots of the parcels */
 	struct parcel parcels[PARCELS];
 	void *pinned;
 	bool broken;
@@ -41,7 +46,8 @@ bool ck_endpoint_is_broken(const struct ck_endpoint *m)
 	       m->rounds->is_broken(m->rounds);
 }
 
-/* What a call of the driver came to that has to be well. */
+/* Marks the endpoint as broken if rc is an error. Returns rc, errors as
+ * -EIO. */
 static int check(struct ck_endpoint *m, int rc)
 {
 	m->broken |= rc < 0;
@@ -89,7 +95,7 @@ int ck_endpoint_is_up(struct ck_endpoint *m)
 	return m->rounds->is_ready(m->rounds);
 }
 
-/* And if it is, whether a round can be moved. */
+/* Returns rc, or the state of the communicator if rc is 1. */
 static int is_there(struct ck_endpoint *m, int rc)
 {
 	rc = check(m, rc);
@@ -213,7 +219,7 @@ void ck_endpoint_unpack(struct ck_gpu_parcel *is)
 	*p = (struct parcel){ 0 };
 }
 
-/* --- making ------------------------------------------------------------------------------ */
+/* --- creation and end ----------------------------------------------------- */
 
 static int make_rounds(struct ck_endpoint *m, uint32_t rank, struct ck_diag *d)
 {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_comm: see nccl_comm.h. */
+/*
+ * nccl_comm: a communicator with its stream and event, and calls of NCCL that
+ * never block. State: struct ck_nccl_lane; nccl_epochs.h has its thread and
+ * lock.
+ */
 #include "nccl_comm.h"
 
 #include <errno.h>
 
-/* --- on its way --------------------------------------------------------------------------- */
+/* --- in flight ------------------------------------------------------------ */
 
 ncclResult_t ck_nccl_lane_state(const struct ck_nccl_lane *l,
 				const struct ck_nccl *nccl)
@@ -15,7 +19,8 @@ ncclResult_t ck_nccl_lane_state(const struct ck_nccl_lane *l,
 	return rc == ncclSuccess ? state : rc;
 }
 
-/* Even after an error: the thread would stay in a group. */
+/* ncclGroupEnd() must be called even after an error: otherwise the thread would
+ * stay in the group. */
 ncclResult_t ck_nccl_group_end(const struct ck_nccl *nccl, ncclResult_t rc)
 {
 	ncclResult_t end = nccl->ncclGroupEnd();
@@ -45,7 +50,7 @@ int ck_nccl_lane_is_marked(struct ck_nccl_lane *l)
 					  : ck_device_check(l->device, rc);
 }
 
-/* --- making -------------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 static CUresult make(struct ck_nccl_lane *l, size_t bytes)
 {

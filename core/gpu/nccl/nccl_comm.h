@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_comm: a communicator of NCCL on a device, with a stream for what it moves.
+ * nccl_comm: an NCCL communicator on a device, with a stream for its transfers.
+ * One thread at a time.
  */
 #ifndef CK_NCCL_LANE_H
 #define CK_NCCL_LANE_H
@@ -10,33 +11,40 @@
 
 enum {
 	CK_NCCL_COMM_APART = 16
-}; /* bytes, in what new communicators exchange */
+}; /* bytes per rank in the first exchange of a new communicator */
 
 struct ck_nccl_lane {
 	struct ck_device *device;
 	CUstream stream;
 	CUevent done;
-	CUdeviceptr bytes; /* for what a new one exchanges */
-	ncclComm_t comm;   /* NULL: there is none */
+	CUdeviceptr bytes; /* buffer of the first exchange */
+	ncclComm_t comm;   /* NULL if there is no communicator */
 };
 
-/* Zeros before. Memory for so many exchanges, of CK_NCCL_COMM_APART bytes each. The device's context
- * is current from then on, as in all that follow. -ENOSPC, -EIO; then it is to be closed, too. */
+/* Makes stream, event and buffer, for `exchanges` times CK_NCCL_COMM_APART
+ * bytes. *l must be zeroed. The device's context is current afterwards, as
+ * it must be in the functions below. Returns 0; or -ENOSPC, or another errno
+ * as ck_device_check(), with a message: ck_nccl_lane_close() is due in both
+ * cases. */
 CK_MUST_USE int ck_nccl_lane_open(struct ck_nccl_lane *l, struct ck_device *g,
 				  uint32_t exchanges, struct ck_diag *d);
-/* There is no communicator. One of zeros is allowed. */
+/* Frees it; there must be no communicator. A zeroed one is allowed. */
 void ck_nccl_lane_close(struct ck_nccl_lane *l);
-/* What the last call of the communicator has come to: errors of ck_nccl_errno(). */
+/* The state of the last call on the communicator; convert it by
+ * ck_nccl_errno(). */
 CK_MUST_USE ncclResult_t ck_nccl_lane_state(const struct ck_nccl_lane *l,
 					    const struct ck_nccl *nccl);
-/* Whether a group has begun that was ended so, after its calls came to `rc`. */
+/* Ends a group whose calls had the result rc. Returns the first error;
+ * otherwise ncclSuccess or ncclInProgress. */
 CK_MUST_USE ncclResult_t ck_nccl_group_end(const struct ck_nccl *nccl,
 					   ncclResult_t rc);
-/* Ends the communicator by force, if there is one. */
+/* Aborts the communicator, if there is one. May block. */
 void ck_nccl_lane_abort(struct ck_nccl_lane *l, const struct ck_nccl *nccl);
-/* `done` comes behind all that is in the stream. As of ck_device_check(). */
+/* Records the event behind all work in the stream. Returns as
+ * ck_device_check(). */
 CK_MUST_USE int ck_nccl_lane_mark(struct ck_nccl_lane *l);
-/* 0: it has come; -EINPROGRESS: not yet; as of ck_device_check(). */
+/* Returns 0 if the stream has passed the event; -EINPROGRESS if not yet; or
+ * errors of ck_device_check(). */
 CK_MUST_USE int ck_nccl_lane_is_marked(struct ck_nccl_lane *l);
 
 #endif

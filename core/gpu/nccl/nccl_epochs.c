@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_epochs: see nccl_epochs.h. */
+/*
+ * nccl_epochs: one communicator at a time, made and aborted by a thread of its
+ * own (states: enum ck_epoch_state). The caller's thread starts rounds on it
+ * while it is up, under the lock, and checks their progress. All calls of NCCL
+ * that can block are made by the thread.
+ */
 #include "nccl_epochs.h"
 
 #include <errno.h>
 
 enum {
-	UP_MSEC = 10000, /* in which a communicator is up, or is not any more */
-	PAUSE_MSEC = 1000, /* after it was not, before that is tried again; */
-	PAUSES = 9,	   /* doubled so often, at most */
+	UP_MSEC = 10000,   /* limit to make a communicator */
+	PAUSE_MSEC = 1000, /* pause after a failure before the next attempt, */
+	PAUSES = 9,	   /* doubled at most so often */
 	LOOK_NSEC = 200000,
-	LEFT_MSEC = 5000, /* without a look after a round, before it is ended */
+	/* a running round that is not polled for so long is aborted */
+	LEFT_MSEC = 5000,
 	CLOSE_MSEC = 2000,
 };
 
-/* --- what is asked of NCCL -------------------------------------------------------------- */
+/* --- calls of NCCL -------------------------------------------------------- */
 
 uint32_t ck_nccl_epochs_place(const uint32_t *members, uint32_t n,
 			      uint32_t rank)
@@ -44,7 +50,9 @@ static ncclResult_t transfer(struct ck_nccl_epochs *e,
 					    e->lane.comm, e->lane.stream);
 }
 
-/* members: NULL: they are 0 to n - 1. For who has the communicator, as the next. */
+/* Starts the transfers of a round as one group. members: ranks of the
+ * communicator, ascending, by which peers are translated; NULL: peers are
+ * indices. Must be called by the thread that has the communicator. */
 static int start(struct ck_nccl_epochs *e, const struct ck_gpu_round *round,
 		 const uint32_t *members, uint32_t n)
 {
@@ -72,9 +80,9 @@ static int is_marked(struct ck_nccl_epochs *e)
 	return ck_nccl_lane_is_marked(&e->lane);
 }
 
-/* --- the thread: one communicator ---------------------------------------------------------- */
+/* --- the thread: making a communicator ------------------------------------ */
 
-/* Nobody waits for it any more. */
+/* True if the caller has requested another communicator, or closes. */
 static bool is_stale(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 {
 	bool stale;
@@ -85,7 +93,8 @@ static bool is_stale(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	return stale;
 }
 
-/* Until it is not -EINPROGRESS. */
+/* Polls until state() is not -EINPROGRESS. Returns its result, or: -EINTR if
+ * the communicator is not wanted any more; -ETIMEDOUT after UP_MSEC. */
 static int await(struct ck_nccl_epochs *e, const struct ck_epoch *want,
 		 int (*state)(struct ck_nccl_epochs *e))
 {
@@ -103,7 +112,7 @@ static int await(struct ck_nccl_epochs *e, const struct ck_epoch *want,
 	return rc;
 }
 
-/* The token of one that could make none. */
+/* False if the rank that began the epoch could not make a token. */
 static bool has_token(const struct ck_epoch *want)
 {
 	static const uint8_t zeros[CK_ROUND_TOKEN];
@@ -124,7 +133,7 @@ static int begin(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	return rc == ncclInProgress ? 0 : ck_nccl_errno(rc);
 }
 
-/* A few bytes from each rank to each. */
+/* Exchanges a few bytes between each two ranks, so that NCCL connects them. */
 static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 {
 	struct ck_gpu_transfer *list = calloc(2UL * want->n, sizeof(*list));
@@ -154,7 +163,8 @@ static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	return rc ? rc : await(e, want, is_marked);
 }
 
-/* Who is alone needs none. Of very many, two meet when they first have a round. */
+/* Makes a communicator; a single rank needs none. With more ranks than a round
+ * may have, NCCL connects two ranks in their first round. */
 static int make(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 {
 	int rc;
@@ -171,16 +181,17 @@ static int make(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	return rc;
 }
 
-/* --- the thread: what it is asked for ------------------------------------------------------ */
+/* --- the thread: its loop ------------------------------------------------- */
 
-/* Under lock. */
+/* Must hold the lock. */
 static void become(struct ck_nccl_epochs *e, enum ck_epoch_state state)
 {
 	e->state = state;
 	e->since = ck_msec_now();
 }
 
-/* Under lock, which it leaves meanwhile; so the next. */
+/* Makes the wanted communicator. Must hold the lock, which is released
+ * meanwhile, as in finish(). */
 static void renew(struct ck_nccl_epochs *e)
 {
 	const struct ck_epoch want = e->want;
@@ -207,7 +218,8 @@ static void finish(struct ck_nccl_epochs *e)
 		become(e, CK_EPOCH_NONE);
 }
 
-/* Under lock. What is moved is not left alone. */
+/* Watches a running round: aborts the communicator if it is not polled. Must
+ * hold the lock. */
 static void watch(struct ck_nccl_epochs *e)
 {
 	bool left;
@@ -273,7 +285,8 @@ int ck_nccl_epochs_state(struct ck_nccl_epochs *e)
 	return state == CK_EPOCH_FAILED ? -EIO : -EINPROGRESS;
 }
 
-/* Under lock. After a failure the next epoch is to try again, which somebody has to ask for. */
+/* True if the pause after a failure is not over. A later epoch makes the next
+ * attempt, so a rank must request a round. Must hold the lock. */
 static bool is_paused(const struct ck_nccl_epochs *e, uint64_t age)
 {
 	return age < (uint64_t)PAUSE_MSEC << ck_min(e->failures - 1, PAUSES);
@@ -315,7 +328,7 @@ bool ck_nccl_epochs_is_dropped(struct ck_nccl_epochs *e)
 	return dropped;
 }
 
-/* --- the caller's rounds ---------------------------------------------------------------------- */
+/* --- the caller: rounds --------------------------------------------------- */
 
 int ck_nccl_epochs_start(struct ck_nccl_epochs *e,
 			 const struct ck_gpu_round *round,
@@ -354,7 +367,7 @@ void ck_nccl_epochs_rest(struct ck_nccl_epochs *e)
 	pthread_mutex_unlock(&e->thread.lock);
 }
 
-/* --- making -------------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 int ck_nccl_epochs_open(struct ck_nccl_epochs *e, const struct ck_nccl *nccl,
 			struct ck_device *g, struct ck_diag *d)

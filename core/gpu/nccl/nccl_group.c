@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_group: see nccl_group.h. */
+/*
+ * nccl_group: the state machine of one group of transfers. LAUNCHES: NCCL puts
+ * the transfers into the stream. RUNS: the stream executes them. On failure:
+ * DROPS: the communicator is aborted; DRAINS: the stream becomes empty. OVER:
+ * the result is in rc. One thread, which polls.
+ */
 #include "nccl_group.h"
 
 #include <errno.h>
 
-enum { DROP_MSEC = 2000 }; /* in which communicators end, or never */
+/* limit to abort a communicator; longer means never */
+enum { DROP_MSEC = 2000 };
 
 static void over(struct ck_nccl_flight *f, int rc)
 {
@@ -12,7 +18,7 @@ static void over(struct ck_nccl_flight *f, int rc)
 	f->step = CK_FLIGHT_OVER;
 }
 
-/* A device does what it must not. */
+/* The device or NCCL has failed. */
 static void fail(struct ck_nccl_flight *f)
 {
 	f->broken = true;
@@ -46,7 +52,7 @@ void ck_nccl_flight_give_up(struct ck_nccl_flight *f, int rc)
 		drop(f, rc);
 }
 
-/* --- steps. -EINPROGRESS: there is nothing more to be done now -------------------------- */
+/* --- steps; each returns 0 if the next one can run, or -EINPROGRESS ------- */
 
 static int wait_for_launch(struct ck_nccl_flight *f)
 {
@@ -67,8 +73,8 @@ static int wait_for_launch(struct ck_nccl_flight *f)
 static int wait_for_transfers(struct ck_nccl_flight *f)
 {
 	int rc = ck_nccl_lane_is_marked(&f->epochs->lane);
-	/* After that: of a communicator that is ended the stream is soon empty, too,
-	 * whatever has come. */
+	/* The state is read after the mark: the stream of an aborted
+	 * communicator becomes empty, too, without its transfers. */
 	int state = ck_nccl_epochs_look(f->epochs);
 
 	f->broken |= rc && rc != -EINPROGRESS;

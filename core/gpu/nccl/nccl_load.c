@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_load: see nccl_load.h. */
+/*
+ * nccl_load: finds and loads libnccl.so.2 with dlopen(3). State: struct
+ * ck_nccl, constant once loaded. Any thread.
+ */
 #include "nccl_load.h"
 
 #include <dlfcn.h>
@@ -10,10 +13,11 @@
 #include <unistd.h>
 
 #define LIBRARY "libnccl.so.2"
-/* Beneath the directory in whose bin/ a Python is, and lib64/ on some systems. */
+/* Below the parent directory of the bin/ of a Python; some systems have
+ * lib64/. */
 #define WHEELS	"/lib*/python3*/*-packages/nvidia/nccl/lib"
 
-/* --- what a call came to --------------------------------------------------------------- */
+/* --- results and names ---------------------------------------------------- */
 
 const char *ck_nccl_version(int version)
 {
@@ -64,7 +68,7 @@ int ck_nccl_fail(const struct ck_nccl *nccl, ncclResult_t result,
 
 /* --- one file --------------------------------------------------------------------------- */
 
-/* Into *function, which points to a function. */
+/* Looks up a function; `function` points to a function pointer. */
 static int find(const struct ck_nccl *nccl, const char *name, void *function,
 		struct ck_diag *d)
 {
@@ -76,7 +80,7 @@ static int find(const struct ck_nccl *nccl, const char *name, void *function,
 	return 0;
 }
 
-/* Before anything else, for an old one lacks functions, too. */
+/* Called first: an old version may lack functions, too. */
 static int check_version(struct ck_nccl *nccl, struct ck_diag *d)
 {
 	int rc = find(nccl, "ncclGetVersion", &nccl->ncclGetVersion, d);
@@ -105,7 +109,7 @@ static int find_all(struct ck_nccl *nccl, struct ck_diag *d)
 	return rc;
 }
 
-/* As the loader found it. */
+/* Keeps the path of the file that the loader has found. */
 static int name_file(struct ck_nccl *nccl, const char *asked, struct ck_diag *d)
 {
 	const struct link_map *map = NULL;
@@ -116,7 +120,7 @@ static int name_file(struct ck_nccl *nccl, const char *asked, struct ck_diag *d)
 	return nccl->file ? 0 : ck_fail(d, ENOMEM, "no memory for NCCL");
 }
 
-/* Nothing of it was begun. */
+/* Unloads the library, of which nothing was used. */
 static void drop(struct ck_nccl *nccl)
 {
 	(void)dlclose(nccl->library);
@@ -143,19 +147,19 @@ static int load(struct ck_nccl *nccl, const char *file, struct ck_diag *d)
 	return rc;
 }
 
-/* Its threads may not have ended: the library stays. */
+/* The library stays loaded: threads of NCCL may still run. */
 void ck_nccl_fini(struct ck_nccl *nccl)
 {
 	free(nccl->file);
 	*nccl = (struct ck_nccl){ 0 };
 }
 
-/* --- where it may be --------------------------------------------------------------------- */
+/* --- search --------------------------------------------------------------- */
 
 struct search {
 	struct ck_nccl *nccl;
-	struct ck_diag why; /* of the first that was there */
-	int rc;		    /* 0: found; -ENOENT: none was there yet */
+	struct ck_diag why; /* error of the first file found */
+	int rc;		    /* 0 once loaded; -ENOENT while no file was found */
 };
 
 static void search_file(struct search *s, const char *file)
@@ -169,7 +173,7 @@ static void search_file(struct search *s, const char *file)
 	}
 }
 
-/* Nobody else may have put there what we run. */
+/* False if another user could have put the file there. */
 static bool is_trusted(const char *file)
 {
 	struct stat st;
@@ -179,7 +183,7 @@ static bool is_trusted(const char *file)
 	       !(st.st_mode & S_IWOTH);
 }
 
-/* Until one will do. The pattern is glob(3)'s, of directories beneath `base`. */
+/* Tries files until one can be used. pattern: glob(3), below `base`. */
 static void search_pattern(struct search *s, struct ck_str base,
 			   const char *pattern)
 {
@@ -197,7 +201,7 @@ static void search_pattern(struct search *s, struct ck_str base,
 	ck_buf_fini(&all);
 }
 
-/* The Python of which the bin/ is on PATH, in the order of PATH. */
+/* Tries the Pythons whose bin/ is on PATH, in that order. */
 static void search_path(struct search *s)
 {
 	const char *at = secure_getenv("PATH");
@@ -217,7 +221,8 @@ static void search_path(struct search *s)
 	}
 }
 
-/* A directory that an environment variable names, or none does, and what is beneath it. */
+/* A directory named by an environment variable, or `/` if variable is NULL, and
+ * the pattern below it. */
 struct place {
 	const char *variable, *pattern;
 };

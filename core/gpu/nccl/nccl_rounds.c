@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_rounds: see nccl_rounds.h. A round waits until the communicator is up; then it is a flight.
+ * nccl_rounds: the round backend with NCCL (struct ck_round_mover). A round
+ * waits until the communicator of its epoch is up, and is then a group
+ * (nccl_group.h). One round at a time; one thread.
  */
 #include "nccl_rounds.h"
 #include "nccl_group.h"
@@ -12,8 +14,8 @@ struct rounds {
 	struct ck_nccl nccl;
 	struct ck_nccl_epochs epochs;
 	uint32_t rank;
-	uint32_t *members, n; /* of this epoch; NULL: no memory */
-	/* The round that was begun last: */
+	uint32_t *members, n; /* of this epoch; NULL if out of memory */
+	/* The last round begun: */
 	const struct ck_gpu_round *round;
 	bool waits; /* for the communicator */
 	struct ck_nccl_flight flight;
@@ -34,7 +36,7 @@ static bool is_empty(const struct ck_gpu_round *round)
 	return true;
 }
 
-/* Once it is over. */
+/* The round has ended without a group. */
 static int over(struct rounds *x, int rc)
 {
 	x->waits = false;
@@ -123,7 +125,7 @@ static void begin_epoch(struct ck_round_mover *m, uint64_t epoch,
 			     ck_nccl_epochs_place(members, n, x->rank), token);
 }
 
-/* Zeros: nobody can make a communicator of them. */
+/* Without a token from NCCL it stays zero, and no communicator is made. */
 static void make_token(struct ck_round_mover *m,
 		       uint8_t out[static CK_ROUND_TOKEN])
 {
@@ -135,7 +137,7 @@ static void make_token(struct ck_round_mover *m,
 		memcpy(out, &id, sizeof(id));
 }
 
-/* --- making -------------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 static int is_ready(struct ck_nccl_rounds *x)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_rounds: a mover of rounds that makes each as one group of NCCL, with a communicator for
- * each epoch.
+ * nccl_rounds: a round backend that makes each round as one group of NCCL, with
+ * a communicator for each epoch.
  */
 #ifndef CK_NCCL_ROUNDS_H
 #define CK_NCCL_ROUNDS_H
@@ -9,21 +9,24 @@
 #include "ckptfs/gpu.h"
 #include "device.h"
 
-/* One thread. Its rounds have a struct ck_gpu_round. */
+/* One thread. The arg of its rounds is a struct ck_gpu_round. */
 struct ck_nccl_rounds {
 	struct ck_round_mover mover; /* first */
-	/* 1: rounds can be moved, or whether they can has to be tried again, which costs an
-	 * epoch; 0: not yet; -EIO: not in this epoch, as it seems. */
+	/* Returns 1 if rounds can be run, or if an attempt is due, which costs
+	 * an epoch if it fails; 0 if not yet; -EIO if probably not in this
+	 * epoch. */
 	int (*is_ready)(struct ck_nccl_rounds *x);
-	/* The device does what it must not. */
+	/* True if the device has failed. */
 	bool (*is_broken)(const struct ck_nccl_rounds *x);
-	/* Nothing is being run. The device's context is current. False: NCCL does not
-	 * return: then it has what it uses for as long as the process lives. */
+	/* Frees it; no round may be running, and the device's context must be
+	 * current. False if NCCL does not return: then everything stays
+	 * allocated until the process ends. */
 	bool (*end)(struct ck_nccl_rounds *x);
-	char nccl[512]; /* the version, and the file */
+	char nccl[512]; /* version and file of NCCL */
 };
 
-/* The device's context is current. Errors as of ck_gpu.join. */
+/* The device's context must be current. Returns 0, or errors as of ck_gpu.join,
+ * with a message. */
 CK_MUST_USE int ck_nccl_rounds_make(struct ck_device *g, uint32_t rank,
 				    struct ck_nccl_rounds **out,
 				    struct ck_diag *d);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* nccl_thread: see nccl_thread.h. */
+/*
+ * nccl_thread: start and end of a thread that calls NCCL, its lock, and waiting
+ * with a limit. The thread is abandoned if it does not end in time.
+ */
 #include "nccl_thread.h"
 
-enum { WAIT_MSEC = 500 }; /* for something to change, at a time */
+enum { WAIT_MSEC = 500 }; /* limit of a single wait */
 
 void ck_nccl_thread_init(struct ck_nccl_thread *t)
 {
@@ -43,7 +46,7 @@ bool ck_nccl_thread_wait(struct ck_nccl_thread *t, uint64_t since,
 	return false;
 }
 
-/* False: it does not. */
+/* False if the thread does not end within msec. */
 static bool ends(struct ck_nccl_thread *t, uint32_t msec)
 {
 	uint64_t since = ck_msec_now();

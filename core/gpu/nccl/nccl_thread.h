@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_thread: a thread that makes and ends communicators of NCCL, with the lock of who has it.
- * Some call of NCCL may never return to it: nobody waits for that.
+ * nccl_thread: a thread that makes and aborts communicators, and the lock that
+ * it shares with the caller. A call of NCCL may never return: then the thread
+ * is abandoned.
  */
 #ifndef CK_NCCL_THREAD_H
 #define CK_NCCL_THREAD_H
@@ -12,28 +13,30 @@
 
 struct ck_nccl_thread {
 	/* Constant: */
-	pthread_t id; /* 0: it was not started */
+	pthread_t id; /* 0 if it was not started */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	bool closing, ended; /* ended: it does nothing any more */
+	bool closing, ended; /* ended: the thread has left its loop */
 };
 
-/* Zeros before. */
+/* *t must be zeroed. */
 void ck_nccl_thread_init(struct ck_nccl_thread *t);
-/* It is at its end when run() is. As of pthread_create(3), with a message. */
+/* Starts the thread, which must call ck_nccl_thread_end() last. Returns 0, or
+ * errors of pthread_create(3) with a message. */
 CK_MUST_USE int ck_nccl_thread_start(struct ck_nccl_thread *t,
 				     void *(*run)(void *arg), void *arg,
 				     struct ck_diag *d);
-/* Its last call. */
+/* The last call of the thread. */
 void ck_nccl_thread_end(struct ck_nccl_thread *t);
-/* Under lock. Until `since`, in ms, is so long ago, or something may have changed: true if it
- * is. */
+/* Waits for a change, at most 500 ms. True if `since` is at least msec ms ago,
+ * without waiting. Must hold the lock. */
 CK_MUST_USE bool ck_nccl_thread_wait(struct ck_nccl_thread *t, uint64_t since,
 				     uint32_t msec);
-/* Tells it to end, and waits at most so long. False: NCCL does not return to it. Then it has all
- * that it uses for as long as the process lives, and what NCCL is. */
+/* Tells the thread to end, and waits at most msec ms. False if NCCL does not
+ * return: then the thread, everything it uses and the library must stay until
+ * the process ends. */
 CK_MUST_USE bool ck_nccl_thread_close(struct ck_nccl_thread *t, uint32_t msec);
 
 #endif
