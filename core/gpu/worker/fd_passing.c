@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fd_passing: see fd_passing.h. */
+/*
+ * fd_passing: accepts connections, reads a token from each, and sends the
+ * descriptor for it. A connection without a token stays until a time limit;
+ * under load the oldest one is replaced. If the process has no free descriptor,
+ * connections are rejected or wait. One thread.
+ */
 #include "fd_passing.h"
 #include "sockets.h"
 
@@ -12,10 +17,10 @@
 #include <unistd.h>
 
 enum {
-	STAY_MSEC = 5000, /* without a token */
-	CROWD_MSEC = 500, /* the same, while others wait for a place */
-	DEAF_MSEC = 100,  /* while there is no descriptor at all */
-	BACKLOG = 1024,	  /* who come while others are let in */
+	STAY_MSEC = 5000, /* limit for the token */
+	CROWD_MSEC = 500, /* the same while all places are taken */
+	DEAF_MSEC = 100,  /* pause if there is no descriptor at all */
+	BACKLOG = 1024,	  /* connections waiting to be accepted */
 	AT_ONCE = 64,
 };
 
@@ -75,7 +80,7 @@ void ck_fd_passing_close(struct ck_fd_passing *h)
 		ck_fd_cleanup(&h->comers[i].sock);
 }
 
-/* --- those who come -------------------------------------------------------------------- */
+/* --- connections ---------------------------------------------------------- */
 
 static bool may_come(int sock)
 {
@@ -84,7 +89,7 @@ static bool may_come(int sock)
 	return ck_sock_user(sock, &user) && (user == 0 || user == geteuid());
 }
 
-/* A free one, or that of whoever has said nothing for longest. */
+/* Returns a free place, or that of the oldest connection without a token. */
 static size_t place_in(const struct ck_fd_passing *h)
 {
 	size_t at = 0;
@@ -97,7 +102,7 @@ static size_t place_in(const struct ck_fd_passing *h)
 	return at;
 }
 
-/* Milliseconds until somebody can be let in. */
+/* Milliseconds until a connection can be accepted. */
 static uint64_t crowd(const struct ck_fd_passing *h, uint64_t now)
 {
 	size_t at = place_in(h);
@@ -128,7 +133,8 @@ void ck_fd_passing_fds(const struct ck_fd_passing *h,
 					      .events = POLLIN };
 }
 
-/* A token comes as a whole, or it is none. False: nothing came yet. */
+/* Answers a token, which must arrive as a whole. False if there is no data
+ * yet. */
 static bool answer(int sock, int (*file)(void *arg, const uint8_t *token),
 		   void *arg)
 {
@@ -141,7 +147,8 @@ static bool answer(int sock, int (*file)(void *arg, const uint8_t *token),
 	return n >= 0 || errno != EAGAIN;
 }
 
-/* Whoever comes when there is no descriptor for him hears of it, or waits. */
+/* No descriptor is left to accept a connection: rejects one by means of the
+ * spare descriptor. Without a spare, connections wait. */
 static void send_away(struct ck_fd_passing *h)
 {
 	int sock;

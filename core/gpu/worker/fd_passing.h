@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fd_passing: hands descriptors of memory to those who were told a token of it, over a socket in
- * Linux's abstract space: to processes of this user and of root. Nobody is waited for.
+ * fd_passing: a server that passes file descriptors to local processes that
+ * present a token. It listens on a UNIX socket in the abstract namespace, and
+ * accepts processes of this user and of root. No function blocks. One thread.
  */
 #ifndef CK_FD_PASSING_H
 #define CK_FD_PASSING_H
@@ -12,35 +13,42 @@
 
 enum {
 	CK_FD_PASSING_TOKEN = 16,  /* bytes */
-	CK_FD_PASSING_NAME = 64,   /* with a NUL */
-	CK_FD_PASSING_COMERS = 16, /* at a time */
+	CK_FD_PASSING_NAME = 64,   /* including the final NUL */
+	CK_FD_PASSING_COMERS = 16, /* connections at a time */
 	CK_FD_PASSING_POLL = 1 + CK_FD_PASSING_COMERS,
 };
 
 struct ck_fd_passing {
-	char name[CK_FD_PASSING_NAME]; /* without the NUL before it */
+	/* the socket's name, without the leading NUL */
+	char name[CK_FD_PASSING_NAME];
 	int listener;
-	int spare; /* closed to have a descriptor for whoever has to be sent away; or -1 */
-	uint64_t
-		deaf; /* ms: until then nobody is let in, for want of descriptors */
+	/* closed to free a descriptor when a connection must be rejected; -1 if
+	 * there is none */
+	int spare;
+	/* no connection is accepted before, for want of descriptors; ms */
+	uint64_t deaf;
 
 	struct {
-		int sock; /* -1: nobody */
+		int sock; /* -1 if free */
 		uint64_t since;
 	} comers[CK_FD_PASSING_COMERS];
 };
 
-/* Errors of sockets and getrandom(2). */
+/* Returns 0, or errors of socket(2), bind(2), listen(2) and getrandom(2); then
+ * ck_fd_passing_close() is due, too. */
 CK_MUST_USE int ck_fd_passing_open(struct ck_fd_passing *h);
-/* One of which listener is -1 was not opened. */
+/* Does nothing if listener is -1. */
 void ck_fd_passing_close(struct ck_fd_passing *h);
+/* Writes a random token. Returns 0, or: -EIO; errors of getrandom(2). */
 CK_MUST_USE int ck_fd_passing_token(uint8_t out[static CK_FD_PASSING_TOKEN]);
-/* Microseconds until more is to be waited for than now; UINT32_MAX: it is all. */
+/* Microseconds until ck_fd_passing_fds() will return more descriptors to wait
+ * for; UINT32_MAX if all are included now. */
 uint32_t ck_fd_passing_wait(const struct ck_fd_passing *h);
-/* What is to be waited for. */
+/* The descriptors to poll. */
 void ck_fd_passing_fds(const struct ck_fd_passing *h,
 		       struct pollfd out[static CK_FD_PASSING_POLL]);
-/* Those who have come. file: the descriptor for a token, or -1. Never waits. */
+/* Handles connections after poll(2). file: returns the descriptor for a token,
+ * or -1. Never blocks. */
 void ck_fd_passing_serve(struct ck_fd_passing *h,
 			 const struct pollfd fds[static CK_FD_PASSING_POLL],
 			 int (*file)(void *arg, const uint8_t *token),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gather_request: see gather_request.h. */
+/*
+ * gather_request: copies a request, and checks that every descriptor stays
+ * within its slot. No state, any thread.
+ */
 #include "gather_request.h"
 
 void ck_gather_request_clear(struct ck_gather_request *j)
@@ -12,7 +15,8 @@ void ck_gather_request_clear(struct ck_gather_request *j)
 	j->wish.wants = NULL;
 }
 
-/* Whether all runs from there lie within so many bytes. src: those of the source. */
+/* True if all runs of c end within `bytes` bytes; src: of the source, else of
+ * the destination. */
 static bool is_within(const struct ck_gather_request *j,
 		      const struct ck_gather_desc *c, bool src, uint64_t bytes)
 {
@@ -47,7 +51,7 @@ static bool is_copy_right(const struct ck_gather_request *j,
 	       is_within(j, c, false, j->work.results);
 }
 
-/* Copies them, and checks that all of them lead into the slot. */
+/* Copies the transfer list, and checks that all entries lie within the slot. */
 static bool take_wants(struct ck_gather_request *j,
 		       const struct ck_gather_slot *slot,
 		       const struct ck_gpu_message *m)

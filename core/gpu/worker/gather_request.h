@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather_request: what a mover of GPUs is told to do with a slot, copied from memory that the mount
- * may write to meanwhile, and checked.
+ * gather_request: a gather request for a slot, copied from the memory shared
+ * with the mount and validated. The mount may write to that memory at any time,
+ * so only the copy is used. One thread.
  */
 #ifndef CK_GATHER_REQUEST_H
 #define CK_GATHER_REQUEST_H
@@ -9,22 +10,25 @@
 #include "gpurounds.h"
 #include "gpuwire.h"
 
-/* The work of a slot, with what it is told: of its own, for the mount might change it. */
+/* A request with copies of its descriptors and transfer list. */
 struct ck_gather_request {
 	struct ck_gpu_work work; /* first */
-	uint32_t memory;	 /* that it goes to; 0: none */
-	uint32_t use;		 /* of its slot */
+	/* allocation for the result; 0 if it goes to the slot */
+	uint32_t memory;
+	uint32_t use; /* of its slot */
 	bool on_way;
 	struct ck_gather_desc *copies;
 	struct ck_loop *loops;
-	struct ck_gpurounds_wish wish; /* if some of it comes by a round */
+	struct ck_gpurounds_wish wish; /* if some bytes arrive by a round */
 };
 
-/* From that slot of the memory. False: it cannot be, or there is no memory for it; it is to
- * be cleared all the same. */
+/* Copies and validates the request in a slot of `memory`. False if it is
+ * invalid, or if out of memory. ck_gather_request_clear() is due in both
+ * cases. */
 CK_MUST_USE bool ck_gather_request_take(uint8_t *memory,
 					const struct ck_gpu_message *m,
 					struct ck_gather_request *j);
+/* Frees the copies. */
 void ck_gather_request_clear(struct ck_gather_request *j);
 
 #endif

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* gpulink: see gpulink.h. */
+/*
+ * gpulink: the mount's end of the connection to its GPU worker (gpulink.h). A
+ * thread starts a worker process, receives its messages, and replaces it when
+ * it has ended or does not answer. Any thread sends requests, under the lock.
+ *
+ * States of a worker: started; up, after READY; gone. A worker that is gone is
+ * kept until its slots and allocations are unused. State `over`: no worker will
+ * be started any more.
+ */
 #include "ckptfs/control_msg.h"
 #include "ckptfs/rendezvous.h"
 #include "gpulink_internal.h"
@@ -12,13 +20,14 @@
 #include <unistd.h>
 
 enum {
-	LOOK_MSEC =
-		1000, /* from one look for what takes too long to the next */
-	BEGIN_MSEC = 60000,  /* until a mover can be asked */
-	STOPPED_MSEC = 5000, /* without a look */
-	SHORT_MSEC = 5000,   /* a short life of one that has worked */
-	MESSAGES = 1000,     /* that are heard before anything else is done */
-	GONE_MOST = 1,	     /* movers that are gone and have memory */
+	LOOK_MSEC = 1000,   /* interval of checks for late replies */
+	BEGIN_MSEC = 60000, /* limit to get READY */
+	/* a longer gap between checks: this process was stopped */
+	STOPPED_MSEC = 5000,
+	/* a worker that ends sooner is restarted after a pause */
+	SHORT_MSEC = 5000,
+	MESSAGES = 1000, /* received in a row */
+	GONE_MOST = 1,	 /* workers that are gone and still have slots in use */
 	PAUSE_MSEC = 1000,
 	PAUSE_MOST = 60000,
 };
@@ -28,7 +37,7 @@ struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l)
 	return l->movers && !l->movers->gone ? l->movers : NULL;
 }
 
-/* --- a mover --------------------------------------------------------------------------- */
+/* --- a worker ------------------------------------------------------------- */
 
 static void mover_unmap(struct ck_gpulink_mover *m)
 {
@@ -119,7 +128,7 @@ static void tell_failed(struct ck_gpulink *l, int err, const char *text)
 		ck_log("no GPU is used: %s", ck_show(ck_str_from(text)));
 }
 
-/* The next one. */
+/* Starts the next worker. */
 static void start_next(struct ck_gpulink *l)
 {
 	struct ck_gpulink_mover *m = mover_alloc(l->options.pinned);
@@ -141,7 +150,7 @@ static void start_next(struct ck_gpulink *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* --- what the mover says --------------------------------------------------------------- */
+/* --- messages of the worker ----------------------------------------------- */
 
 static void mover_ready(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 			const char *devices)
@@ -160,7 +169,8 @@ static void mover_ready(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 		ck_log("GPUs are used again: %s", devices);
 }
 
-/* Where there is no driver at the start, none is looked for again. */
+/* If there is no driver at the start of the mount, no other worker is
+ * started. */
 static void mover_failed(struct ck_gpulink *l,
 			 const struct ck_gpu_message *message)
 {
@@ -170,7 +180,8 @@ static void mover_failed(struct ck_gpulink *l,
 	tell_failed(l, message->rc < 0 ? -message->rc : EIO, message->text);
 }
 
-/* -EAGAIN: it has said all; else it is over with it. */
+/* Returns 0; -EAGAIN if there is no message; or another errno if the worker is
+ * gone. */
 static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 {
 	struct ck_gpu_message message;
@@ -190,8 +201,9 @@ static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	}
 }
 
-/* It is not asked any more, and nothing that it does is seen. One that has worked is
- * replaced at once, unless that was so just before. */
+/* The worker is not used any more, and its messages are ignored. A worker that
+ * has served requests is replaced at once, unless it ended soon after its
+ * start. */
 static void mover_gone(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 {
 	uint64_t now = ck_msec_now();
@@ -228,9 +240,9 @@ static void hear(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	mover_gone(l, m);
 }
 
-/* --- what it leaves -------------------------------------------------------------------- */
+/* --- workers that are gone ------------------------------------------------ */
 
-/* Memory of movers that are gone. */
+/* Frees workers that are gone and unused. */
 static void free_unused(struct ck_gpulink *l)
 {
 	struct ck_gpulink_mover **at = &l->movers, *unused = NULL;
@@ -258,7 +270,8 @@ static void free_unused(struct ck_gpulink *l)
 	}
 }
 
-/* Whether there is more to be said to the mover, which has no room for it now. */
+/* Completes and frees as much as possible. True if the worker's socket is full,
+ * so that more must be sent later. */
 static bool clear_away(struct ck_gpulink *l)
 {
 	bool full;
@@ -269,7 +282,7 @@ static bool clear_away(struct ck_gpulink *l)
 	return full;
 }
 
-/* Whoever takes so long does not answer at all. */
+/* A worker that exceeds a limit is given up. */
 static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 {
 	uint64_t now = ck_msec_now(), gap = now - l->looked;
@@ -279,7 +292,7 @@ static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 		return;
 	pthread_mutex_lock(&l->lock);
 	begins = !m->up;
-	/* This process did not run, and it may be that the mover did not, either. */
+	/* This process was stopped, and possibly the worker, too. */
 	if (l->looked && gap > STOPPED_MSEC)
 		ck_gpulink_forgive(m, gap, now);
 	pthread_mutex_unlock(&l->lock);
@@ -292,7 +305,7 @@ static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	mover_gone(l, m);
 }
 
-/* Each has memory until nobody has a slot of it. */
+/* A worker that is gone keeps its memory while slots of it are in use. */
 static bool may_start(struct ck_gpulink *l)
 {
 	unsigned gone = 0;
@@ -306,7 +319,8 @@ static bool may_start(struct ck_gpulink *l)
 
 /* --- the thread ------------------------------------------------------------------------ */
 
-/* ending: nothing will be asked of any. */
+/* The worker in use, or NULL; *ending: no request will be sent to any
+ * worker. */
 static struct ck_gpulink_mover *present(struct ck_gpulink *l, bool *ending)
 {
 	struct ck_gpulink_mover *m;
@@ -360,9 +374,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* --- making ---------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
-/* Its thread, if that has something to do. */
+/* Starts the thread, unless no GPU can be used. */
 static int begin(struct ck_gpulink *l)
 {
 	int rc;

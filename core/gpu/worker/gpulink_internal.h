@@ -11,7 +11,7 @@ enum ck_gpulink_state {
 	GPU_SLOT_FREE,
 	GPU_SLOT_TAKEN,
 	GPU_SLOT_ON_WAY,
-	GPU_SLOT_LEFT, /* on its way, and nobody waits for it */
+	GPU_SLOT_LEFT, /* in flight, but the caller has cancelled it */
 };
 
 struct ck_gpulink_slot {
@@ -19,35 +19,41 @@ struct ck_gpulink_slot {
 	struct ck_gpulink_mover *mover; /* constant */
 	/* Under ck_gpulink.lock: */
 	enum ck_gpulink_state state;
-	uint64_t since; /* when it was sent, in ms; 0: it was not */
-	bool lost;	/* it was not: its mover is gone, as is known soon */
-	uint32_t use;	/* how often it was sent */
+	uint64_t since; /* when it was sent, ms; 0 if it was not */
+	/* not sent: its worker has closed the socket, which the thread notices
+	 * soon */
+	bool lost;
+	uint32_t use; /* counts how often it was sent */
 	bool unwanted;
 };
 
-/* One mover, and the memory that it has. It is there until nobody has a slot of it. */
+/* A worker process, and the memory shared with it. Freed when all its slots and
+ * allocations are unused. */
 struct ck_gpulink_mover {
-	/* Constant, but that the link's thread closes it: */
+	/* Constant, except that the link's thread closes it: */
 	int sock;
-	/* Constant, but that the same unmaps it when nobody has a slot any more: */
+	/* Constant, except that the link's thread unmaps it once all slots are
+	 * unused: */
 	uint8_t *memory;
 	/* Constant: */
 	size_t size; /* bytes */
 	uint32_t n;  /* slots */
 
 	/* Under ck_gpulink.lock: */
-	struct ck_gpulink_mover *next; /* that was before it */
+	struct ck_gpulink_mover *next; /* the previous worker */
 	uint32_t used;		       /* slots that are not free */
 	bool up, gone;
-	bool worked;	   /* something came of it */
-	bool slow;	   /* something takes longer than it may */
-	uint32_t silent;   /* looks since it has said anything */
-	uint64_t started;  /* in ms */
-	uint32_t memories; /* allocations of it that somebody has */
-	struct ck_gpulink_memory *asked; /* not answered */
-	uint8_t *numbers; /* of memory: whether each is in use; there is no 0 */
+	bool worked;	   /* has completed a request */
+	bool slow;	   /* a request takes longer than expected */
+	uint32_t silent;   /* checks since its last message */
+	uint64_t started;  /* ms */
+	uint32_t memories; /* its allocations that callers have */
+	struct ck_gpulink_memory *asked; /* requests without a reply */
+	/* for each number of an allocation, whether it is in use; 0 is never
+	 * used */
+	uint8_t *numbers;
 	size_t nnumbers, numbers_cap;
-	size_t lowest; /* no number below it is free */
+	size_t lowest; /* no number below is free */
 
 	struct ck_gpulink_slot slots[];
 };
@@ -55,37 +61,38 @@ struct ck_gpulink_mover {
 enum ck_gpulink_allocation {
 	GPU_MEMORY_ASKED,
 	GPU_MEMORY_ANSWERED,
-	GPU_MEMORY_UNWANTED, /* asked for, and nobody waits for it */
+	GPU_MEMORY_UNWANTED, /* requested, but the caller has given up */
 };
 
-/* An allocation. */
+/* An allocation on a device. */
 struct ck_gpulink_memory {
-	struct ck_gather_memory is; /* first; constant once it is there */
+	/* first; constant once the request has succeeded */
+	struct ck_gather_memory is;
 	/* Under ck_gpulink.lock: */
 	struct ck_gpulink_mover *mover;
-	uint32_t number;		/* in its mover */
-	struct ck_gpulink_memory *next; /* that is asked for, or was released */
+	uint32_t number;		/* number at its worker */
+	struct ck_gpulink_memory *next; /* in the list `asked` or `released` */
 	enum ck_gpulink_allocation state;
-	uint64_t since; /* when it was asked for, in ms */
+	uint64_t since; /* when it was requested, ms */
 	int rc;
 };
 
-/* A rank that takes no part in a job. */
+/* A rank that takes no part in rounds, and why. */
 struct ck_gpulink_absent {
 	struct ck_gpulink_absent *next;
 	uint32_t rank;
 	char why[];
 };
 
-/* A job that the mover takes part in. */
+/* A job whose rounds the worker takes part in. */
 struct ck_gpulink_job {
-	struct ck_rendezvous_way
-		way;  /* that was not handed to it yet; none: it was */
-	uint32_t set; /* 0: there is none */
-	bool heard;   /* what became of it */
+	/* link to a rank, to be passed to the worker; empty once it was */
+	struct ck_rendezvous_way way;
+	uint32_t set; /* 0 if there is no job */
+	bool heard;   /* the worker has replied */
 	int rc;
 	char text[CK_GPU_TEXT]; /* NCCL's version, or why it takes no part */
-	struct ck_gpulink_absent *absent; /* those of which is known why */
+	struct ck_gpulink_absent *absent; /* ranks that have reported why */
 };
 
 struct ck_gpulink {
@@ -93,76 +100,82 @@ struct ck_gpulink {
 	struct ck_gatherer is; /* first */
 	struct ck_gpulink_options options;
 	struct ck_gpulink_rate gpu; /* constant once it was measured */
-	int wake;		    /* an eventfd, for the thread */
-	bool stopped;		    /* atomic: nothing is to be measured */
+	int wake;		    /* eventfd that wakes the thread */
+	bool stopped;		    /* atomic: measurements must end */
 	pthread_t thread;
-	bool started; /* the thread */
+	bool started; /* the thread was started */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	pthread_cond_t changed; /* what is said below */
+	pthread_cond_t changed; /* signalled when a field below has changed */
 	struct ck_gpulink_mover
-		*movers; /* the first is the one that is asked, if it is not
-				   * gone */
+		*movers; /* the first one is in use, unless it is gone */
 	struct ck_gpulink_memory
-		*released;  /* of which movers are not told yet */
-	bool ending, heard; /* heard: the first mover has said something */
-	bool over;	    /* no other mover will be started */
+		*released; /* allocations to be freed by their workers */
+	/* heard: the first worker has reported success or failure */
+	bool ending, heard;
+	bool over; /* no other worker will be started */
 	struct ck_gpulink_job job;
-	int err;		/* positive: why there is none now */
-	char text[CK_GPU_TEXT]; /* its devices, or why there is none */
+	int err;		/* positive errno if no GPU can be used */
+	char text[CK_GPU_TEXT]; /* its devices, or why no GPU can be used */
 
-	/* Of one thread, its own: */
-	uint64_t next;	 /* when a mover is started, in ms */
-	uint64_t looked; /* when it was looked for what takes too long */
-	uint32_t pause;	 /* ms until the one after that is, if it fails */
+	/* Used by the thread only: */
+	uint64_t next;	 /* when the next worker is started, ms */
+	uint64_t looked; /* time of the last check for late replies, ms */
+	uint32_t pause;	 /* pause before the next start if that fails, ms */
 };
 
-/* The mover that is asked; NULL: there is none. Under the lock. */
+/* The worker in use; NULL if there is none. Must hold the lock. */
 struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l);
-/* Whether something is on its way to that memory, whoever waits. Under the lock. */
+/* True if a slot in flight has its result in that allocation. Must hold the
+ * lock. */
 bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
 			    const struct ck_gpulink_memory *memory);
-/* Functions of the gatherer. */
+/* Functions of struct ck_gatherer. */
 struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is);
 void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s);
 void ck_gpulink_interrupt(struct ck_gatherer *is, struct ck_gather_slot *s);
 void ck_gpulink_put(struct ck_gatherer *is, struct ck_gather_slot *s);
 
-/* Of the thread: the mover has done it; what nobody has asked for is -EPROTO. */
+/* Thread only: handles a DONE message. Returns 0, or -EPROTO if no such request
+ * is in flight. */
 CK_MUST_USE int ck_gpulink_done(struct ck_gpulink *l,
 				struct ck_gpulink_mover *m,
 				const struct ck_gpu_message *message);
-/* Of the thread: what nobody wants, and what movers that are gone have left, is done. */
+/* Thread only: completes cancelled slots, and slots of workers that are
+ * gone. */
 void ck_gpulink_clear(struct ck_gpulink *l);
-/* Of the thread: the mover has said something. */
+/* Thread only: the worker has sent a message. */
 void ck_gpulink_heard(struct ck_gpulink *l, struct ck_gpulink_mover *m);
-/* So many milliseconds, until now, are none in which it was waited for. Under the lock. */
+/* Shifts the worker's timers by msec, up to now: time in which this process was
+ * stopped. Must hold the lock. */
 void ck_gpulink_forgive(struct ck_gpulink_mover *m, uint64_t msec,
 			uint64_t now);
-/* At each look: whether something takes so long that it will not be done, or the mover says
- * nothing any more, though something is asked of it. */
+/* Thread only, once per check: true if a request exceeds its time limit, or if
+ * the worker has sent no message for too long while requests are in flight. */
 bool ck_gpulink_is_late(struct ck_gpulink *l, struct ck_gpulink_mover *m);
 
-/* An allocation is there, or not; what nobody has asked for is -EPROTO. */
+/* Handles an ALLOCATED message. Returns 0, or -EPROTO if there is no such
+ * request. */
 CK_MUST_USE int ck_gpulink_allocated(struct ck_gpulink *l,
 				     struct ck_gpulink_mover *m,
 				     const struct ck_gpu_message *message);
-/* Of the thread: the mover takes part in a job, or not. */
+/* Thread only: handles a JOINED message. */
 void ck_gpulink_hear_joined(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 			    const struct ck_gpu_message *message);
-/* Of the thread: another rank takes no part in it. */
+/* Thread only: handles an ABSENT message. */
 void ck_gpulink_hear_absent(struct ck_gpulink *l,
 			    const struct ck_gpu_message *message);
+/* Closes the link, if it was not passed on, and frees the job's list. */
 void ck_gpulink_job_fini(struct ck_gpulink_job *job);
-/* Of the thread: hands over the link to a job, if one waits for that. */
+/* Thread only: passes the link of a new job to the worker. */
 void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m);
-/* The mover that took part is gone. Under the lock. */
+/* The worker is gone: its job has ended. Must hold the lock. */
 void ck_gpulink_left(struct ck_gpulink *l);
-/* What was asked of it will not be answered. Under the lock. */
+/* Fails the worker's requests for allocations. Must hold the lock. */
 void ck_gpulink_asked_end(struct ck_gpulink *l, struct ck_gpulink_mover *m);
-/* Tells movers what was released, as far as there is room, of which most is left to those
- * who ask. Whether there was none: the socket says when there is some. */
+/* Sends RELEASE messages to workers while their sockets have room; most of the
+ * room is kept for requests. True if a socket is full: poll it for POLLOUT. */
 bool ck_gpulink_tell_released(struct ck_gpulink *l);
 int ck_gpulink_allocate(struct ck_gatherer *is,
 			const struct ck_gather_want *want,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_measure: the rate at which a GPU gathers bytes of reads, with the two copies in memory
- * of such a read, and the rate at which NCCL transfers bytes of another rank. Both also show
- * that the path works.
+ * gpulink_measure: measures the rate and the latency of gathering on a GPU,
+ * including the copies from and to the reader's memory, and of transfers from
+ * another rank by NCCL. Both also show that the path works. Called by the
+ * thread that prepares the mount; no state but the result.
  */
 #include "ckptfs/memory.h"
 #include "ckptfs/stats.h"
@@ -14,12 +15,12 @@
 #include <stdio.h>
 
 enum {
-	MOMENT_MSEC = 50,  /* for each */
-	FEW = 4096,	   /* bytes, for how long it takes */
-	AT_A_TIME = 8,	   /* slots, for how much comes */
-	WAIT_MSEC = 5000,  /* for what does not come */
-	LOOK_MSEC = 100,   /* whether somebody still wants to know */
-	MEET_MSEC = 10000, /* until the first round with a rank */
+	MOMENT_MSEC = 50,  /* duration of each measurement */
+	FEW = 4096,	   /* bytes per request, for latency */
+	AT_A_TIME = 8,	   /* requests in flight, for the rate */
+	WAIT_MSEC = 5000,  /* limit for a reply */
+	LOOK_MSEC = 100,   /* interval of checks for ck_gpulink_stop() */
+	MEET_MSEC = 10000, /* limit for the first round with a rank */
 };
 
 static double seconds(void)
@@ -39,16 +40,16 @@ void ck_gpulink_stop(struct ck_gpulink *l)
 	__atomic_store_n(&l->stopped, true, __ATOMIC_RELEASE);
 }
 
-/* What is brought: of another rank, if there is a set of hosts. */
+/* The requests of a measurement; of bytes of another rank if set is not 0. */
 struct load {
 	uint32_t bytes;
 	uint32_t set, rank;
-	/* Of who reads, AT_A_TIME times as many bytes, which go from there and come back;
-	 * NULL: only what is between is timed. */
+	/* The reader's memory, of AT_A_TIME times as many bytes, copied to and
+	 * from the slots; NULL: the copies are not measured. */
 	uint8_t *memory;
 };
 
-/* One slot on its way. */
+/* A request in flight. */
 struct trip {
 	struct ck_gather_slot *slot;
 	sem_t *came;
@@ -63,7 +64,7 @@ static void came(struct ck_gather_slot *s, int rc)
 	sem_post(t->came);
 }
 
-/* As they lie. */
+/* A single copy of all bytes. */
 static void fill(struct trip *t, const struct load *load)
 {
 	struct ck_gather_slot *s = t->slot;
@@ -81,7 +82,7 @@ static void fill(struct trip *t, const struct load *load)
 	s->arg = t;
 }
 
-/* What does not come soon is not wanted. */
+/* Waits for all requests; those that are late are cancelled. */
 static void wait_for(struct ck_gpulink *l, struct trip *trips, unsigned n,
 		     sem_t *came)
 {
@@ -106,7 +107,7 @@ static uint8_t *place(const struct load *load, unsigned i)
 	return load->memory + (size_t)i * load->bytes;
 }
 
-/* False: there is no slot. */
+/* False if no slot is free. */
 static bool send(struct ck_gpulink *l, struct trip *t, const struct load *load,
 		 unsigned i)
 {
@@ -120,7 +121,7 @@ static bool send(struct ck_gpulink *l, struct trip *t, const struct load *load,
 	return true;
 }
 
-/* Whether it came. */
+/* True if the request has succeeded. */
 static bool receive(const struct trip *t, const struct load *load, unsigned i)
 {
 	if (t->rc == 0 && load->memory)
@@ -128,7 +129,7 @@ static bool receive(const struct trip *t, const struct load *load, unsigned i)
 	return t->rc == 0;
 }
 
-/* How long so many at a time take, as many as there are slots for; 0: they did not come. */
+/* Seconds that n concurrent requests take; 0 if not all of them succeed. */
 static double time_some(struct ck_gpulink *l, unsigned n,
 			const struct load *load)
 {
@@ -155,7 +156,7 @@ static double time_some(struct ck_gpulink *l, unsigned n,
 	return right && sent == n ? took : 0;
 }
 
-/* The best of a moment. */
+/* Seconds of the fastest repetition until `end`, at least one; 0 on failure. */
 static double best(struct ck_gpulink *l, unsigned n, const struct load *load,
 		   double end)
 {
@@ -172,7 +173,7 @@ static double best(struct ck_gpulink *l, unsigned n, const struct load *load,
 	return least;
 }
 
-/* False: nothing comes. */
+/* False if requests fail. */
 static bool measure_load(struct ck_gpulink *l, const struct load *where,
 			 struct ck_gpulink_rate *out)
 {
@@ -196,7 +197,7 @@ static bool measure_load(struct ck_gpulink *l, const struct load *where,
 	return true;
 }
 
-/* The first round has to wait until ranks have met. */
+/* The first round waits until NCCL has connected the ranks. */
 bool ck_gpulink_measure_rank(struct ck_gpulink *l, uint32_t set, uint32_t rank,
 			     struct ck_gpulink_rate *out)
 {

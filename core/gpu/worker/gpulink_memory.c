@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_memory: allocations on a device, which are the mover's. They go with it: who has
- * one of a mover that is gone has nothing, and gives it back all the same.
+ * gpulink_memory: allocations on a device, which belong to the worker process
+ * and end with it. An allocation of a worker that is gone is unusable, but must
+ * be released all the same.
+ *
+ * States: ASKED, ANSWERED, UNWANTED (the caller has given up; freed when the
+ * reply arrives); then in the list `released` until the worker was told to free
+ * it. Any thread.
  */
 #include "gpulink_internal.h"
 
@@ -9,11 +14,12 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-enum { LOOK_MSEC = 50 }; /* from one look whether it is wanted to the next */
+/* interval of checks whether the caller has given up */
+enum { LOOK_MSEC = 50 };
 
-/* --- numbers. All under the lock ------------------------------------------------------- */
+/* --- numbers; all must hold the lock -------------------------------------- */
 
-/* The least that is not in use; 0: there is none, or no memory. */
+/* Returns the lowest free number; 0 if there is none, or if out of memory. */
 static uint32_t number_take(struct ck_gpulink_mover *m)
 {
 	size_t i = ck_max(m->lowest, (size_t)1);
@@ -43,7 +49,7 @@ static void number_give_back(struct ck_gpulink_mover *m, uint32_t number)
 	m->lowest = ck_min(m->lowest, (size_t)number);
 }
 
-/* The mover has it no more, or never had. */
+/* The worker does not have the allocation any more, or never had it. */
 static void forget(struct ck_gpulink_memory *memory)
 {
 	number_give_back(memory->mover, memory->number);
@@ -51,10 +57,11 @@ static void forget(struct ck_gpulink_memory *memory)
 	free(memory);
 }
 
-/* --- asking ---------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
-/* Under the lock. The mover's struct stays until the memory is forgotten. -EAGAIN: it cannot be
- * told now. */
+/* Sends a request. Returns 0, or: -EAGAIN if the socket is full; -EOPNOTSUPP if
+ * there is no worker; -ENOMEM. Must hold the lock. The worker's struct stays
+ * until forget(). */
 static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	       const struct ck_gather_want *want)
 {
@@ -84,7 +91,7 @@ static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	return 0;
 }
 
-/* Under the lock. False: nobody wants it any more. */
+/* Waits for a change. False if the caller has given up. Must hold the lock. */
 static bool wait_a_little(struct ck_gpulink *l,
 			  const struct ck_gather_want *want)
 {
@@ -96,7 +103,8 @@ static bool wait_a_little(struct ck_gpulink *l,
 	return true;
 }
 
-/* Under the lock. One that does not even hear it is replaced, or hears it later. */
+/* Retries while the socket is full. The worker either reads from it or is
+ * replaced. Must hold the lock. */
 static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		    const struct ck_gather_want *want)
 {
@@ -108,7 +116,7 @@ static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	return rc;
 }
 
-/* Under the lock. */
+/* Must hold the lock. */
 static int wait_for(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		    const struct ck_gather_want *want)
 {
@@ -145,7 +153,7 @@ int ck_gpulink_allocate(struct ck_gatherer *is,
 	return rc;
 }
 
-/* --- answers --------------------------------------------------------------------------- */
+/* --- replies -------------------------------------------------------------- */
 
 static void take_place(struct ck_gather_memory *m,
 		       const struct ck_gpu_message *message)
@@ -156,7 +164,8 @@ static void take_place(struct ck_gather_memory *m,
 	memcpy(m->socket, message->text, sizeof(m->socket) - 1);
 }
 
-/* Under the lock. NULL: nobody has asked for it. */
+/* Removes a request from the list; NULL if there is no such request. Must hold
+ * the lock. */
 static struct ck_gpulink_memory *take_asked(struct ck_gpulink_mover *m,
 					    uint32_t number)
 {
@@ -170,7 +179,8 @@ static struct ck_gpulink_memory *take_asked(struct ck_gpulink_mover *m,
 	return found;
 }
 
-/* Under the lock. What nobody waits for is given back at once. */
+/* Completes a request. An allocation that the caller does not want any more is
+ * released at once. Must hold the lock. */
 static void answered(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		     int rc)
 {
@@ -207,9 +217,10 @@ void ck_gpulink_asked_end(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 		answered(l, take_asked(m, m->asked->number), -EOPNOTSUPP);
 }
 
-/* --- giving back ----------------------------------------------------------------------- */
+/* --- release -------------------------------------------------------------- */
 
-/* Of a socket most of whose room is left: what is asked by others finds some, too. */
+/* A socket is writable only while most of its buffer is free, so that some room
+ * remains for requests. */
 static bool has_room(int sock)
 {
 	struct pollfd fd = { .fd = sock, .events = POLLOUT };
@@ -217,8 +228,8 @@ static bool has_room(int sock)
 	return poll(&fd, 1, 0) == 1;
 }
 
-/* Under the lock. Whether the mover knows that it is not used any more, or is gone; *full:
- * there is no room to tell it now. */
+/* True if the worker was told to free the allocation, or is gone; *full: its
+ * socket is full. Must hold the lock. */
 static bool tell_released(struct ck_gpulink_memory *memory, bool *full)
 {
 	const struct ck_gpu_message message = { .kind = CK_GPU_RELEASE,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_rounds: the job that a mover of GPUs takes part in, so that bytes of other hosts
- * come straight to its device. A mover that replaces another takes part in the next job.
+ * gpulink_rounds: the job whose rounds the worker takes part in, so that bytes
+ * of other hosts arrive directly on its device. A worker that replaces another
+ * one takes part only in the next job. State: struct ck_gpulink_job, under the
+ * lock. Any thread.
  */
 #include "gpulink_internal.h"
 
@@ -9,7 +11,7 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void set_job(struct ck_gpulink *l, int rc, const char *text)
 {
 	l->job.heard = true;
@@ -60,7 +62,7 @@ void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Of the job before there is nothing to hear any more. */
+/* Messages about an earlier job are ignored. */
 void ck_gpulink_hear_joined(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 			    const struct ck_gpu_message *message)
 {
@@ -72,13 +74,13 @@ void ck_gpulink_hear_joined(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 	if (news)
 		set_job(l, message->rc, message->text);
 	pthread_mutex_unlock(&l->lock);
-	/* That a job has ended, hosts say. */
+	/* The end of a job is reported by hosts. */
 	if (news && message->rc && message->rc != -EPIPE)
 		ck_log("no bytes come by NCCL: %s",
 		       ck_show(ck_str_from(message->text)));
 }
 
-/* Of a rank that has said it before the first counts. */
+/* The first report of a rank counts. */
 static struct ck_gpulink_absent *find_absent(const struct ck_gpulink *l,
 					     uint32_t rank)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_slots: slots of the memory that a mount has with its mover. One that is on its way
- * is the mover's until that has answered, or is gone, also if nobody waits any more.
+ * gpulink_slots: slots of the memory shared with a worker. States: FREE; TAKEN
+ * by a caller; ON_WAY, in flight to the worker; LEFT, in flight but cancelled.
+ * A slot in flight belongs to the worker until its reply, or until the worker
+ * is gone. Any thread calls the functions of struct ck_gatherer; the link's
+ * thread completes slots.
  */
 #include "gpulink_internal.h"
 
@@ -9,10 +12,11 @@
 #include <sys/eventfd.h>
 
 enum {
-	SLOW_MSEC = 1000, /* that nothing takes on a mover that is well */
-	/* Looks, of a second at least, in which one that is well says something: it may be
-	 * in calls of NCCL and the driver for half of that. Time in which the mount itself
-	 * did not run is not counted. */
+	/* longer than any request takes on a working device */
+	SLOW_MSEC = 1000,
+	/* Checks, 1 s or more apart, without a message from a worker that has
+	 * requests. Calls of NCCL and the driver may take half of that time.
+	 * Time in which the mount was stopped does not count. */
 	SILENT_MOST = 8,
 };
 
@@ -31,16 +35,17 @@ bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
 	return false;
 }
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void slot_free(struct ck_gpulink_slot *slot)
 {
 	slot->state = GPU_SLOT_FREE;
 	slot->mover->used--;
 }
 
-/* --- functions of the gatherer ------------------------------------------------------------ */
+/* --- functions of struct ck_gatherer -------------------------------------- */
 
-/* One that is slow gets nothing more to do until it has done what it has. */
+/* A slow worker gets no further requests until it has completed those it
+ * has. */
 static struct ck_gpulink_slot *find_free(struct ck_gpulink *l)
 {
 	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
@@ -112,7 +117,8 @@ static struct ck_gpu_message message_of(const struct ck_gpulink_slot *slot)
 	};
 }
 
-/* Under the lock. Memory of another mover is gone. As of ck_gpu_send(). */
+/* Returns as ck_gpu_send(), or -ECANCELED if cancelled, if the worker is gone,
+ * or if the result is memory of another worker. Must hold the lock. */
 static int send(struct ck_gpulink_slot *slot)
 {
 	const struct ck_gpulink_memory *memory =
@@ -127,7 +133,7 @@ static int send(struct ck_gpulink_slot *slot)
 	return ck_gpu_send(slot->mover->sock, &message, false);
 }
 
-/* What the mover is not told will be found by the thread, as all that it leaves is. */
+/* A slot that could not be sent is completed by the thread. */
 void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
@@ -155,9 +161,9 @@ void ck_gpulink_interrupt(struct ck_gatherer *is, struct ck_gather_slot *s)
 	(void)eventfd_write(l->wake, 1);
 }
 
-/* --- what becomes of them ------------------------------------------------------------------ */
+/* --- completion ----------------------------------------------------------- */
 
-/* Nobody waits for it any more: it is the mover's for as long as that may write to it. */
+/* The slot was cancelled. It is not reused while the worker may write to it. */
 static void slot_leave(struct ck_gpulink *l, struct ck_gpulink_slot *slot)
 {
 	slot->is.done(&slot->is, -EINTR);
@@ -169,7 +175,7 @@ static void slot_leave(struct ck_gpulink *l, struct ck_gpulink_slot *slot)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* It is the user's again. */
+/* Gives the slot back to the caller. */
 static void slot_end(struct ck_gpulink *l, struct ck_gpulink_slot *slot, int rc)
 {
 	pthread_mutex_lock(&l->lock);
@@ -194,13 +200,13 @@ int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 		slot_free(slot);
 	m->worked |= right && message->rc == 0;
 	pthread_mutex_unlock(&l->lock);
-	/* Its rc says nothing of an interrupt, which is ours. */
+	/* -EINTR is reserved for cancellation. */
 	if (waits)
 		slot_end(l, slot, message->rc == -EINTR ? -EIO : message->rc);
 	return right ? 0 : -EPROTO;
 }
 
-/* Of a slot: whether it will not be answered, or nobody wants to know. Under the lock. */
+/* True if the slot was cancelled or will have no reply. Must hold the lock. */
 static bool is_over(const struct ck_gpulink_slot *slot, int *rc)
 {
 	if (slot->state != GPU_SLOT_ON_WAY)
@@ -266,7 +272,7 @@ bool ck_gpulink_is_late(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 
 	pthread_mutex_lock(&l->lock);
 	waits = m->asked != NULL;
-	/* Not before: others send meanwhile. */
+	/* Read under the lock: other threads send meanwhile. */
 	now = ck_msec_now();
 	for (uint32_t i = 0; i < m->n; i++)
 		if (is_at_mover(&m->slots[i]) && m->slots[i].since) {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* gpurounds: see gpurounds.h; the link, messages and time. */
+/*
+ * gpurounds: the link to a rank, dispatch of messages to both roles, and time.
+ * States: not joined; joined, after CK_FRAME_JOB; failed, with the error in rc.
+ * One thread.
+ */
 #include "gpurounds_internal.h"
 
 #include <errno.h>
@@ -7,13 +11,14 @@
 #include <sys/mman.h>
 
 enum {
-	WAITING_MOST = 4 << 20, /* bytes that the rank does not take */
-	LETTERS_MOST = 64,	/* answers to itself in a turn, so many times */
-	PREPARE_MSEC = 4000,	/* at most, until all ranks are ready */
-	ROUND_MSEC = 2000,	/* the same, that one takes */
+	/* limit of unsent bytes; messages beyond it are dropped */
+	WAITING_MOST = 4 << 20,
+	LETTERS_MOST = 64, /* limit of rounds of messages to itself per turn */
+	PREPARE_MSEC = 4000, /* limit until all ranks are ready */
+	ROUND_MSEC = 2000,   /* limit of a round */
 	LEAST_MSEC = 100,
-	END_TURNS = 2000, /* of a millisecond, until what runs was aborted */
-	SOON_USEC = 200,  /* while bytes are on their way */
+	END_TURNS = 2000, /* ms to abort what is running */
+	SOON_USEC = 200,  /* interval while a device is polled */
 };
 
 /* --- messages out ---------------------------------------------------------------------- */
@@ -32,7 +37,7 @@ static void send_self(struct ck_gpurounds *r, struct ck_str body)
 	struct ck_gpurounds_letter *l = malloc(sizeof(*l) + body.len);
 
 	if (!l)
-		return; /* as if it was lost */
+		return; /* lost, as messages may be */
 	l->next = NULL;
 	l->len = body.len;
 	memcpy(l->bytes, body.p, body.len);
@@ -53,7 +58,7 @@ static void send(struct ck_round_user *u, uint32_t to, struct ck_str body)
 		ck_gpurounds_put(r, &frame, &head, body);
 }
 
-/* --- what rounds ask of this rank ------------------------------------------------------ */
+/* --- callbacks of rounds -------------------------------------------------- */
 
 static void prepare(struct ck_round_user *u, struct ck_round *round,
 		    struct ck_str what)
@@ -77,7 +82,7 @@ static void over(struct ck_round_user *u, uint64_t op, int rc)
 	ck_gpurounds_ask_over((struct ck_gpurounds *)u, op, rc);
 }
 
-/* --- a job ------------------------------------------------------------------------------ */
+/* --- joining a job -------------------------------------------------------- */
 
 static uint32_t share_of(uint32_t msec, uint32_t most)
 {
@@ -106,7 +111,7 @@ static int join(struct ck_gpurounds *r, struct ck_diag *d)
 	return ck_fail(d, ENOMEM, "out of memory");
 }
 
-/* Which job it is, and whether this process can take part. */
+/* Takes part in the job that the frame describes, if possible. */
 static int take_job(struct ck_gpurounds *r, const struct ck_frame *f)
 {
 	struct ck_diag d = { 0 };
@@ -153,7 +158,7 @@ static void lose(struct ck_gpurounds *r, uint32_t rank)
 	ck_rounds_lost(r->rounds, rank, ck_msec_now());
 }
 
-/* Who says what may not be said is as lost. */
+/* A rank that sends an invalid message counts as lost. */
 static void take_round(struct ck_gpurounds *r, uint32_t from,
 		       struct ck_str body)
 {
@@ -243,7 +248,7 @@ int ck_gpurounds_turn(struct ck_gpurounds *r)
 	return r->rc;
 }
 
-/* Whether a device is asked whether it is done. */
+/* True if a device must be polled. */
 static bool is_near(const struct ck_gpurounds *r)
 {
 	for (unsigned i = 0; i < GPU_ASKED; i++)
@@ -295,7 +300,7 @@ void ck_gpurounds_add(struct ck_gpurounds *r, struct ck_gpurounds_wish *w)
 	r->waiting_end = &w->next;
 }
 
-/* --- making ----------------------------------------------------------------------------- */
+/* --- creation and end ----------------------------------------------------- */
 
 int ck_gpurounds_make(const struct ck_gpurounds_options *options,
 		      struct ck_gpurounds **out)
@@ -321,8 +326,8 @@ int ck_gpurounds_make(const struct ck_gpurounds_options *options,
 	return 0;
 }
 
-/* NCCL is asked to let go of what it moves. A device that does not is lost with its
- * process. */
+/* Aborts what NCCL transfers. Without success the device is usable only after
+ * the process has ended. */
 static bool rounds_end(struct ck_gpurounds *r)
 {
 	const struct timespec msec = { .tv_nsec = 1000000 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_initiator: rounds that are asked for here. As many gatherings as wait, and as fit,
- * are one round: what comes of a rank goes at once to where each wants it on the device.
+ * gpurounds_initiator: rounds requested by this rank. A round serves as many
+ * waiting gather requests as fit. Bytes are received directly into the staged
+ * memory of each request on the device. State: the waiting list and `batches`.
+ * One thread.
  */
 #include "gpurounds_internal.h"
 
@@ -9,16 +11,16 @@
 
 enum { PAUSE_MSEC = 500, PAUSE_MOST = 30000 };
 
-/* What a round is made of. */
+/* Ranks and bytes of a round. */
 struct sum {
-	uint32_t ranks[CK_ROUND_RANKS]; /* ascending, this one too */
-	uint64_t bytes[CK_ROUND_RANKS]; /* that each sends */
+	uint32_t ranks[CK_ROUND_RANKS]; /* ascending, with this rank */
+	uint64_t bytes[CK_ROUND_RANKS]; /* that each rank sends */
 	uint32_t nranks;
 };
 
-/* --- what fits -------------------------------------------------------------------------- */
+/* --- limits --------------------------------------------------------------- */
 
-/* False: there are too many. */
+/* False if there are too many ranks, or too many bytes of this one. */
 static bool sum_add(struct sum *s, uint32_t rank, uint64_t bytes)
 {
 	uint32_t i = 0;
@@ -47,8 +49,8 @@ static struct ck_cur wants_of(const struct ck_gpurounds_wish *w)
 	return ck_cur_make(w->wants, w->wanted);
 }
 
-/* With that wish, too. -EPROTO: it wants what cannot be; -EHOSTDOWN: of one that is lost;
- * -E2BIG: it is too much. */
+/* Adds a request. Returns 0, or: -EPROTO if its list is invalid; -EHOSTDOWN if
+ * a rank is lost; -E2BIG if it does not fit. */
 static int sum_wish(const struct ck_gpurounds *r, struct sum *s,
 		    const struct ck_gpurounds_wish *w)
 {
@@ -76,7 +78,7 @@ static void batch_free(struct ck_gpurounds_batch *b)
 	*b = (struct ck_gpurounds_batch){ 0 };
 }
 
-/* Its gatherings go on, or have nothing to go on with. */
+/* Lets the batch's requests proceed: with their bytes, or as failed. */
 static void settle(struct ck_gpurounds *r, struct ck_gpurounds_batch *b, int rc)
 {
 	struct ck_gpu *gpu = r->options.gpu;
@@ -103,9 +105,9 @@ static struct ck_gpurounds_batch *batch_unused(struct ck_gpurounds *r)
 	return NULL;
 }
 
-/* --- asking ------------------------------------------------------------------------------ */
+/* --- requesting ----------------------------------------------------------- */
 
-/* The first that waits, which does not any more. */
+/* Removes the first waiting request. */
 static struct ck_gpurounds_wish *take_out(struct ck_gpurounds *r)
 {
 	struct ck_gpurounds_wish *w = r->waiting;
@@ -132,7 +134,8 @@ static void add_first(struct ck_gpurounds *r, struct ck_gpurounds_batch *b)
 	b->wishes[b->n++] = w;
 }
 
-/* Whether the first that waits is in. One that can never be has failed. */
+/* Adds the first waiting request to the batch. False if it does not fit now; a
+ * request that never can be served has failed. */
 static bool take_first(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 		       struct sum *s)
 {
@@ -153,8 +156,8 @@ static bool take_first(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 	return rc == 0;
 }
 
-/* Whatever does not work is not tried again and again; that a rank is lost, or has not
- * answered, rounds know for themselves. */
+/* After failures, pauses before the next round. Losses and silence of ranks are
+ * handled by rounds. */
 static void note(struct ck_gpurounds *r, int rc)
 {
 	if (rc == 0)
@@ -166,7 +169,7 @@ static void note(struct ck_gpurounds *r, int rc)
 	r->quiet_until = ck_msec_now() + r->pause;
 }
 
-/* Out of memory: nothing comes of it. */
+/* Requests the round; without memory its requests fail. */
 static void send(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 		 const struct sum *s)
 {
@@ -183,7 +186,7 @@ static void send(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 	batch_free(b);
 }
 
-/* Nobody waits for ranks that have to meet first, or meet again. */
+/* False if ranks are not connected: requests do not wait for that, but fail. */
 static bool may_ask(const struct ck_gpurounds *r)
 {
 	struct ck_gpu *gpu = r->options.gpu;
@@ -211,7 +214,7 @@ void ck_gpurounds_ask(struct ck_gpurounds *r)
 	}
 }
 
-/* --- what becomes of it -------------------------------------------------------------------- */
+/* --- progress ------------------------------------------------------------- */
 
 bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round)
 {
@@ -224,7 +227,8 @@ bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round)
 	return true;
 }
 
-/* Those of one rank, in the order of what it was asked for. */
+/* Appends the transfers from one rank, in the order of its part of the
+ * request. */
 static void add_transfers(struct ck_gpurounds_batch *b, uint32_t rank)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -283,7 +287,7 @@ uint32_t ck_gpurounds_pairs(const struct ck_gpu_transfer *list, size_t n,
 	return pairs;
 }
 
-/* 1: all of them are. */
+/* Returns 1 if all are staged, 0 if not yet, or a negative errno. */
 static int is_staged(struct ck_gpurounds *r, const struct ck_gpurounds_batch *b)
 {
 	struct ck_gpu *gpu = r->options.gpu;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of gpurounds share: gpurounds.c (the link, messages and time),
- * gpurounds_initiator.c (rounds that are asked for here), gpurounds_participant.c (bytes for rounds that
- * others ask for).
+ * gpurounds_internal: gpurounds.c has the link, messages and time;
+ * gpurounds_initiator.c has rounds requested here; gpurounds_participant.c has
+ * bytes for rounds of other ranks. One thread; the files call each other in a
+ * cycle: they are one object.
  */
 #ifndef CK_GPUROUNDS_INTERNAL_H
 #define CK_GPUROUNDS_INTERNAL_H
@@ -13,10 +14,10 @@
 #include "no_rounds.h"
 
 enum {
-	GPU_BATCH = 8,	 /* gatherings that one round brings bytes for */
-	GPU_ASKED = 2,	 /* rounds that are asked for at a time */
-	GPU_PLACES = 8,	 /* of the link's memory, a parcel each */
-	GPU_TURNED = 16, /* rounds that this rank has a part in at a time */
+	GPU_BATCH = 8,	 /* gather requests per round */
+	GPU_ASKED = 2,	 /* rounds requested at a time */
+	GPU_PLACES = 8,	 /* parts of the link's memory, each for one parcel */
+	GPU_TURNED = 16, /* rounds that this rank takes part in at a time */
 };
 
 /* A message of this rank to itself. */
@@ -26,15 +27,15 @@ struct ck_gpurounds_letter {
 	char bytes[];
 };
 
-/* Gatherings whose bytes come by one round. */
+/* Gather requests that one round serves. */
 struct ck_gpurounds_batch {
-	uint64_t op; /* 0: none */
+	uint64_t op; /* 0 if unused */
 	struct ck_gpurounds_wish *wishes[GPU_BATCH];
 	uint32_t n;
 	struct ck_buf what;
-	struct ck_round *round; /* while this rank has its part in it */
+	struct ck_round *round; /* while this rank takes part in it */
 	bool ready, over;
-	struct ck_gpu_transfer *list; /* ntransfers */
+	struct ck_gpu_transfer *list; /* has ntransfers elements */
 	size_t ntransfers;
 	struct ck_gpu_round arg;
 };
@@ -42,29 +43,32 @@ struct ck_gpurounds_batch {
 enum ck_gpurounds_parcel {
 	GPU_PARCEL_READING,
 	GPU_PARCEL_READ,
-	GPU_PARCEL_PACKED, /* on its way up, or there */
+	GPU_PARCEL_PACKED, /* being copied to the device, or there */
 	GPU_PARCEL_READY,
 };
 
-/* What another rank wants of this one. It is there until its READs are answered. */
+/* The bytes that this rank sends in a round of another one. Kept until its
+ * READs have replies. */
 struct ck_gpurounds_part {
 	struct ck_gpurounds_part *next;
-	struct ck_round *round; /* NULL: it has ended, or was refused */
+	struct ck_round *round; /* NULL if it has ended or was refused */
 	uint64_t op;
 	enum ck_gpurounds_parcel state;
-	uint32_t asker;
-	uint32_t place;	  /* of the link's memory */
-	uint64_t bytes;	  /* in it */
+	uint32_t initiator;
+	uint32_t place;	  /* index in the link's memory */
+	uint64_t bytes;	  /* bytes there */
 	uint64_t first;	  /* id of its first READ */
-	uint32_t nreads;  /* READs that it has sent, with ids that follow */
-	uint32_t answers; /* of them */
+	uint32_t nreads;  /* READs sent, with consecutive ids */
+	uint32_t answers; /* replies received */
 	int err;
-	uint64_t *expected; /* bytes of each READ; behind the list */
-	uint64_t waits;	    /* for a parcel, since then, ms; 0: it does not */
+	uint64_t *expected; /* bytes of each READ; lies behind the list */
+	/* since when it waits for a parcel, ms; 0 if it does not */
+	uint64_t waits;
 	struct ck_gpu_parcel *parcel;
 	struct ck_gpu_round arg;
 	size_t n;
-	struct ck_gpu_transfer list[]; /* `at` from 0 on, until it is packed */
+	/* `at` are offsets in the parcel until it is packed */
+	struct ck_gpu_transfer list[];
 };
 
 struct ck_gpurounds {
@@ -75,58 +79,65 @@ struct ck_gpurounds {
 	bool joined;
 	uint32_t rank, size, msec;
 	bool *lost;		  /* by rank: it takes no part any more */
-	struct ck_rounds *rounds; /* NULL: it takes no part */
+	struct ck_rounds *rounds; /* NULL if this process takes no part */
 	struct ck_gpurounds_letter *first, **last;
-	uint32_t due; /* milliseconds until ck_rounds_tick() is */
+	uint32_t due; /* ms from `ticked` until ck_rounds_tick() */
 	uint64_t ticked;
 	int rc; /* of the link */
 
-	/* Asking: */
+	/* Initiator: */
 	struct ck_gpurounds_wish *waiting, **waiting_end;
 	struct ck_gpurounds_batch batches[GPU_ASKED];
-	uint64_t quiet_until; /* nothing is asked for: it did not work */
-	uint32_t pause;	      /* milliseconds, of the last time */
-	uint32_t open;	      /* wishes that were added, and have not gone on */
+	/* no round is requested before, after a failure */
+	uint64_t quiet_until;
+	uint32_t pause; /* length of the last pause, ms */
+	uint32_t open;	/* requests that have neither failed nor proceeded */
 
-	/* Joining: */
+	/* Participant: */
 	struct ck_gpurounds_part *parts;
 	bool taken[GPU_PLACES];
 	uint64_t next_id;
 };
 
-/* Sends a message, or keeps it until there is room. */
+/* Sends or queues a frame; an error is kept in r->rc. */
 void ck_gpurounds_put(struct ck_gpurounds *r, const struct ck_frame *frame,
 		      const struct ck_wire_head *head, struct ck_str body);
 
 /* --- gpurounds_initiator.c ------------------------------------------------------------------- */
 
-/* Asks for what waits, as far as there is room. */
+/* Requests rounds for waiting requests, as far as there is room. */
 void ck_gpurounds_ask(struct ck_gpurounds *r);
-/* Those whose bytes are up say so. */
+/* Reports rounds as ready whose bytes have reached the device. */
 void ck_gpurounds_ask_turn(struct ck_gpurounds *r);
-/* Of rounds that were asked for here. False: it was not. */
+/* These handle rounds requested here. False if the round is of another rank. */
 bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round);
 bool ck_gpurounds_ask_ended(struct ck_gpurounds *r,
 			    const struct ck_round *round, int rc);
 void ck_gpurounds_ask_over(struct ck_gpurounds *r, uint64_t op, int rc);
-/* Nothing comes by rounds any more. */
+/* Fails all waiting requests with rc. */
 void ck_gpurounds_ask_end(struct ck_gpurounds *r, int rc);
 
 /* --- gpurounds_participant.c ------------------------------------------------------------------ */
 
-/* What the ranks of a round are asked for, behind which wants follow. */
-enum { CK_GPU_WHAT = 4 }; /* bytes: who asks */
+/* The request that PREPARE carries: the initiator, u32, and a transfer list. */
+enum { CK_GPU_WHAT = 4 }; /* bytes before the list */
 
+/* Begins to read this rank's bytes for a round, or refuses it. */
 void ck_gpurounds_join_prepare(struct ck_gpurounds *r, struct ck_round *round,
 			       struct ck_str what);
+/* The round no longer uses its parcel. */
 void ck_gpurounds_join_ended(struct ck_gpurounds *r,
 			     const struct ck_round *round);
-/* A READ was answered. -EPROTO: none was asked. */
+/* Handles the reply to a READ. Returns 0, or -EPROTO if no such READ is in
+ * flight. */
 CK_MUST_USE int ck_gpurounds_join_answer(struct ck_gpurounds *r,
 					 const struct ck_framed *f);
+/* Advances all rounds of other ranks. */
 void ck_gpurounds_join_turn(struct ck_gpurounds *r);
+/* Frees everything; the link must not be used any more. */
 void ck_gpurounds_join_end(struct ck_gpurounds *r);
-/* What a rank says of transfers. n: how many pairs. */
+/* Sums up transfers, which are ordered by peer, into pairs. Returns the number
+ * of pairs. */
 uint32_t ck_gpurounds_pairs(const struct ck_gpu_transfer *list, size_t n,
 			    struct ck_round_pair out[static CK_ROUND_RANKS]);
 

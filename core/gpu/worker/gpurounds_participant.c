@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_participant: bytes for rounds that others ask for: the rank reads them into the link's
- * memory, they go up to the device as one parcel, and are sent from there.
+ * gpurounds_participant: bytes for rounds of other ranks. States of a part:
+ * READING, the rank reads files into the link's memory; READ; PACKED, being
+ * copied to the device as a parcel; READY, reported to the initiator. One
+ * thread.
  */
 #include "gpurounds_internal.h"
 
 #include <errno.h>
 
-/* Until a parcel is free: other rounds have it, which may wait for one that this round has at
- * another rank. */
+/* Limit to wait for a free parcel. Longer waits could deadlock: rounds that
+ * hold parcels may wait for a parcel that this round holds at another rank. */
 enum { PARCEL_MSEC = 500 };
 
-/* --- a part ------------------------------------------------------------------------------ */
+/* --- parts ---------------------------------------------------------------- */
 
 static uint8_t *place_at(const struct ck_gpurounds *r, uint32_t place)
 {
@@ -28,7 +30,7 @@ static void part_free(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
 	free(p);
 }
 
-/* Those that have ended, and that nothing is read for any more. */
+/* Frees parts whose round has ended and whose READs all have replies. */
 static void clear_away(struct ck_gpurounds *r)
 {
 	struct ck_gpurounds_part **at = &r->parts;
@@ -51,9 +53,10 @@ static void refuse(struct ck_gpurounds *r, struct ck_gpurounds_part *p, int rc)
 	ck_rounds_refuse(r->rounds, p->op, rc);
 }
 
-/* --- what is wanted ---------------------------------------------------------------------- */
+/* --- requested bytes ------------------------------------------------------ */
 
-/* How many wants are for this rank, and how many bytes. */
+/* Counts the entries for this rank, and their bytes. Returns 0, or: -EPROTO if
+ * the list is invalid or has no such entry; -E2BIG if a parcel is too small. */
 static int measure(const struct ck_gpurounds *r, struct ck_cur c, size_t *n,
 		   uint64_t *bytes)
 {
@@ -91,7 +94,7 @@ static bool place_take(struct ck_gpurounds *r, uint32_t *out)
 	return false;
 }
 
-/* Bytes of which nobody has said whose they are, to see how fast they come. */
+/* Entries without a READ are used for measurements: any bytes will do. */
 static void fill(struct ck_gpurounds *r, const struct ck_gpurounds_part *p,
 		 const struct ck_want *want)
 {
@@ -124,7 +127,7 @@ static void want_all(struct ck_gpurounds *r, struct ck_gpurounds_part *p,
 		if (want.rank != r->rank)
 			continue;
 		p->list[p->n++] = (struct ck_gpu_transfer){
-			.peer = p->asker,
+			.peer = p->initiator,
 			.sends = true,
 			.at = p->bytes,
 			.bytes = want.bytes,
@@ -143,13 +146,13 @@ static int part_make(struct ck_gpurounds *r, struct ck_round *round,
 		     struct ck_cur c, struct ck_gpurounds_part **out)
 {
 	struct ck_gpurounds_part *p;
-	uint32_t asker;
+	uint32_t initiator;
 	uint64_t bytes;
 	size_t n;
 	int rc;
 
-	if (!ck_cur_u32(&c, &asker) || asker == r->rank ||
-	    !is_one_of(round, asker))
+	if (!ck_cur_u32(&c, &initiator) || initiator == r->rank ||
+	    !is_one_of(round, initiator))
 		return -EPROTO;
 	rc = measure(r, c, &n, &bytes);
 	if (rc)
@@ -165,7 +168,7 @@ static int part_make(struct ck_gpurounds *r, struct ck_round *round,
 	p->expected = (uint64_t *)(p->list + n);
 	p->round = round;
 	p->op = round->op;
-	p->asker = asker;
+	p->initiator = initiator;
 	p->first = r->next_id + 1;
 	want_all(r, p, c);
 	*out = p;
@@ -197,9 +200,9 @@ void ck_gpurounds_join_ended(struct ck_gpurounds *r,
 	clear_away(r);
 }
 
-/* --- bytes --------------------------------------------------------------------------------- */
+/* --- reading and packing -------------------------------------------------- */
 
-/* What an owner says of a READ: bytes read from files, and an errno for each move. */
+/* True if a reply to a READ has all bytes, and no error in any descriptor. */
 static bool is_good(const struct ck_framed *f, uint64_t bytes)
 {
 	struct ck_cur c = ck_cur_make(f->body.p, f->body.len);
@@ -245,7 +248,7 @@ static int wait_for_parcel(struct ck_gpurounds_part *p)
 	return now - p->waits > PARCEL_MSEC ? -EBUSY : 0;
 }
 
-/* It goes up. */
+/* Begins to copy the bytes to the device. */
 static int pack(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
 {
 	struct ck_gpu *gpu = r->options.gpu;
@@ -294,7 +297,7 @@ void ck_gpurounds_join_turn(struct ck_gpurounds *r)
 	clear_away(r);
 }
 
-/* Nothing of it is read any more: the link is not used. */
+/* READs may be in flight, but their replies are not received any more. */
 void ck_gpurounds_join_end(struct ck_gpurounds *r)
 {
 	while (r->parts) {

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuserve: see gpuserve.h. While something is on its way the GPUs are asked again and again
- * whether it is done, for what comes of a slot in tens of microseconds cannot wait for a
- * timer; else it sleeps.
+ * gpuserve: the main loop of a GPU worker (gpuserve.h): receives requests of
+ * the mount, starts them on the devices, and replies when they are done. While
+ * requests are in flight the devices are polled at short intervals, since a
+ * slot takes only tens of microseconds; otherwise the loop sleeps in ppoll(2).
+ * One thread.
+ *
+ * The loop ends when the mount closes the socket, on a device error, or if NCCL
+ * does not return; in the last two cases memory in use is freed only by the end
+ * of the process.
  */
 #include "ckptfs/gpuserve.h"
 #include "ckptfs/gpu.h"
@@ -21,13 +27,14 @@
 struct memory {
 	struct ck_gpu_memory is;
 	uint8_t token[CK_FD_PASSING_TOKEN];
-	uint32_t on_way; /* works that go there */
+	uint32_t on_way; /* requests in flight with their result there */
 	bool used;
 };
 
 struct serving {
 	int sock;
-	struct memory **memories; /* by number; there is no 0; or NULL */
+	/* by number; number 0 is not used; elements may be NULL */
+	struct memory **memories;
 	size_t nmemories, memories_cap;
 	uint8_t *memory;
 	size_t size;
@@ -36,19 +43,19 @@ struct serving {
 	struct ck_gpu *gpu;
 	struct ck_fd_passing hand;
 	uint32_t on_way;
-	uint64_t said;	   /* when it said that it turns, in ms */
-	uint32_t looks;	   /* since something was started */
-	uint32_t *waiting; /* slots for which there was no room; a queue */
+	uint64_t said;	   /* last heartbeat, ms */
+	uint32_t looks;	   /* polls since a request was started */
+	uint32_t *waiting; /* slots that wait for a device; a queue */
 	uint32_t first, nwaiting;
 	/* To a rank of a job: */
-	struct ck_gpurounds *rounds; /* NULL: there is none */
+	struct ck_gpurounds *rounds; /* NULL if there is none */
 	int rank, rank_memory;
 	uint32_t set; /* of the job */
-	bool stuck;   /* something of it does not end */
+	bool stuck;   /* a transfer does not end */
 	int rc;	      /* of the mount's socket */
 };
 
-/* Its slot is free for another one. */
+/* Sends DONE: the mount may reuse the slot. */
 static int answer(struct serving *s, struct ck_gather_request *j, int rc)
 {
 	const struct ck_gpu_message m = {
@@ -103,7 +110,7 @@ static void absent(void *arg, uint32_t rank, struct ck_str why)
 		s->rc = ck_gpu_send(s->sock, &m, true);
 }
 
-/* -EIO: something of it does not end. */
+/* Ends the part in rounds. Returns 0, or -EIO if a transfer does not end. */
 static int leave(struct serving *s)
 {
 	bool right = ck_gpurounds_free(s->rounds);
@@ -115,7 +122,7 @@ static int leave(struct serving *s)
 	return right ? 0 : -EIO;
 }
 
-/* Takes the descriptors. */
+/* Takes ownership of the descriptors. */
 static int join(struct serving *s, int sock, int memory, uint64_t size)
 {
 	struct ck_gpurounds_options o = {
@@ -147,7 +154,8 @@ static int take_join(struct serving *s, const struct ck_gpu_message *m,
 	return join(s, files[0], files[1], m->bytes);
 }
 
-/* The mount goes on without, but not a process that is there for nothing else. */
+/* Without rounds the mount still uses this process. A process that serves only
+ * rounds ends. */
 static int turn_rounds(struct serving *s)
 {
 	int rc = s->rounds ? ck_gpurounds_turn(s->rounds) : 0;
@@ -162,9 +170,9 @@ static int turn_rounds(struct serving *s)
 	return s->sock < 0 ? -EPIPE : s->rc;
 }
 
-/* --- what is asked --------------------------------------------------------------------- */
+/* --- requests of the mount ------------------------------------------------ */
 
-/* In the order in which they came. */
+/* Starts waiting requests in order. */
 static void start_waiting(struct serving *s)
 {
 	while (s->nwaiting) {
@@ -184,7 +192,7 @@ static struct memory *memory_of(struct serving *s, uint32_t number)
 	return m && m->used ? m : NULL;
 }
 
-/* Where the result goes. */
+/* Validates the destination of the result. */
 static bool take_place(struct serving *s, const struct ck_gpu_message *m,
 		       struct ck_gather_request *j)
 {
@@ -227,7 +235,8 @@ static int take_gather(struct serving *s, const struct ck_gpu_message *m)
 	return s->rc;
 }
 
-/* Makes room for the number. */
+/* Makes room for the number. NULL if it is invalid, in use, or if out of
+ * memory. */
 static struct memory *memory_new(struct serving *s, uint32_t number)
 {
 	size_t n = s->nmemories;
@@ -250,7 +259,7 @@ static struct memory *memory_new(struct serving *s, uint32_t number)
 	return new && !new->used ? new : NULL;
 }
 
-/* How others open it. */
+/* Writes how other processes open it. */
 static int describe(const struct serving *s, struct memory *m,
 		    struct ck_gpu_message *answer)
 {
@@ -286,7 +295,8 @@ static int take_allocate(struct serving *s, const struct ck_gpu_message *m)
 	return ck_gpu_send(s->sock, &answer, true);
 }
 
-/* Of all tokens, in the same time: nobody learns from that how near he was. */
+/* Compares all tokens in constant time, so that a caller learns nothing about
+ * them. */
 static int file_of(void *arg, const uint8_t *token)
 {
 	struct serving *s = arg;
@@ -317,7 +327,7 @@ static int take_release(struct serving *s, const struct ck_gpu_message *m)
 	return 0;
 }
 
-/* -EAGAIN: nothing more is asked now. */
+/* Returns 0; -EAGAIN if there is no request; or another errno. */
 static int take_one(struct serving *s)
 {
 	int files[CK_GPU_FILES], rc;
@@ -340,10 +350,10 @@ static int take_one(struct serving *s)
 	}
 }
 
-/* --- what is done ---------------------------------------------------------------------- */
+/* --- completion ----------------------------------------------------------- */
 
-/* Not if there is a trouble, with which all of them are done, and may be on their way still: the
- * mount would give back their memory. */
+/* After a device error requests complete but may still be in flight: they get
+ * no reply, so that the mount does not reuse their memory. */
 static int answer_done(struct serving *s)
 {
 	struct ck_gpu_work *w;
@@ -363,7 +373,7 @@ static int say(int sock, enum ck_gpu_kind kind, int rc, const char *text)
 	return ck_gpu_send(sock, &m, true);
 }
 
-/* Whoever waits knows that he does not wait in vain. */
+/* Sends a heartbeat. */
 static int say_turns(struct serving *s)
 {
 	const struct ck_gpu_message m = { .kind = CK_GPU_TURNS };
@@ -375,10 +385,11 @@ static int say_turns(struct serving *s)
 	return ck_gpu_send(s->sock, &m, true);
 }
 
-/* --- serving --------------------------------------------------------------------------- */
+/* --- main loop ------------------------------------------------------------ */
 
-/* Microseconds; UINT32_MAX: however long. What waits for a round needs no haste; a lone little
- * one is done before a short sleep would be. */
+/* Microseconds until the next poll; UINT32_MAX if only an event matters.
+ * Requests that wait for a round are polled rarely. A single small request is
+ * polled without sleeping, since it is done sooner. */
 static uint32_t next_look(struct serving *s)
 {
 	enum { SOON_USEC = 20, LOOKS = 16 };
@@ -394,7 +405,7 @@ static uint32_t next_look(struct serving *s)
 	return (uint32_t)ck_min(usec, ck_fd_passing_wait(&s->hand));
 }
 
-/* Until something is asked, or may be done. */
+/* Waits for an event or the next poll. */
 static void wait_a_little(struct serving *s)
 {
 	uint32_t usec = next_look(s);
@@ -491,7 +502,7 @@ static int open_gpus(struct serving *s,
 static void serving_fini(struct serving *s)
 {
 	(void)leave(s);
-	if (s->stuck) /* its process ends soon, and gives all back */
+	if (s->stuck) /* the process ends soon, which frees everything */
 		return;
 	for (size_t i = 0; i < s->nmemories; i++) {
 		if (s->memories[i] && s->memories[i]->used)
@@ -510,7 +521,7 @@ static void serving_fini(struct serving *s)
 		(void)munmap(s->memory, s->size);
 }
 
-/* What became of that. */
+/* Reports success or failure of the start. */
 static int say_begun(const struct serving *s, int rank, int rc,
 		     const struct ck_diag *d)
 {

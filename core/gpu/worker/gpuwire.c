@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuwire: see gpuwire.h. */
+/*
+ * gpuwire: layout of a slot, sending and receiving. No state. Messages are
+ * atomic: several threads may send on one socket.
+ */
 #include "gpuwire.h"
 
 #include <errno.h>
@@ -60,7 +63,7 @@ int ck_gpu_send(int sock, const struct ck_gpu_message *m, bool wait)
 	return n < 0 ? -errno : 0;
 }
 
-/* Room for descriptors beside a message. */
+/* Buffer for descriptors attached to a message. */
 union files {
 	char bytes[CMSG_SPACE(CK_GPU_FILES * sizeof(int))];
 	struct cmsghdr head;
@@ -88,7 +91,8 @@ int ck_gpu_send_files(int sock, const struct ck_gpu_message *m,
 	return n < 0 ? -errno : 0;
 }
 
-/* One that has another number of them has none, and they are closed. */
+/* Takes one or two attached descriptors; unset ones are -1. The kernel discards
+ * those that exceed the buffer. */
 static void take_files(struct msghdr *head, int *files)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(head);
