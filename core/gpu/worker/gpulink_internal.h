@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * gpulink_internal: the mount's end of the connection to its GPU worker:
+ * gpulink.c (thread, start and end of workers), gpulink_slots.c (gather
+ * requests), gpulink_memory.c (allocations), gpulink_rounds.c (jobs) and
+ * gpulink_measure.c (rates). One lock; the files call each other in a cycle:
+ * they are one object.
+ */
 #ifndef CK_GPULINK_INTERNAL_H
 #define CK_GPULINK_INTERNAL_H
 
