@@ -335,7 +335,7 @@ static const struct mount nothing = {
 	.told = -1,
 	.handed = { .way = CK_RENDEZVOUS_NO_WAY,
 		    .rounds = CK_RENDEZVOUS_NO_WAY,
-		    .rope = -1 },
+		    .liveness = -1 },
 };
 
 int ck_cmd_mount(int argc, char **argv)

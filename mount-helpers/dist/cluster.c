@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* cluster: see cluster.h. */
+/*
+ * cluster: starts, watches and ends the job of a mount's hosts.
+ *
+ * States: starting, until the job's supervisor reports success and the link is
+ * made; up; replaced by another job (restart.c); ending. Threads: the caller
+ * starts and ends it. In between a listener thread receives messages of the
+ * supervisor, revalidates files, logs hosts that go down or return, and starts
+ * other jobs. ck_cluster.lock guards the link that is cut at the end.
+ */
 #include "cluster.h"
 #include "cluster_internal.h"
 #include "inherit_fds.h"
@@ -13,20 +21,20 @@
 #include <unistd.h>
 
 enum {
-	END_MSEC = 4000, /* until a keeper has ended all */
+	END_MSEC = 4000, /* limit for a supervisor to end its job */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
-	PINGS = 8,	     /* at least, in the time that a read has */
-	SILENCE_MSEC = 5000, /* at most, until a host is down */
-	HEAR_MSEC = 2000,    /* from one question for files to the next */
-	STATE_MSEC = 500,    /* from one look at who is up to the next */
-	HOLD_MSEC = 9500,    /* that reads wait for a job that takes over */
+	PINGS = 8,	     /* at least, within the timeout of a read */
+	SILENCE_MSEC = 5000, /* limit of silence until a host is down */
+	HEAR_MSEC = 2000,    /* interval to revalidate files */
+	STATE_MSEC = 500,    /* interval to check which hosts are up */
+	HOLD_MSEC = 9500, /* for which reads wait for a job that takes over */
 };
 
-/* --- what they say ------------------------------------------------------------------ */
+/* --- messages of the job's processes -------------------------------------- */
 
-/* OpenMPI's parent and child both make the child's group, and the parent complains when
- * it comes second. */
+/* A harmless warning: both the parent and the child of OpenMPI set the process
+ * group of the child, and the parent reports if it is second. */
 static bool is_noise(struct ck_str line)
 {
 	static const char late[] = "plm:rsh: Warning: setpgid(";
@@ -34,7 +42,7 @@ static bool is_noise(struct ck_str line)
 	return memmem(line.p, line.len, late, sizeof(late) - 1) != NULL;
 }
 
-/* Ours say who speaks, as all lines of the log do. */
+/* Lines of this program have their prefix already. */
 static void log_line(struct ck_str line)
 {
 	static const char ours[] = "ckptfs: ";
@@ -46,10 +54,9 @@ static void log_line(struct ck_str line)
 		ck_log("%s", ck_show(line));
 }
 
-/* Whole lines; what is left waits for its end. */
-void ck_cluster_log_lines(struct ck_buf *said)
+void ck_cluster_log_lines(struct ck_buf *output)
 {
-	struct ck_cur c = ck_cur_make(said->data, said->len);
+	struct ck_cur c = ck_cur_make(output->data, output->len);
 	struct ck_str line;
 
 	while (ck_cur_line(&c, &line))
@@ -57,14 +64,15 @@ void ck_cluster_log_lines(struct ck_buf *said)
 	if (ck_cur_left(&c)) {
 		size_t left = ck_cur_left(&c);
 
-		memmove(said->data, said->data + said->len - left, left);
-		said->len = left;
+		memmove(output->data, output->data + output->len - left, left);
+		output->len = left;
 	} else {
-		said->len = 0;
+		output->len = 0;
 	}
 }
 
-/* Once the job is up. False: it has ended. */
+/* Receives a message of the supervisor of a job that is up. False if the job
+ * has ended. */
 static bool hear_keeper(struct ck_cluster *c)
 {
 	struct ck_control_msg n;
@@ -74,12 +82,12 @@ static bool hear_keeper(struct ck_cluster *c)
 	ck_control_msg_close(&n);
 	if (n.kind != CK_CONTROL_MSG_SAID)
 		return false;
-	ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
-	ck_cluster_log_lines(&c->said);
+	ck_buf_add(&c->output, n.bytes.p, n.bytes.len);
+	ck_cluster_log_lines(&c->output);
 	return true;
 }
 
-/* --- starting ------------------------------------------------------------------------- */
+/* --- start ---------------------------------------------------------------- */
 
 static int check_all(const struct ck_cluster *c, struct ck_diag *d)
 {
@@ -93,7 +101,7 @@ static int check_all(const struct ck_cluster *c, struct ck_diag *d)
 	return 0;
 }
 
-/* Those of all hosts, as they would be if all were there. */
+/* Makes the ranks of all hosts, as they would be if all took part. */
 static int ranks_make(struct ck_cluster *c)
 {
 	const struct ck_host_list *list = &c->options->list;
@@ -125,8 +133,7 @@ static int stats_make(struct ck_cluster *c)
 	return c->stats ? 0 : -ENOMEM;
 }
 
-/* What mpirun numbers them: those that are there, in their order. Owned; NULL: out of
- * memory. */
+/* The hosts that take part, in order, have the numbers from 0. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there)
 {
 	const struct ck_host_list *list = &c->options->list;
@@ -138,7 +145,7 @@ uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there)
 	return numbers;
 }
 
-/* The same of ranks that were given. */
+/* The same for ranks of an external launcher. */
 static uint32_t *numbers_of(const struct ck_cluster *c)
 {
 	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers));
@@ -171,7 +178,8 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_rendezvous_way *way,
 	};
 	int rc;
 
-	/* Who listens makes the others, and has nothing to give up any more. */
+	/* Later links are made by the listener, which has dropped its
+	 * privileges. */
 	if (c->links == 1)
 		link.thread_init = c->options->thread_init;
 	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
@@ -202,7 +210,7 @@ struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n)
 	};
 }
 
-/* The first link, and the rounds beside it. */
+/* Makes the first link, and passes on the one for rounds. */
 static int link_start(struct ck_cluster *c, struct ck_rendezvous_way *way,
 		      struct ck_rendezvous_way *rounds, uint32_t *numbers,
 		      struct ck_diag *d)
@@ -215,14 +223,14 @@ static int link_start(struct ck_cluster *c, struct ck_rendezvous_way *way,
 	return rc;
 }
 
-/* The keeper says it last. */
+/* The supervisor's last message. */
 static int take_failed(const struct ck_control_msg *n, struct ck_diag *d)
 {
 	return ck_fail(d, n->err ? (int)n->err : EIO, "%.*s", (int)n->bytes.len,
 		       n->bytes.p);
 }
 
-/* Until there is a note, or nobody waits. */
+/* Waits for a message. -ECANCELED if the caller has given up. */
 static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 {
 	struct pollfd fds[] = { { .fd = c->keeper, .events = POLLIN },
@@ -234,7 +242,8 @@ static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 			      : 0;
 }
 
-/* -EAGAIN: it has said something, and is not done. */
+/* Returns 0 if the job is up; -EAGAIN after any other message; or an errno with
+ * a message. */
 static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		     struct ck_diag *d)
 {
@@ -248,8 +257,8 @@ static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		return ck_fail(d, EIO, "what starts processes has ended");
 	switch (n.kind) {
 	case CK_CONTROL_MSG_SAID:
-		ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
-		ck_cluster_log_lines(&c->said);
+		ck_buf_add(&c->output, n.bytes.p, n.bytes.len);
+		ck_cluster_log_lines(&c->output);
 		return -EAGAIN;
 	case CK_CONTROL_MSG_UP:
 		if (n.bytes.len != c->options->list.n)
@@ -266,7 +275,7 @@ static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 	}
 }
 
-/* Until all of them are there. */
+/* Waits until the job is up or has failed. */
 static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		  struct ck_diag *d)
 {
@@ -286,9 +295,9 @@ static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 	return rc;
 }
 
-/* --- one thread for all that ----------------------------------------------------------- */
+/* --- the listener --------------------------------------------------------- */
 
-/* How long it may listen until there is something to do. */
+/* Does what is due. Returns ms until the next time. */
 static int work(struct ck_cluster *c, uint64_t *next)
 {
 	uint64_t now = ck_msec_now();
@@ -309,7 +318,7 @@ static void *listen_run(void *arg)
 	struct ck_cluster *c = arg;
 	uint64_t next = ck_msec_now() + HEAR_MSEC;
 	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
-				{ .fd = c->rope, .events = POLLIN },
+				{ .fd = c->liveness, .events = POLLIN },
 				{ .fd = c->keeper, .events = POLLIN },
 				{ .events = POLLIN } };
 
@@ -429,11 +438,11 @@ static struct ck_cluster *make(const struct ck_hosts_options *options,
 		.job = { .ended = -1, .said = -1 }, .sock = -1
 	};
 	pthread_mutex_init(&c->lock, NULL);
-	c->stop = c->keeper = c->rope = c->ended = c->next.keeper = -1;
+	c->stop = c->keeper = c->liveness = c->ended = c->next.keeper = -1;
 	return c;
 }
 
-/* rc: of that. */
+/* rc: of the start. */
 static int started(struct ck_cluster *c, int rc,
 		   struct ck_format_options *format, struct ck_cluster **out)
 {
@@ -484,8 +493,8 @@ int ck_cluster_join(struct ck_hosts_options *options,
 		return ck_fail(d, ENOMEM, "out of memory");
 	c->ranks = ck_steal(&handed->ranks);
 	c->nranks = handed->n;
-	c->rope = handed->rope;
-	handed->rope = -1;
+	c->liveness = handed->liveness;
+	handed->liveness = -1;
 	rc = stats_make(c) ? ck_fail(d, ENOMEM, "out of memory")
 			   : link_start(c, &handed->way, &handed->rounds,
 					numbers_of(c), d);
@@ -507,7 +516,7 @@ struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 	return c ? c->hosts : NULL;
 }
 
-/* Waits until it is gone, and with it all that it has. */
+/* Waits until a supervisor and its job have ended. */
 static void wait_for(struct ck_cluster *c, int *keeper, uint64_t end)
 {
 	struct pollfd fd = { .fd = *keeper, .events = POLLIN };
@@ -547,11 +556,11 @@ void ck_cluster_end(struct ck_cluster *c)
 	ck_link_free(c->link);
 	keepers_end(c);
 	ck_spawn_helper_end(&c->starter);
-	ck_fd_cleanup(&c->rope);
+	ck_fd_cleanup(&c->liveness);
 	ck_hosts_free(c->hosts);
 	ck_buf_fini(&c->networks);
-	ck_buf_fini(&c->said);
-	ck_buf_fini(&c->next.said);
+	ck_buf_fini(&c->output);
+	ck_buf_fini(&c->next.output);
 	ck_retry_policy_fini(&c->next.tries);
 	free(c->next.tried);
 	free(c->next.there);

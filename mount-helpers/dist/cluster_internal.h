@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of a cluster share: cluster.c has the job that there is, restart.c the
- * one that may take over.
+ * cluster_internal: struct ck_cluster; cluster.c has the current job, restart.c
+ * the next one, which may replace it.
  */
 #ifndef CK_CLUSTER_INTERNAL_H
 #define CK_CLUSTER_INTERNAL_H
@@ -16,72 +16,80 @@
 
 /* A job that may take over. */
 struct ck_next_job {
-	int keeper;		      /* -1: there is none */
-	struct ck_buf said;	      /* by it */
-	struct ck_retry_policy tries; /* of no hosts: there are no other jobs */
-	uint8_t *tried; /* by host, of enum ck_tried, by the keeper */
-	bool was_tried; /* that was said */
-	bool *there;	/* by host: who takes part */
+	int keeper; /* socket of its supervisor; -1 if there is no such job */
+	struct ck_buf output; /* received from it */
+	/* no hosts if there cannot be other jobs */
+	struct ck_retry_policy tries;
+	/* by host: enum ck_tried, as the supervisor reports it */
+	uint8_t *tried;
+	bool was_tried; /* was received */
+	bool *there;	/* by host: takes part */
 };
 
 struct ck_cluster {
-	/* Of one thread at a time, that which starts and ends it, and in between that
-	 * which listens, logs what processes say, asks hosts again what they have, and
-	 * whether they are back: */
+	/* Used by one thread at a time: the one that starts and ends the
+	 * cluster, and in between the listener. The listener receives and logs
+	 * messages of the job's processes, revalidates files and hosts, and
+	 * restarts: */
 	const struct ck_hosts_options *options;
 	enum ck_beneath how;
-	bool *there; /* by host of the list */
-	int wanted;  /* see ck_cluster_start() */
+	bool *there; /* by host of the list: takes part */
+	int wanted;  /* argument of ck_cluster_start() */
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
 	struct ck_spawn_helper starter;
-	int keeper; /* of the job; -1: there is none */
-	int ended;  /* the same of one that was taken over */
+	int keeper; /* socket of the job's supervisor; -1 if there is none */
+	int ended;  /* the same of a job that was replaced */
 	struct ck_next_job next;
-	uint32_t links; /* that were made */
-	int rope; /* to a rank of a job that is another's; -1: it is not */
-	struct ck_buf
-		said; /* by the keeper, of which the last line may not be whole */
-	char *room;   /* for its notes */
+	uint32_t links; /* links made so far */
+	/* liveness pipe of the rank, if an external launcher started the job;
+	 * else -1 */
+	int liveness;
+	/* received from the supervisor; the last line may be incomplete */
+	struct ck_buf output;
+	char *room; /* receive buffer for messages */
 	struct ck_link *link;
 	struct ck_hosts *hosts;
 	struct ck_stats *stats; /* by rank */
-	bool measures; /* atomic: who listens is to measure hosts, too */
+	bool measures; /* atomic: the listener is to measure hosts, too */
 	pthread_t listener;
-	int stop; /* an eventfd that ends it; -1: it was not started */
-	struct ck_buf networks; /* lines for the log */
+	int stop; /* eventfd that ends the listener; -1 if it was not started */
+	struct ck_buf networks; /* log lines */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_link
-		*asked; /* of a job that may take over, or has; or NULL */
-	bool ending;	/* none is to be asked any more */
+	/* link of a job that may take over or has; NULL if there is none */
+	struct ck_link *asked;
+	bool ending; /* no further requests on any link */
 };
 
-/* Logs whole lines; what is left waits for its end. */
-void ck_cluster_log_lines(struct ck_buf *said);
-/* What mpirun numbers the ranks if those hosts are there. Owned; NULL: out of memory. */
+/* Logs complete lines, and removes them. */
+void ck_cluster_log_lines(struct ck_buf *output);
+/* Returns the rank that mpirun gives to each host in `there`, by host. Caller
+ * frees. NULL if out of memory. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
-/* The way is the link's then. numbers: of the ranks; NULL: out of memory. Errors with a
- * message. */
+/* Makes a link, and takes ownership of *way. numbers: of the ranks; NULL means
+ * out of memory. Returns 0, or an errno with a message. */
 CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
 				     struct ck_rendezvous_way *way,
 				     const uint32_t *numbers,
 				     struct ck_link **out, struct ck_diag *d);
-/* Gives the way of the same job's rounds to whoever takes it, if there is one. */
+/* Passes the link for rounds of the same job to the process that runs rounds,
+ * if both exist. */
 void ck_cluster_rounds_give(const struct ck_cluster *c,
 			    struct ck_rendezvous_way *way,
 			    const uint32_t *numbers);
-/* What a note says that a job is up with. */
+/* Takes the links out of a message that a job is up. */
 struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n);
 
-/* --- another job; by the thread that listens, but for the first ------------------------- */
+/* --- the next job; listener only, except for the first function ----------- */
 
-/* Whether there may be one. -ENOMEM. */
+/* Prepares the retry policy, if other jobs are possible. Returns 0 or
+ * -ENOMEM. */
 CK_MUST_USE int ck_restart_prepare(struct ck_cluster *c);
-/* Tries one if it is time to. */
+/* Starts another job if it is time to. */
 void ck_restart_look(struct ck_cluster *c);
-/* What its keeper says. */
+/* Receives a message of its supervisor. */
 void ck_restart_hear(struct ck_cluster *c);
 
 #endif

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: one process on each host of a checkpoint: answers what is asked of the files of
- * SRC, and forwards the requests of a mount beside it to the others. Either a mount has
- * started them, with --mpi, and the first with the name of its door; or a launcher of
- * the user has, and then they start the mounts. A single process needs no transport.
+ * cmd_serve: one rank of a job: serves the files of SRC, and forwards requests
+ * of a mount on the same host to other ranks. Either a mount has started the
+ * job with --mpi; then the first rank gets the name of the mount's rendezvous
+ * socket. Or an external launcher has, and the ranks start the mounts. A single
+ * process needs no transport.
+ *
+ * Threads: the messaging thread of ck_serve_run(), its workers, and those of
+ * MPI.
  */
 #include "arguments.h"
 #include "ckptfs/launch.h"
@@ -30,28 +34,27 @@
 #include <unistd.h>
 
 enum {
-	END_SECONDS = 3, /* that a read of a file may take when all is over */
+	END_SECONDS = 3, /* limit of a pending read at the end */
 	THREADS_MOST = 8,
-	OPEN_MOST = 1024,     /* files, at a time */
-	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
-	ROUND_SECONDS =
-		30, /* that a round by NCCL may take, if nothing is said */
+	OPEN_MOST = 1024,     /* files at a time */
+	SILENCE_MSEC = 25000, /* until a silent rank's mount counts as gone */
+	ROUND_SECONDS = 30,   /* default limit of an NCCL round */
 };
 
-static const uint64_t memory_most = 256 << 20; /* bytes for answers */
+static const uint64_t memory_most = 256 << 20; /* bytes for replies */
 
 struct serving {
 	const char *door;
-	bool mpi;  /* the ranks are those of an mpirun; else there is one */
-	bool user; /* a launcher of the user has started them */
+	bool mpi;  /* ranks of mpirun; otherwise a single process */
+	bool user; /* started by an external launcher */
 	struct ck_serve_rank launched;
 	struct ck_rendezvous_way way;
-	const char *nccl; /* GPUs for rounds; NULL: there are none */
+	const char *nccl; /* GPUs for rounds; NULL if there are no rounds */
 	struct ck_rank_rounds rounds;
 	struct ck_serve_options options;
 };
 
-/* --- what it needs ----------------------------------------------------------------- */
+/* --- resources ------------------------------------------------------------ */
 
 static int fail(const char *what, int rc)
 {
@@ -83,13 +86,14 @@ static int enter(struct serving *s)
 	s->options.link = s->way.sock;
 	s->options.memory = s->way.memory;
 	s->options.size = s->way.size;
-	/* The mount has the process of rounds then, and hands this on to it. */
+	/* The mount runs the process for rounds, and passes this link on to
+	 * it. */
 	rc = s->nccl ? ck_rendezvous_enter(s->door, &s->rounds.way) : 0;
 	return rc ? fail("the mount", rc) : CK_EXIT_FINE;
 }
 
-/* Before there is MPI, or anything that a process that is started should not have. That
- * there is none is no reason not to serve. */
+/* Must be called before MPI starts, and before descriptors exist that a child
+ * must not inherit. Without rounds this rank serves all the same. */
 static void rounds_start(struct serving *s)
 {
 	struct ck_diag d = { 0 };
@@ -118,7 +122,7 @@ static void use_rounds(struct serving *s)
 	};
 }
 
-/* A host without that directory offers nothing. */
+/* A host without the directory serves no files. */
 static int own(struct serving *s, const char *source)
 {
 	ck_auto_fd int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,8 +136,8 @@ static int own(struct serving *s, const char *source)
 	return s->options.owner ? CK_EXIT_FINE : fail(source, -ENOMEM);
 }
 
-/* Signals that end it are read from a descriptor, and by no thread: those of MPI must not
- * have them either, and come before all else. */
+/* Signals that end the process are read from a signalfd. They are blocked first
+ * of all, so that threads of MPI have them blocked, too. */
 static int take_signals(void)
 {
 	sigset_t ending;
@@ -159,9 +163,9 @@ static int drop_privileges(const struct serving *s)
 	return CK_EXIT_FINE;
 }
 
-/* --- serving ----------------------------------------------------------------------- */
+/* --- serving -------------------------------------------------------------- */
 
-/* A thread may be in a call that does not return, on a disk that is gone. */
+/* A thread may hang in a system call, on a failed disk. */
 static void end_anyway(int signal)
 {
 	(void)signal;
@@ -178,8 +182,8 @@ static void ending(void *arg)
 	(void)alarm(END_SECONDS);
 }
 
-/* Answers are made in memory that was used before, for writing to fresh pages takes as
- * long as copying to them. Before there are threads. */
+/* Keeps freed memory for replies: writing to fresh pages takes as long as
+ * copying. Must be called before threads exist. */
 static void keep_memory(void)
 {
 	enum { LARGEST = 32 << 20, KEPT = 64 << 20 }; /* bytes */
@@ -210,12 +214,12 @@ static int prepare(struct serving *s, const char *source)
 		rc = fail("signals", -EINVAL);
 	if (rc)
 		return rc;
-	/* Nobody's directory is in use for as long as it serves. */
+	/* Does not keep a directory busy. */
 	(void)!chdir("/");
 	return drop_privileges(s);
 }
 
-/* Whoever has started these ranks has a mount beside the first. */
+/* Without a launcher the only mount is beside the first rank. */
 static int one_mount(struct serving *s)
 {
 	uint32_t n = s->options.xport ? s->options.xport->size : 1;
@@ -257,7 +261,7 @@ static void serving_fini(struct serving *s)
 	ck_serve_rank_fini(&s->launched);
 }
 
-/* --- arguments --------------------------------------------------------------------- */
+/* --- arguments ------------------------------------------------------------ */
 
 static int take_letter(struct serving *s, int letter)
 {
@@ -275,7 +279,7 @@ static int take_letter(struct serving *s, int letter)
 	return CK_EXIT_FINE;
 }
 
-/* Of a process that a mount has started. */
+/* Arguments of a process that a mount has started. */
 static int parse_reading(struct ck_serve_rank *l)
 {
 	int rc = CK_EXIT_FINE;
@@ -330,19 +334,19 @@ static int run(struct serving *s, const char *source)
 	return rc ? rc : ended;
 }
 
-/* The words behind --launch: a launcher that ends with the process that has started it,
- * however that ends. Who waits for one that hangs, on a dead host, is nobody. */
+/* Runs the words behind --launch: a launcher that is killed when its parent
+ * ends. A launcher may hang on a dead host. */
 static int launch(char **words)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		return fail("the launcher", -errno);
 	if (getppid() == 1)
-		return CK_EXIT_TROUBLE; /* it has ended meanwhile */
+		return CK_EXIT_TROUBLE; /* the parent has ended meanwhile */
 	execvp(words[0], words);
 	return fail(words[0], -errno);
 }
 
-/* What is in the way here of a job of others. */
+/* Prints what would prevent a job on this host. */
 static int tell_self(const char *net)
 {
 	struct ck_buf said = { 0 };
@@ -362,7 +366,7 @@ int ck_cmd_serve(int argc, char **argv)
 		.rounds = CK_RANK_NO_ROUNDS,
 		.launched = { .mount = { .way = CK_RENDEZVOUS_NO_WAY,
 					 .rounds = CK_RENDEZVOUS_NO_WAY,
-					 .rope = -1,
+					 .liveness = -1,
 					 .job = { .ended = -1, .said = -1 } } },
 		.options = { .link = -1,
 			     .memory = -1,
@@ -385,7 +389,7 @@ int ck_cmd_serve(int argc, char **argv)
 	if (rc == 0)
 		rc = run(&s, argv[optind]);
 	serving_fini(&s);
-	/* Ending MPI would wait for all ranks, those that are dead too. */
+	/* MPI_Finalize() would wait for all ranks, dead ones included. */
 	if (s.mpi)
 		_exit(rc);
 	return rc;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* gpus: see gpus.h; the side of the mount. */
+/*
+ * gpus: the mount's side: starts the process that forks workers, waits for the
+ * first worker, and configures the gather engine. Called by the thread that
+ * prepares the mount; start() by the link's thread.
+ */
 #include "ckptfs/component.h"
 #include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
@@ -10,16 +14,15 @@
 #include <unistd.h>
 
 enum {
-	OPEN_MSEC = 60000, /* until the first mover has opened its devices */
-	END_MSEC = 1000,   /* until it has ended by itself */
-	TIMEOUT = 30,	   /* seconds for one gathering, if nothing is said */
-	NUMBER = 12,	   /* bytes of a word for a device */
+	OPEN_MSEC = 60000, /* limit for the first worker to open its devices */
+	END_MSEC = 1000,   /* limit for it to end by itself */
+	TIMEOUT = 30,	   /* seconds per gather request, by default */
+	NUMBER = 12,	   /* bytes of an argument with a device's number */
 };
 
-static const uint64_t pinned = UINT64_C(256)
-			       << 20; /* bytes, if nothing is said */
+static const uint64_t pinned = UINT64_C(256) << 20; /* bytes, by default */
 
-/* --- what forks movers ----------------------------------------------------------------- */
+/* --- the process that forks workers --------------------------------------- */
 
 int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 			 struct ck_subprocess *job)
@@ -38,7 +41,7 @@ int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 	return ck_control_msg_job(words, sock, job);
 }
 
-/* In the link's thread. */
+/* Called by the link's thread. */
 static int mover_start(void *arg, int sock, int memory)
 {
 	const struct ck_gpus *g = arg;
@@ -50,7 +53,7 @@ static int mover_start(void *arg, int sock, int memory)
 	return ck_control_msg_send(g->sock, &note, false);
 }
 
-/* --- the mount ------------------------------------------------------------------------- */
+/* --- the mount ------------------------------------------------------------ */
 
 static void print_paths(void *arg, struct ck_buf *out)
 {
@@ -81,7 +84,8 @@ static void print_status(void *arg, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-/* Where no driver can be found no process looks for it, unless it has to be found. */
+/* Without a CUDA driver no worker is started, unless the options require one.
+ * Returns the reason, or NULL. */
 static const char *why_none(const struct ck_mount_options *o)
 {
 	bool asked = o->gpu.n || o->gpu.gather == CK_GATHER_GPU ||
@@ -108,7 +112,7 @@ static int link_start(struct ck_gpus *g)
 	};
 	int rc = 0;
 
-	/* NCCL is on as many networks as MPI is. */
+	/* NCCL uses the same networks as MPI. */
 	if (o->hosts.rounds)
 		rc = ck_launch_bind_nccl(o->hosts.net, CK_LAUNCH_RDMA);
 	if (rc == 0 && !link.none)
@@ -116,7 +120,7 @@ static int link_start(struct ck_gpus *g)
 	return rc ? rc : ck_gpulink_make(&link, &g->link);
 }
 
-/* What forks movers, when none will be wanted. */
+/* Ends the process that forks workers. */
 static void forker_end(struct ck_gpus *g)
 {
 	ck_fd_cleanup(&g->sock);
@@ -156,7 +160,7 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 	return 0;
 }
 
-/* The name of this one, as a field of a row. */
+/* The name of this host, as a field of a row. */
 static void name_host(char *out, size_t size)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpus: a mount's mover of GPUs; a rank without mount has one, too, where there are rounds.
- * A mount has given up what it takes to start a program when a
- * mover has to be replaced; so a process is started early that forks one when it is asked,
- * and ends the one before. It never touches a GPU itself.
+ * gpus: the GPU worker of a mount, or of a rank without mount if there are
+ * rounds. Mounts drop the privileges needed to start programs, but may have to
+ * replace a worker. So a process is started early that forks workers on
+ * request, one at a time. It never uses a GPU itself.
  */
 #ifndef CKPTFS_GPUS_H
 #define CKPTFS_GPUS_H
@@ -14,35 +14,39 @@
 struct ck_gpus; /* opaque */
 struct ck_hosts;
 
-/* *out stays NULL without gpu=. Called before hosts are started, whose options for rounds it
- * sets. -EINVAL if nccl=force without hosts; -ENOMEM. In all functions below g may be NULL. */
+/* Makes *out, which stays NULL without gpu=. Must be called before hosts are
+ * started: sets their options for rounds. Returns 0, or: -EINVAL if nccl=force
+ * without hosts; -ENOMEM. In all functions below g may be NULL. */
 CK_MUST_USE int ck_gpus_make(struct ck_mount_options *options,
 			     struct ck_gpus **out, struct ck_diag *d);
-/* Starts it. What is done until ck_gpus_settle() need not wait for it. */
+/* Starts the worker, without waiting for it. Returns 0, or an errno with a
+ * message. */
 CK_MUST_USE int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d);
 /* Waits for the worker, and sets the members of the options that are for a gatherer. -EIO if
  * gather=gpu and no GPU can be used. */
 CK_MUST_USE int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d);
-/* What is read of it is counted. -ENOMEM. */
+/* Counts the bytes read by the worker. Returns 0 or -ENOMEM. */
 CK_MUST_USE int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
 			      struct ck_diag *d);
 /* With nccl=force, waits until NCCL has transferred bytes from every host; hosts may be NULL.
  * -EIO if a host cannot. ck_gpus_part() must be called before the hosts end. */
 CK_MUST_USE int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts,
 			     struct ck_diag *d);
+/* Ends the use of hosts. */
 void ck_gpus_part(struct ck_gpus *g);
-/* Nothing is read any more. */
+/* Ends the worker. No read may be in progress. */
 void ck_gpus_end(struct ck_gpus *g);
-/* Of the counters, when the checkpoint is closed. */
+/* Frees g. The checkpoint, which has its counters, must be closed. */
 void ck_gpus_free(struct ck_gpus *g);
 
-/* Starts what forks movers of these devices, which it does for each CK_CONTROL_MSG_START or
- * CK_CONTROL_MSG_ROUNDS that comes by *sock, and ends with the process that has that. Errors of
- * ck_control_msg_job(). */
+/* Starts a process that forks a worker for these devices for each
+ * CK_CONTROL_MSG_START or CK_CONTROL_MSG_ROUNDS received on *sock, and ends
+ * with its parent. Returns 0, or errors of ck_control_msg_job(). */
 CK_MUST_USE int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 				     struct ck_subprocess *job);
 
-/* The process itself, that `ckptfs serve` is with these words. Its exit status. */
+/* The main function of that process, which is run as `ckptfs serve` with these
+ * words. Returns the exit status. */
 #define CK_GPUS_WORD "--gpus"
 int ck_gpus_run(char **words);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of gpus share: gpus.c (the mover), gpus_rounds.c (which hosts' bytes come
- * to it by NCCL).
+ * gpus_internal: struct ck_gpus; gpus.c has the worker, gpus_rounds.c the hosts
+ * whose bytes arrive by NCCL.
  */
 #ifndef CK_GPUS_INTERNAL_H
 #define CK_GPUS_INTERNAL_H
@@ -15,18 +15,18 @@
 
 #include <pthread.h>
 
-/* One of the hosts' processes. */
+/* A process of a host. */
 struct ck_gpus_peer {
-	uint32_t rank; /* in the job; UINT32_MAX: it is not in it */
-	struct ck_gpulink_rate rate; /* 0: NCCL is not used */
+	uint32_t rank; /* in the job; UINT32_MAX if it takes no part */
+	struct ck_gpulink_rate rate; /* zeros if NCCL is not used */
 	bool measured;
 };
 
 struct ck_gpus_rounds {
-	/* Constant once it is made: */
+	/* Constant after ck_gpus_rounds_make(): */
 	struct ck_rounds_taker taker;
 	char devices[CK_GPUS_TEXT]; /* for the ranks, as text */
-	/* Constant once the thread runs: */
+	/* Constant while the thread runs: */
 	struct ck_hosts *hosts;
 	pthread_t thread;
 	bool started;
@@ -34,9 +34,10 @@ struct ck_gpus_rounds {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	struct ck_rendezvous_way way; /* to the rank, while there is no link */
-	uint32_t set;		      /* the job's number; 0: there is none */
-	uint32_t settled; /* the one of which it is known who is used */
+	/* link to a rank, while there is no gpulink */
+	struct ck_rendezvous_way way;
+	uint32_t set;	  /* number of the job; 0 if there is none */
+	uint32_t settled; /* the job for which all hosts have been measured */
 	uint32_t npeers;
 	struct ck_gpus_peer *peers;
 	bool ending;
@@ -44,20 +45,22 @@ struct ck_gpus_rounds {
 
 struct ck_gpus {
 	struct ck_mount_options *options;
-	struct ck_subprocess job; /* what forks movers */
-	int sock;		  /* to that */
+	struct ck_subprocess job; /* the process that forks workers */
+	int sock;		  /* its socket */
 	struct ck_gpulink *link;
 	struct ck_stats *stats;
 	char host[256];
-	bool counts; /* nobody else does */
+	bool counts; /* the only counter of reads */
 	struct ck_gpus_rounds rounds;
 };
 
-/* Has hosts' ranks be started for rounds, if the options want them. */
+/* Requests rounds from the ranks of hosts, if the options ask for them. */
 void ck_gpus_rounds_make(struct ck_gpus *g);
-/* The link is there. */
+/* The gpulink exists: hands over a job that has come earlier. */
 void ck_gpus_rounds_link(struct ck_gpus *g);
+/* Prints a row for each host. */
 void ck_gpus_rounds_print(struct ck_gpus *g, struct ck_buf *out);
+/* Ends the thread, and frees the state. */
 void ck_gpus_rounds_free(struct ck_gpus *g);
 
 #endif

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpus_rounds: the hosts from which NCCL transfers bytes to the GPU. For each job a thread
- * transfers some bytes from every other host. NCCL is used for a host from which they arrive;
- * MPI is used for the others, and until then. A mount fails if a host is not used at its start.
+ * gpus_rounds: the hosts from which NCCL transfers bytes to the GPU. For each
+ * job a thread transfers some bytes from every other host. NCCL is used for a
+ * host from which they arrive; MPI is used for the others, and until then. A
+ * mount fails if a host is not used at its start.
+ *
+ * States of a job: handed over; settled, once all hosts have been measured. The
+ * thread that starts the cluster, or its listener, hands over jobs; a thread of
+ * this object measures.
  */
 #include "ckptfs/launch.h"
 #include "ckptfs/link.h"
@@ -13,14 +18,14 @@
 #include <stdio.h>
 
 enum {
-	JOIN_MSEC = 60000, /* until the mover takes part */
+	JOIN_MSEC = 60000, /* limit for the worker to take part */
 	LOOK_MSEC = 200,
-	SETTLE_MSEC = 90000, /* that a mount waits at its start */
+	SETTLE_MSEC = 90000, /* limit for a mount to wait at its start */
 };
 
-/* --- a job ------------------------------------------------------------------------------ */
+/* --- a job ---------------------------------------------------------------- */
 
-/* The link takes the descriptors. Under the lock. */
+/* Passes on the link, which takes the descriptors. Must hold the lock. */
 static void hand_over(struct ck_gpus *g)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
@@ -65,9 +70,9 @@ static bool is_used(const struct ck_gpus_peer *p)
 	return p->rate.gbps > 0;
 }
 
-/* --- who is used ------------------------------------------------------------------------ */
+/* --- which hosts are used ------------------------------------------------- */
 
-/* Whether it is still about that job. Under the lock. */
+/* True if the job is still the current one. Must hold the lock. */
 static bool goes_on(const struct ck_gpus_rounds *r, uint32_t set)
 {
 	return !r->ending && r->set == set;
@@ -83,8 +88,8 @@ static bool is_on(struct ck_gpus_rounds *r, uint32_t set)
 	return on;
 }
 
-/* Those that are used, for who asks for bytes. */
-static void tell(struct ck_gpus_rounds *r, uint32_t set)
+/* Sets the ranks to use, for the remote client. */
+static void set_ranks(struct ck_gpus_rounds *r, uint32_t set)
 {
 	struct ck_ways_by_rounds by = { .set = set };
 	uint32_t *ranks;
@@ -116,10 +121,10 @@ static void measure_peer(struct ck_gpus *g, uint32_t set, uint32_t i,
 	if (goes_on(r, set))
 		r->peers[i] = found;
 	pthread_mutex_unlock(&r->lock);
-	tell(r, set);
+	set_ranks(r, set);
 }
 
-/* False: there is no such peer in the job, or it is here. */
+/* False if there is no such peer in the job, or if it is on this host. */
 static bool rank_of(struct ck_gpus_rounds *r, uint32_t set, uint32_t i,
 		    uint32_t *rank)
 {
@@ -185,7 +190,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* --- the mount -------------------------------------------------------------------------- */
+/* --- the mount ------------------------------------------------------------ */
 
 void ck_gpus_rounds_make(struct ck_gpus *g)
 {
@@ -204,8 +209,8 @@ void ck_gpus_rounds_make(struct ck_gpus *g)
 	o->hosts.rounds = &r->taker;
 }
 
-/* Of one that was looked at, while there are rounds; NULL: nobody can say. text: for that.
- * Under the lock. */
+/* Why a measured peer is not used; NULL if unknown. text: buffer for the
+ * result. Must hold the lock. */
 static const char *why_not(struct ck_gpus *g, uint32_t i, char text[static 512])
 {
 	const struct ck_gpus_rounds *r = &g->rounds;
@@ -220,7 +225,7 @@ static const char *why_not(struct ck_gpus *g, uint32_t i, char text[static 512])
 	return "nothing has come";
 }
 
-/* One process of each host has its GPUs. Under the lock. */
+/* A host's GPUs can be used by one process only. Must hold the lock. */
 static int check_single(struct ck_gpus *g, struct ck_diag *d)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
@@ -238,7 +243,7 @@ static int check_single(struct ck_gpus *g, struct ck_diag *d)
 	return 0;
 }
 
-/* Of the first that is not used: why not. Under the lock. */
+/* Fails for the first peer that is not used. Must hold the lock. */
 static int check_peers(struct ck_gpus *g, struct ck_diag *d)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
@@ -261,7 +266,7 @@ static int check_peers(struct ck_gpus *g, struct ck_diag *d)
 	return 0;
 }
 
-/* Until it is known who can be used. */
+/* Waits until all hosts have been measured. */
 static int wait_settled(struct ck_gpus *g, struct ck_diag *d)
 {
 	struct timespec end = ck_time_in(CLOCK_REALTIME, SETTLE_MSEC);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* gpus_run: see gpus.h; the process that forks movers, and a mover. */
+/*
+ * gpus_run: the process that forks workers, and the start of a worker. The
+ * process has one thread; a worker is killed when another one is requested.
+ */
 #include "ckptfs/control_msg.h"
 #include "ckptfs/gpuserve.h"
 #include "ckptfs/privileges.h"
@@ -15,7 +18,7 @@
 
 enum { SOCK = CK_SUBPROCESS_FILES };
 
-/* --- a mover --------------------------------------------------------------------------- */
+/* --- a worker ------------------------------------------------------------- */
 
 static int drop(enum ck_sockets sockets, struct ck_diag *d)
 {
@@ -23,25 +26,25 @@ static int drop(enum ck_sockets sockets, struct ck_diag *d)
 			      : 0;
 }
 
-/* The driver has opened what it needs. */
+/* The driver has its sockets already. */
 static int keep_no_sockets(struct ck_diag *d)
 {
 	return drop(CK_SOCKETS_NONE, d);
 }
 
-/* NCCL connects to other hosts at any time. */
+/* NCCL opens connections at any time. */
 static int keep_sockets(struct ck_diag *d)
 {
 	return drop(CK_SOCKETS_ALL, d);
 }
 
-/* It ends with the process that forked it, however that ends. */
+/* Runs a worker, which is killed when its parent ends. */
 static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
 		return CK_EXIT_TROUBLE;
-	/* It looks again after 20 us whether a device has done something, and not after the
-	 * 50 more that the kernel adds to who says nothing. */
+	/* The worker polls devices every 20 us: the kernel's default timer
+	 * slack would add 50 us. */
 	(void)prctl(PR_SET_TIMERSLACK, 1UL);
 	close(SOCK);
 	return ck_gpuserve_run(options) ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
@@ -56,7 +59,7 @@ static pid_t mover_fork(struct ck_gpuserve_options *options)
 	return child;
 }
 
-/* Whatever it does, a call of the driver that never returns even. */
+/* SIGKILL, since a call of the driver may never return. */
 static void mover_end(pid_t mover)
 {
 	if (mover <= 0)
@@ -66,7 +69,7 @@ static void mover_end(pid_t mover)
 		;
 }
 
-/* --- the process ----------------------------------------------------------------------- */
+/* --- the process ---------------------------------------------------------- */
 
 static bool take_devices(char **words, uint32_t *devices, uint32_t *n)
 {
@@ -78,7 +81,8 @@ static bool take_devices(char **words, uint32_t *devices, uint32_t *n)
 	return true;
 }
 
-/* What a mover is for. False: that is said by no note. */
+/* Sets the purpose of a worker. False if the message is not a request for
+ * one. */
 static bool take_note(const struct ck_control_msg *n,
 		      struct ck_gpuserve_options *o)
 {

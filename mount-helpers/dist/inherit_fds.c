@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* inherit_fds: see inherit_fds.h. */
+/*
+ * inherit_fds: passes descriptors to a mount process by fixed numbers, and
+ * takes them there. No threads.
+ */
 #include "inherit_fds.h"
 #include "ckptfs/launch.h"
 #include "cluster.h"
@@ -12,12 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the order in which they are handed over; the last two if there are rounds. */
+/* Order of the descriptors; the last two exist with rounds only. */
 enum {
 	SOCK,
 	MEMORY,
 	LIST,
-	ROPE,
+	LIVENESS,
 	FILES,
 	ROUNDS_SOCK = FILES,
 	ROUNDS_MEMORY,
@@ -30,14 +33,14 @@ static size_t files_of(bool rounds)
 }
 
 enum {
-	END_MSEC = 4000,      /* until it has unmounted */
+	END_MSEC = 4000,      /* limit to unmount */
 	LIST_MOST = 64 << 20, /* bytes */
-	WORDS = 8,	      /* beside those of the options */
+	WORDS = 8,	      /* in addition to those of the options */
 };
 
 /* --- the rank ----------------------------------------------------------------------- */
 
-/* The list, to be read from its beginning. */
+/* Writes the list to a file, to be read from its beginning. */
 static int list_make(const struct ck_rank_table *roster, uint32_t rank)
 {
 	ck_auto_fd int fd = memfd_create("ckptfs-ranks", MFD_CLOEXEC);
@@ -92,7 +95,7 @@ static int hand_over(const struct ck_rank_table *roster, uint32_t rank,
 		     struct ck_rank_mount *out)
 {
 	ck_auto_free char *source = strdup(roster->ranks[rank].path);
-	ck_auto_fd int list = list_make(roster, rank), rope = -1;
+	ck_auto_fd int list = list_make(roster, rank), liveness = -1;
 	int ends[2], rc;
 
 	if (list < 0)
@@ -101,14 +104,15 @@ static int hand_over(const struct ck_rank_table *roster, uint32_t rank,
 		return -ENOMEM;
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
-	rope = ends[0];
-	out->rope = ends[1];
+	liveness = ends[0];
+	out->liveness = ends[1];
 	rc = spawn(words, source, place,
-		   (const int[FILES_MOST]){ way->sock, way->memory, list, rope,
-					    rounds->sock, rounds->memory },
+		   (const int[FILES_MOST]){ way->sock, way->memory, list,
+					    liveness, rounds->sock,
+					    rounds->memory },
 		   &out->job);
 	if (rc)
-		ck_fd_cleanup(&out->rope);
+		ck_fd_cleanup(&out->liveness);
 	return rc;
 }
 
@@ -133,7 +137,7 @@ int ck_rank_mount_start(const struct ck_rank_table *roster, uint32_t rank,
 
 void ck_rank_mount_stop(struct ck_rank_mount *m)
 {
-	ck_fd_cleanup(&m->rope);
+	ck_fd_cleanup(&m->liveness);
 	if (m->way.sock >= 0)
 		(void)shutdown(m->way.sock, SHUT_RDWR);
 }
@@ -153,13 +157,13 @@ int ck_rank_mount_end(struct ck_rank_mount *m)
 
 /* --- the process of the mount ------------------------------------------------------- */
 
-/* Nothing that this process starts has them. */
+/* Sets close-on-exec: children must not inherit them. */
 static int keep_files(const struct ck_inherited *h)
 {
 	for (size_t i = 0; i < files_of(h->has_rounds); i++)
 		if (fcntl(CK_SUBPROCESS_FILES + (int)i, F_SETFD, FD_CLOEXEC))
 			return -errno;
-	if (fcntl(CK_SUBPROCESS_FILES + ROPE, F_SETFL, O_NONBLOCK))
+	if (fcntl(CK_SUBPROCESS_FILES + LIVENESS, F_SETFL, O_NONBLOCK))
 		return -errno;
 	return 0;
 }
@@ -201,7 +205,7 @@ static int take(struct ck_inherited *h)
 		return rc;
 	h->way.sock = CK_SUBPROCESS_FILES + SOCK;
 	h->way.memory = CK_SUBPROCESS_FILES + MEMORY;
-	h->rope = CK_SUBPROCESS_FILES + ROPE;
+	h->liveness = CK_SUBPROCESS_FILES + LIVENESS;
 	if (h->has_rounds)
 		h->rounds = (struct ck_rendezvous_way){
 			CK_SUBPROCESS_FILES + ROUNDS_SOCK,
@@ -212,7 +216,7 @@ static int take(struct ck_inherited *h)
 	return rc ? rc : read_list(h);
 }
 
-/* Ranks of one host follow each other. */
+/* Ranks of a host are adjacent. */
 static int name_hosts(const struct ck_inherited *h, struct ck_host_list *list,
 		      struct ck_diag *d)
 {
@@ -242,7 +246,7 @@ void ck_inherited_fini(struct ck_inherited *h)
 {
 	ck_rendezvous_way_fini(&h->way);
 	ck_rendezvous_way_fini(&h->rounds);
-	ck_fd_cleanup(&h->rope);
+	ck_fd_cleanup(&h->liveness);
 	free(h->ranks);
 	free(h->text);
 }

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* job_supervisor: see keeper.h. */
+/*
+ * job_supervisor: a process, forked by the spawn helper for each job. It probes
+ * the hosts, starts mpirun, accepts the job's first rank, passes on the job's
+ * output, and ends the job when the socket is closed. One thread. States:
+ * probing; starting, up to TRIES_MOST times; up; ended.
+ */
 #include "job_supervisor.h"
 #include "ckptfs/rendezvous.h"
 #include "ckptfs/retry_policy.h"
@@ -16,31 +21,32 @@
 #include <unistd.h>
 
 enum {
-	COME_MSEC = 30000, /* until all processes have found each other */
-	AGAIN_MSEC =
-		8000, /* the same of a job beside another: MPI tries once, and too
-			    * soon if a host's network is not up yet */
-	TRY_MSEC = 3000, /* for hosts to start what mpirun starts */
+	COME_MSEC = 30000, /* limit for all processes to connect */
+	/* the same for a job beside another one: MPI connects once, too
+	 * early if a host's network is not up yet */
+	AGAIN_MSEC = 8000,
+	TRY_MSEC = 3000, /* limit for hosts to start a program */
 	TRIES_MOST = 3,	 /* jobs until the first one is up */
-	END_MSEC = 1000, /* until they have ended by themselves */
+	END_MSEC = 1000, /* limit to end by themselves */
 	SAY_MOST = 32 << 10,
 };
 
 struct keeper {
 	struct ck_launch_options launch;
-	const uint8_t *how; /* by host, of enum ck_try */
-	bool *there;	    /* by host */
+	const uint8_t *how; /* by host: enum ck_try */
+	bool *there;	    /* by host: takes part */
 	bool *bad;	    /* by host: no program can be started there */
-	int sock; /* to whom it is for; closed by him: all is to end */
-	int over; /* readable when it is closed, or the job has ended */
+	/* to the requester; if it closes the socket, everything ends */
+	int sock;
+	int over; /* readable when the socket is closed, or the job has ended */
 	struct ck_rendezvous door;
 	struct ck_mpi_tmpdir shelter;
 	struct ck_subprocess job;
 };
 
-/* --- what is said ------------------------------------------------------------------- */
+/* --- messages to the requester -------------------------------------------- */
 
-/* Who does not read it does without it. */
+/* Sends output. Errors are ignored: the output is lost if it is not read. */
 static void say(const struct keeper *k, struct ck_buf *said)
 {
 	for (size_t at = 0; at < said->len; at += SAY_MOST) {
@@ -91,7 +97,7 @@ static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
 	return rc;
 }
 
-/* For who is to decide what comes next. */
+/* Sends the state of each host, for the retry policy. */
 static void say_tried(const struct keeper *k)
 {
 	struct ck_buf tried = { 0 };
@@ -108,9 +114,9 @@ static void say_tried(const struct keeper *k)
 	ck_buf_fini(&tried);
 }
 
-/* --- before ------------------------------------------------------------------------- */
+/* --- before the start ----------------------------------------------------- */
 
-/* Than are up. */
+/* True if a host takes part that is not up already. */
 static bool has_more(const struct keeper *k)
 {
 	bool more = false;
@@ -120,7 +126,7 @@ static bool has_more(const struct keeper *k)
 	return more;
 }
 
-/* One that is up has to be in it, too. */
+/* All hosts that are up must take part. */
 static int check_up(const struct keeper *k, struct ck_diag *d)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
@@ -133,7 +139,7 @@ static int check_up(const struct keeper *k, struct ck_diag *d)
 	return 0;
 }
 
-/* Suspects take no part if other hosts are back. */
+/* Suspect hosts take no part if other hosts are back. */
 static void leave_out(struct keeper *k)
 {
 	bool others = false;
@@ -146,7 +152,7 @@ static void leave_out(struct keeper *k)
 			k->there[i] = false;
 }
 
-/* Which hosts can take part. */
+/* Probes which hosts can take part. */
 static int ask(struct keeper *k, struct ck_diag *d)
 {
 	struct ck_buf lines = { 0 };
@@ -161,10 +167,10 @@ static int ask(struct keeper *k, struct ck_diag *d)
 	return rc ? rc : check_up(k, d);
 }
 
-/* --- the job ------------------------------------------------------------------------ */
+/* --- the job -------------------------------------------------------------- */
 
-/* mpirun, by way of this program: it ends when this process has ended, however it did,
- * also where it waits for a host that is dead. */
+/* Starts mpirun by way of this program, so that it is killed when this process
+ * ends, also if it waits for a dead host. */
 static int job_start(struct keeper *k, char **mpirun, char **environment)
 {
 	static char serve[] = "serve", how[] = "--launch";
@@ -217,14 +223,14 @@ static int watch_end(struct keeper *k)
 	return rc ? rc : watch(k->over, k->sock, EPOLLRDHUP);
 }
 
-/* Its processes, and what it had to wait for them. */
+/* Ends the job's processes, and frees its resources. */
 static void job_over(struct keeper *k)
 {
 	ck_subprocess_end(&k->job, END_MSEC);
 	ck_fd_cleanup(&k->over);
 }
 
-/* The job's first process comes in, and a second time if it has a way for rounds. */
+/* Accepts the job's first rank, and a second connection if there are rounds. */
 static int let_in(const struct keeper *k, int msec,
 		  struct ck_cluster_ways *ways)
 {
@@ -240,8 +246,8 @@ static int let_in(const struct keeper *k, int msec,
 				  &ways->rounds);
 }
 
-/* One of those that are there. Errors of ck_rendezvous_wait(), then the job is there, or with a
- * message. */
+/* Starts a job with these hosts. Returns 0; errors of ck_rendezvous_wait() if
+ * mpirun runs but no rank connects; or an errno with a message. */
 static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 		   struct ck_diag *d)
 {
@@ -261,10 +267,10 @@ static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 	return rc;
 }
 
-/* --- a job that failed ---------------------------------------------------------------- */
+/* --- a failed start ------------------------------------------------------- */
 
-/* Finds the hosts on which no program can be started: each is to start what mpirun starts
- * there, by itself. lines: gets one for each that fails. */
+/* Finds the hosts on which no program can be started, by starting the launch
+ * command on each. lines: a line for each that fails. */
 static void find_bad(struct keeper *k, struct ck_buf *lines)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
@@ -333,7 +339,7 @@ static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 	return fail_with(k, rc, msec, d);
 }
 
-/* Those that are bad take no part. False: there are none. */
+/* Excludes these hosts. False if there is no such host. */
 static bool leave_out_bad(struct keeper *k)
 {
 	bool any = false;
@@ -346,7 +352,8 @@ static bool leave_out_bad(struct keeper *k)
 	return any;
 }
 
-/* The first job is tried again without those that were bad; others come later. */
+/* The first job is retried without the hosts that failed; later jobs are
+ * retried by the policy. */
 static int start(struct keeper *k, struct ck_diag *d)
 {
 	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
@@ -371,7 +378,7 @@ static int start(struct keeper *k, struct ck_diag *d)
 	}
 }
 
-/* Until it has ended, or nobody wants it any more. */
+/* Waits until the job has ended, or the requester has closed the socket. */
 static void keep(const struct keeper *k)
 {
 	struct pollfd fds[] = { { .fd = k->over, .events = POLLIN },
@@ -382,7 +389,7 @@ static void keep(const struct keeper *k)
 			continue;
 		pass_on(k);
 		if (fds[1].revents && !(fds[1].revents & POLLIN))
-			fds[1].fd = -1; /* all of them have closed it */
+			fds[1].fd = -1; /* all writers have closed it */
 	}
 }
 

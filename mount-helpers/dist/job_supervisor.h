@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* job_supervisor: the process that has a job; see spawn_helper.h. */
+/*
+ * job_supervisor: the process that starts and ends one job: see spawn_helper.h.
+ */
 #ifndef CKPTFS_JOB_SUPERVISOR_H
 #define CKPTFS_JOB_SUPERVISOR_H
 
 #include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
 
-/* What is asked for, with the socket to whom it is for. Does not return. */
+/* Runs the supervisor of the requested job. asked: the request, with the socket
+ * to report to. Does not return. */
 _Noreturn void ck_job_supervisor_run(const struct ck_launch_options *launch,
 				     const struct ck_control_msg *asked);
 

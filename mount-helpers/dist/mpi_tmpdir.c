@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* mpi_tmpdir: see mpi_tmpdir.h. */
+/*
+ * mpi_tmpdir: makes, locks and removes the directories of MPI. A lock on a
+ * directory shows that it is in use; unlocked ones of this user are removed by
+ * sweep(). No threads.
+ */
 #include "mpi_tmpdir.h"
 #include "ckptfs/launch.h"
 #include "cli.h"
@@ -17,15 +21,15 @@
 #include <unistd.h>
 
 enum {
-	LONGEST = 64, /* bytes of $TMPDIR: MPI's sockets are deep beneath it */
+	LONGEST = 64, /* bytes of $TMPDIR: MPI's socket paths are long */
 	OPEN_MOST = 8,
-	NOT_FOUND = 127, /* as a shell has it */
+	NOT_FOUND = 127, /* exit status as a shell uses it */
 };
 
 static const char prefix[] = "ckptfs-mpi.";
 static const char memory[] = "/dev/shm", variable[] = "CKPTFS_SHELTER";
 
-/* --- directories -------------------------------------------------------------------- */
+/* --- directories ---------------------------------------------------------- */
 
 static int remove_one(const char *path, const struct stat *st, int type,
 		      struct FTW *at)
@@ -36,14 +40,15 @@ static int remove_one(const char *path, const struct stat *st, int type,
 	return 0;
 }
 
-/* It is this user's alone, and so is all that is in it. */
+/* Only this user can write there. */
 static void remove_all(const char *path)
 {
 	(void)nftw(path, remove_one, OPEN_MOST,
 		   FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* Opened for as long as it is in use; -EBUSY: somebody else's, or in use. */
+/* Locks a directory. Returns the descriptor to keep open, or -EBUSY if the
+ * directory is in use, belongs to another user, or cannot be opened. */
 static int lock(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -58,7 +63,7 @@ static int lock(const char *path)
 	return -EBUSY;
 }
 
-/* What has been in use by processes that had no time to remove it. */
+/* Removes directories of processes that were killed. */
 static void sweep(const char *where)
 {
 	DIR *dir = opendir(where);
@@ -124,7 +129,7 @@ void ck_mpi_tmpdir_end(struct ck_mpi_tmpdir *s)
 	}
 }
 
-/* mpirun would pass it on to hosts where there is no such place. */
+/* mpirun would pass the variable on to hosts without such a directory. */
 void ck_mpi_tmpdir_enter(void)
 {
 	const char *place = getenv(variable);
@@ -133,7 +138,7 @@ void ck_mpi_tmpdir_enter(void)
 		(void)setenv("OMPI_MCA_btl_vader_backing_directory", place, 0);
 }
 
-/* --- a host's ------------------------------------------------------------------------- */
+/* --- the process on a host ------------------------------------------------ */
 
 static pid_t start(char **words)
 {
@@ -147,23 +152,23 @@ static pid_t start(char **words)
 	_exit(NOT_FOUND);
 }
 
-/* Who has started it waits for its exit status. */
-static void say(int status, int told)
+/* Reports the exit status to the parent. */
+static void say(int status, int report)
 {
 	char number = (char)(WIFEXITED(status) ? WEXITSTATUS(status)
 					       : 128 + WTERMSIG(status));
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	(void)!write(told, &number, 1);
-	close(told);
+	(void)!write(report, &number, 1);
+	close(report);
 	(void)setsid();
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
 		(void)dup2(null, fd);
 }
 
-/* A launch daemon ends at once, with a child that is the daemon. All that lose their
- * parents are this process's children. */
-static void wait_for_all(pid_t first, int told)
+/* A launch daemon exits at once and leaves a child as daemon. This process is
+ * the subreaper, so that all orphans become its children. */
+static void wait_for_all(pid_t first, int report)
 {
 	int status;
 	pid_t ended;
@@ -173,11 +178,11 @@ static void wait_for_all(pid_t first, int told)
 		if (ended < 0 && errno != EINTR)
 			return;
 		if (ended == first)
-			say(status, told);
+			say(status, report);
 	}
 }
 
-static void watch(char **words, int told)
+static void watch(char **words, int report)
 {
 	static const int ignored[] = { SIGHUP, SIGINT, SIGTERM };
 	struct ck_mpi_tmpdir s;
@@ -190,7 +195,7 @@ static void watch(char **words, int told)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(ignored); i++)
 		(void)signal(ignored[i], SIG_IGN);
 	if (first > 0)
-		wait_for_all(first, told);
+		wait_for_all(first, report);
 	ck_mpi_tmpdir_end(&s);
 	_exit(CK_EXIT_FINE);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* rank_rounds: see rank_rounds.h. */
+/*
+ * rank_rounds: starts and ends the GPU worker of a rank without mount. No
+ * threads.
+ */
 #include "rank_rounds.h"
 #include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
@@ -8,9 +11,9 @@
 
 #include <errno.h>
 
-enum { END_MSEC = 1000 }; /* until it has ended by itself */
+enum { END_MSEC = 1000 }; /* limit to end by itself */
 
-/* Of all that mpirun has started on this host. */
+/* True for the first rank that mpirun has started on this host. */
 static bool is_first_here(void)
 {
 	const char *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");

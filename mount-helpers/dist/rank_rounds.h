@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rank_rounds: a rank without a mount has a process beside it that makes rounds by NCCL, a
- * mover of GPUs (gpus.h). It is started before the rank gives up what that takes, and ends
- * with it, however it ends.
+ * rank_rounds: the process that runs NCCL rounds for a rank without mount: a
+ * GPU worker (gpus.h). It is started before the rank drops its privileges, and
+ * ends with the rank, for whatever reason.
  */
 #ifndef CKPTFS_RANK_ROUNDS_H
 #define CKPTFS_RANK_ROUNDS_H
@@ -11,9 +11,10 @@
 #include "ckptfs/subprocess.h"
 
 struct ck_rank_rounds {
-	struct ck_rendezvous_way way; /* the rank's end; of -1: there is none */
-	int sock;		      /* to what forks the process */
-	struct ck_subprocess job;     /* that */
+	/* the rank's end of the link; sock is -1 without a process */
+	struct ck_rendezvous_way way;
+	int sock;		  /* of the process that forks the worker */
+	struct ck_subprocess job; /* that process */
 };
 
 #define CK_RANK_NO_ROUNDS                                                      \
@@ -21,12 +22,13 @@ struct ck_rank_rounds {
 		CK_RENDEZVOUS_NO_WAY, -1, { .ended = -1, .said = -1 },         \
 	}
 
-/* devices, net: see ck_launch_options. There is none, and that is no error, where another
- * rank of the host has one: NCCL takes no GPU twice. Errors with a message. */
+/* Starts it. devices, net: as in ck_launch_options. Only the first rank of a
+ * host starts one, since NCCL cannot use a GPU twice; others return 0 without a
+ * process. Returns 0, or an errno with a message. */
 CK_MUST_USE int ck_rank_rounds_start(struct ck_rank_rounds *r,
 				     const char *devices, const char *net,
 				     struct ck_diag *d);
-/* Waits, but not for long, until it is gone. */
+/* Ends it, and waits at most 1 s. */
 void ck_rank_rounds_end(struct ck_rank_rounds *r);
 
 #endif

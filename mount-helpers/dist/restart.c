@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * restart: when hosts are back, another job is started beside the one that there is, and
- * takes over. It has all hosts that are up, and more.
+ * restart: starts another job when hosts are back, beside the current one. The
+ * next job has all hosts that are up, and more; it takes over once it is up.
+ * States: no next job; starting, with a supervisor; up. The retry policy
+ * decides when to try and with which hosts. Used by the listener thread only.
  */
 #include "cluster_internal.h"
 
@@ -10,12 +12,13 @@
 #include <unistd.h>
 
 enum {
-	ASK_MSEC = 3000, /* for hosts to say whether they are back */
+	ASK_MSEC = 3000, /* limit for hosts to answer whether they are back */
 };
 
-/* --- taking over ---------------------------------------------------------------------- */
+/* --- taking over ---------------------------------------------------------- */
 
-/* A host that answers and cannot take part would keep all others from coming back. */
+/* A host that answers but cannot take part would keep the other hosts from
+ * returning. */
 static void log_suspects(struct ck_cluster *c)
 {
 	struct ck_retry_policy *t = &c->next.tries;
@@ -29,11 +32,12 @@ static void log_suspects(struct ck_cluster *c)
 		       CK_RETRY_POLICY_PAUSE_MOST / 60000);
 }
 
-/* Whoever waits for it does not any more, unless another one is tried at once. */
+/* The next job has ended or failed: calls that wait for it fail, unless another
+ * job is due. */
 static void next_end(struct ck_cluster *c)
 {
 	ck_fd_cleanup(&c->next.keeper);
-	c->next.said.len = 0;
+	c->next.output.len = 0;
 	c->next.was_tried = false;
 	if (c->next.tries.due > ck_msec_now())
 		ck_calls_release(ck_link_calls(c->link));
@@ -48,7 +52,7 @@ static void next_failed(struct ck_cluster *c)
 	next_end(c);
 }
 
-/* Who was in it and is not up was refused, or did not answer. */
+/* Hosts of the job that are not up now were refused, or did not answer. */
 static void next_is_over(struct ck_cluster *c)
 {
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
@@ -60,7 +64,7 @@ static void next_is_over(struct ck_cluster *c)
 	next_end(c);
 }
 
-/* Hosts that are there again, too, are in it. */
+/* Replaces the current job. Hosts that have returned are in the next one. */
 static void take_over(struct ck_cluster *c, struct ck_link *link)
 {
 	ck_fd_cleanup(&c->ended);
@@ -71,14 +75,14 @@ static void take_over(struct ck_cluster *c, struct ck_link *link)
 	memcpy(c->there, c->next.there, c->options->list.n * sizeof(*c->there));
 	ck_link_free(c->link);
 	c->link = link;
-	c->said.len = 0;
-	ck_cluster_log_lines(&c->next.said);
+	c->output.len = 0;
+	ck_cluster_log_lines(&c->next.output);
 	ck_log("hosts: another job has taken over");
 	ck_count(&c->stats->restarts, 1);
 	next_is_over(c);
 }
 
-/* By rank. NULL: out of memory. */
+/* Whether each rank takes part. Caller frees. NULL if out of memory. */
 static bool *ranks_there(const struct ck_cluster *c, const bool *there)
 {
 	const struct ck_host_list *list = &c->options->list;
@@ -91,7 +95,8 @@ static bool *ranks_there(const struct ck_cluster *c, const bool *there)
 	return ranks;
 }
 
-/* It is cut when all ends. -ECANCELED: it is not to be asked. */
+/* Sets the link that ck_cluster_end() cuts. Returns 0, or -ECANCELED if the
+ * cluster is ending. */
 static int asked_set(struct ck_cluster *c, struct ck_link *link)
 {
 	bool ending;
@@ -141,7 +146,7 @@ static void hear_failed(struct ck_cluster *c, const struct ck_control_msg *n)
 	next_failed(c);
 }
 
-/* What it says, or that it is there, or has failed. */
+/* Handles output, success or failure of the next job. */
 void ck_restart_hear(struct ck_cluster *c)
 {
 	struct ck_cluster_ways ways;
@@ -152,7 +157,7 @@ void ck_restart_hear(struct ck_cluster *c)
 		return;
 	}
 	if (n.kind == CK_CONTROL_MSG_SAID) {
-		ck_buf_add(&c->next.said, n.bytes.p, n.bytes.len);
+		ck_buf_add(&c->next.output, n.bytes.p, n.bytes.len);
 	} else if (n.kind == CK_CONTROL_MSG_TRIED &&
 		   n.bytes.len == c->options->list.n) {
 		memcpy(c->next.tried, n.bytes.p, n.bytes.len);
@@ -167,7 +172,7 @@ void ck_restart_hear(struct ck_cluster *c)
 	}
 }
 
-/* Who starts them was killed, and this process may not start another one. */
+/* The spawn helper was killed, and this process cannot start another one. */
 static void no_more(struct ck_cluster *c)
 {
 	ck_log("hosts: the process that starts others has ended: no host "
@@ -193,7 +198,8 @@ static void begin(struct ck_cluster *c)
 		next_failed(c);
 }
 
-/* One is tried as soon as a host goes down, and then from time to time. */
+/* A job is tried as soon as a host goes down, and then at intervals of the
+ * retry policy. */
 void ck_restart_look(struct ck_cluster *c)
 {
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
@@ -205,7 +211,6 @@ void ck_restart_look(struct ck_cluster *c)
 		begin(c);
 }
 
-/* Whether there may be other jobs. */
 int ck_restart_prepare(struct ck_cluster *c)
 {
 	size_t n = c->options->list.n;

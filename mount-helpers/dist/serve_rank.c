@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* serve_rank: see serve_rank.h. */
+/*
+ * serve_rank: `ckptfs serve` under an external launcher. Each rank sends a
+ * record to all others (rank_table.h), all validate the same table, and ranks
+ * with a mount start it. No threads of its own.
+ */
 #include "serve_rank.h"
 #include "cli.h"
 
@@ -7,9 +11,10 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* --- options ------------------------------------------------------------------------ */
+/* --- options -------------------------------------------------------------- */
 
-/* One that says how hosts are found and ranks started, which the launcher has done. */
+/* Returns an option that selects hosts or starts ranks, which the launcher has
+ * done; or NULL. */
 static const char *misplaced(const struct ck_hosts_options *o)
 {
 	const struct {
@@ -28,7 +33,8 @@ static const char *misplaced(const struct ck_hosts_options *o)
 	return NULL;
 }
 
-/* There are several hosts, however few the launcher has taken. */
+/* The options of several hosts apply, also if the launcher has started a single
+ * rank. */
 static int check(struct ck_mount_options *o, struct ck_diag *d)
 {
 	const char *name = misplaced(&o->hosts);
@@ -59,9 +65,10 @@ int ck_serve_rank_parse(struct ck_serve_rank *l)
 	return rc ? ck_trouble("%s", d.text) : CK_EXIT_FINE;
 }
 
-/* --- the mount ---------------------------------------------------------------------- */
+/* --- the mount ------------------------------------------------------------ */
 
-/* What long options have said, as -o has it; and who kills all ranks leaves no mount. */
+/* Long options as text for -o. A launcher that kills all ranks also ends the
+ * mount. */
 static char *long_text(const struct ck_hosts_options *o)
 {
 	static const char *const replicas[] = {
@@ -100,7 +107,7 @@ static int start_mount(struct ck_serve_rank *l,
 	return CK_EXIT_FINE;
 }
 
-/* --- the others --------------------------------------------------------------------- */
+/* --- all ranks ------------------------------------------------------------ */
 
 static int gather(struct ck_serve_rank *l, struct ck_transport *x,
 		  const char *source, uint8_t *all, struct ck_diag *d)
@@ -138,7 +145,8 @@ static int begin(struct ck_serve_rank *l, const struct ck_rank_table *roster,
 	return rc;
 }
 
-/* What all of them find wrong the first one says. */
+/* All ranks find the same errors in the table; only the first one prints
+ * them. */
 int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 		       struct ck_serve_options *serve)
 {
@@ -162,7 +170,7 @@ int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 	return rc;
 }
 
-/* --- the end ------------------------------------------------------------------------ */
+/* --- end ------------------------------------------------------------------ */
 
 int ck_serve_rank_end(struct ck_serve_rank *l)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve_rank: a rank of a job that a launcher of the user's has started, mpirun or srun:
- * what it is told, who the others are, and its mount, if it has one.
+ * serve_rank: a rank of a job that an external launcher (mpirun, srun) has
+ * started: its arguments, the exchange of rank records, and its mount, if it
+ * has one.
  */
 #ifndef CKPTFS_SERVE_RANK_H
 #define CKPTFS_SERVE_RANK_H
@@ -10,27 +11,29 @@
 #include "ckptfs/serve.h"
 #include "inherit_fds.h"
 
-/* Zero-initialise but for the ends of the mount, which are -1. */
+/* Zero-initialise, except that the descriptors of `mount` are -1. */
 struct ck_serve_rank {
-	char *place;  /* of a mount; NULL: it needs none */
-	bool survive; /* it goes on when another rank dies */
-	char **texts; /* of -o, ntexts; owned, but not what they point to */
+	char *place;  /* of a mount; NULL if it has no mount */
+	bool survive; /* continues when another rank dies */
+	/* arguments of -o, ntexts; the array is owned, the texts are not */
+	char **texts;
 	size_t ntexts;
 	struct ck_mount_options options;
 	char devices[CK_GPUS_TEXT]; /* for rounds */
 	struct ck_rank_mount mount;
-	bool *mounts; /* by rank: which have one */
+	bool *mounts; /* by rank: has a mount */
 };
 
-/* All of these return an exit status, and say what is wrong. */
+/* These return an exit status, and print errors. */
 
-/* Reads all texts; what makes no sense here is refused. */
+/* Parses all options. Options that a launcher makes meaningless are errors. */
 int ck_serve_rank_parse(struct ck_serve_rank *l);
-/* Tells all ranks who this is, hears who they are, and starts the mount. Sets what is of
- * that in *serve, which has the transport. */
+/* Exchanges the records of all ranks, and starts the mount. Sets the members of
+ * *serve that depend on them; serve->xport must be set. */
 int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 		       struct ck_serve_options *serve);
-/* What has become of the mount, which is to end. */
+/* Waits until the mount has ended. Returns an exit status, and prints an error
+ * if the mount was killed. */
 int ck_serve_rank_end(struct ck_serve_rank *l);
 void ck_serve_rank_fini(struct ck_serve_rank *l);
 

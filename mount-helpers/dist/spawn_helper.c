@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* spawn_helper: see spawn_helper.h; the side of the mount, and words from one to the other. */
+/*
+ * spawn_helper: the mount's side, which encodes the launch options as words,
+ * and the helper's, which decodes them and forks supervisors. One thread each.
+ */
 #include "spawn_helper.h"
 #include "cli.h"
 #include "job_supervisor.h"
@@ -13,9 +16,9 @@
 #include <unistd.h>
 
 enum {
-	END_MSEC = 1000, /* until it has ended by itself */
+	END_MSEC = 1000, /* limit to end by itself */
 	OPTIONS = 7,	 /* words before those of hosts */
-	OF_HOST = 3,	 /* words */
+	OF_HOST = 3,	 /* words per host */
 };
 
 /* --- the mount ---------------------------------------------------------------------- */
@@ -25,8 +28,8 @@ static const char *or_empty(const char *text)
 	return text ? text : "";
 }
 
-/* What the process gets, as ck_spawn_helper_run() reads it. numbers: texts, that of all and
- * those of hosts. */
+/* Encodes the options as ck_spawn_helper_run() decodes them. numbers: the
+ * option numbers, then those of hosts. */
 static void put_words(const struct ck_launch_options *launch, char *numbers,
 		      char **words)
 {
@@ -140,14 +143,14 @@ static int take_hosts(char **words, size_t n, struct ck_host_list *hosts)
 	return 0;
 }
 
-/* In a process of its own. */
+/* Called in a child of the helper. */
 static void keep(const struct ck_launch_options *launch,
 		 const struct ck_control_msg *note, int sock)
 {
 	pid_t child = fork();
 
 	if (child)
-		return; /* a socket that is closed says that there is none */
+		return; /* the closed socket reports the failure */
 	(void)signal(SIGCHLD, SIG_DFL);
 	(void)setsid();
 	close(sock);

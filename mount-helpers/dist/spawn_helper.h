@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spawn_helper: jobs of a mount whose files lie on several hosts are started beside it, and
- * again when hosts return; but a mount has given up by then what it takes to start a
- * program. So a process is started early that does so when it is asked. Each job has a
- * keeper, forked by that: it asks the hosts, starts mpirun, hands over the link to the
- * job's first process, passes on what its processes say, and ends all of them when the
- * other end of its socket is closed, however that came.
+ * spawn_helper: a process that starts jobs for a mount. A mount drops the
+ * privileges needed to start programs, but needs another job when hosts return,
+ * so the helper is started before.
+ *
+ * Each job has a supervisor, forked by the helper. It probes the hosts, starts
+ * mpirun, passes on the link to the job's first rank and the output of its
+ * processes, and ends all of them when the other end of its socket closes.
  */
 #ifndef CKPTFS_SPAWN_HELPER_H
 #define CKPTFS_SPAWN_HELPER_H
@@ -15,24 +16,27 @@
 #include "ckptfs/subprocess.h"
 
 struct ck_spawn_helper {
-	struct ck_subprocess job; /* it; ended -1: there is none */
-	int sock;		  /* -1: the same */
+	struct ck_subprocess job; /* the helper; ended is -1 if there is none */
+	int sock;		  /* -1 if there is none */
 };
 
-/* launch: without a door. Errors of ck_subprocess_start_beside(). */
+/* Starts the helper. launch: without rendezvous socket. Returns 0, or errors of
+ * ck_subprocess_start_beside(). */
 CK_MUST_USE int ck_spawn_helper_make(const struct ck_launch_options *launch,
 				     struct ck_spawn_helper *out);
-/* No more jobs. Those that there are have their keepers. */
+/* Ends the helper. The supervisors of running jobs continue. */
 void ck_spawn_helper_end(struct ck_spawn_helper *s);
-/* Asks for a job. how: by host, of enum ck_try: it is not started if it had no others than
- * those that are up. *keeper: the socket from which notes come: of what it says,
- * then that it is up or has failed; it is closed when the job has ended. -EPIPE: the
- * starter is gone; errors of sockets. */
+/* Requests a job. how: by host, enum ck_try; the job fails if it would have no
+ * more hosts than those that are up. *keeper: the supervisor's socket, owned by
+ * the caller. It receives output, then success or failure, and is closed when
+ * the job has ended. Returns 0, or: -EPIPE if the helper has ended; errors of
+ * sockets. */
 CK_MUST_USE int ck_spawn_helper_begin(struct ck_spawn_helper *s,
 				      const uint8_t *how, size_t n,
 				      int ask_msec, int *keeper);
 
-/* The process itself, that `ckptfs serve` is with these words. Its exit status. */
+/* The main function of the helper, which is run as `ckptfs serve` with these
+ * words. Returns the exit status. */
 #define CK_SPAWN_HELPER_WORD "--jobs"
 int ck_spawn_helper_run(char **words);
 
