@@ -126,7 +126,7 @@ struct ck_gpulink {
 	int err;		/* positive errno if no GPU can be used */
 	char text[CK_GPU_TEXT]; /* its devices, or why no GPU can be used */
 
-	/* Used by the thread only: */
+	/* One thread, that of the link: */
 	uint64_t next;	 /* when the next worker is started, ms */
 	uint64_t looked; /* time of the last check for late replies, ms */
 	uint32_t pause;	 /* pause before the next start if that fails, ms */

@@ -5,8 +5,8 @@
  * be released all the same.
  *
  * States: ASKED, ANSWERED, UNWANTED (the caller has given up; freed when the
- * reply arrives); then in the list `released` until the worker was told to free
- * it. Any thread.
+ * reply arrives); then in the list `released` until RELEASE was sent to the
+ * worker. Any thread.
  */
 #include "gpulink_internal.h"
 
@@ -228,8 +228,8 @@ static bool has_room(int sock)
 	return poll(&fd, 1, 0) == 1;
 }
 
-/* True if the worker was told to free the allocation, or is gone; *full: its
- * socket is full. Must hold the lock. */
+/* Sends RELEASE. True if the allocation was released, or the worker is gone;
+ * *full: its socket is full. Must hold the lock. */
 static bool tell_released(struct ck_gpulink_memory *memory, bool *full)
 {
 	const struct ck_gpu_message message = { .kind = CK_GPU_RELEASE,
