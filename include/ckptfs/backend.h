@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * backend: runs moves, which say all there is to know: bytes of data files, and where
- * in memory they belong. There is one mover for each way by which bytes can come. A
- * part of move.
+ * backend: runs moves. A move is a copy descriptor and self-contained: source file
+ * and offset, loop nest, destination address. There is one backend for each way to
+ * reach a file: the host backend reads local files, the remote backend (core/dist)
+ * reads files of other hosts. A part of io.
+ *
+ * A batch (ck_moves) belongs to the caller until start(), then to the backend until
+ * start() returns 0 or done() is called.
  */
 #ifndef CKPTFS_BACKEND_H
 #define CKPTFS_BACKEND_H
@@ -10,8 +14,9 @@
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"
 
-/* count >= 1 repetitions; each moves on by dst and src bytes. Those of a single one are
- * small, since they may be added all the same. */
+/* `count` >= 1 repetitions. Each repetition advances the destination by `dst` bytes
+ * and the source by `src` bytes. The steps of a loop with count 1 must be small:
+ * code may add them. */
 struct ck_loop {
 	uint64_t count;
 	uint64_t dst;
@@ -20,86 +25,97 @@ struct ck_loop {
 
 /* A loop nest over runs of contiguous bytes of one file. */
 struct ck_move {
-	uint32_t file;		     /* number in the ck_files */
-	uint32_t nloops;	     /* at most CK_MAX_DIMS */
-	const struct ck_loop *loops; /* outermost first; src is in the file */
-	uint64_t fpos;		     /* of the first run */
-	uint64_t run;		     /* bytes, >= 1 */
-	uint8_t *to;		     /* where the first run goes */
-	int rc; /* of the mover: 0, or why it was not done: as of ck_read; then
-		 * what it should have written may be anything */
+	uint32_t file;	 /* index in the ck_files */
+	uint32_t nloops; /* at most CK_MAX_DIMS */
+	/* outermost loop first; src: offset in the file */
+	const struct ck_loop *loops;
+	uint64_t fpos; /* file offset of the first run */
+	uint64_t run;  /* bytes, >= 1 */
+	uint8_t *to;   /* destination of the first run */
+	/* Set by the backend: 0 or an error as of ck_read. After an error the
+	 * destination bytes are undefined. */
+	int rc;
 };
 
-/* Sets dst of each loop so that the runs lie one behind the other, in the order of the
- * nest: they are packed. What they come to fits in 64 bits. */
+/* Sets `dst` of each loop so that the runs are packed: contiguous, in the order of
+ * the nest. The sum of all runs must fit in 64 bits. */
 void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run);
-/* How many bytes it brings, and where in its file the last of them ends. False: one of
- * them is more than 64 bits can say. */
+/* Sets *bytes to the bytes that the move copies, and *end to the file offset behind
+ * its last byte. Returns false if one of the two exceeds 64 bits. */
 CK_MUST_USE bool ck_move_measure(const struct ck_move *m, uint64_t *bytes,
 				 uint64_t *end);
-/* Copies bytes that came packed to where they belong. They may not be in a file. */
+/* Copies bytes that were received packed to their destinations. The destinations
+ * must not overlap `packed`. */
 void ck_move_unpack(const struct ck_move *m, const uint8_t *packed);
 
-/* What one mover does at once, for one who waits for it. */
+/* A batch of moves that one caller starts together. */
 struct ck_moves {
 	struct ck_move *list;
 	size_t n;
-	/* Called once if they were not done at once, by any thread that holds
-	 * no lock which its mover's interrupt() takes; the moves are the
-	 * caller's again. */
+	/* Called exactly once if start() returned -EINPROGRESS, by any thread. That
+	 * thread holds no lock that interrupt() of the backend takes. The batch
+	 * belongs to the caller again. */
 	void (*done)(struct ck_moves *moves);
 	void *arg;
-	bool brief; /* whoever waits has waited for them before: 2 s must do */
-	bool unwanted; /* atomic: set before they are interrupted */
-	uint64_t
-		read; /* by the host mover: bytes of files that it read for them */
+	bool brief; /* second attempt: fail after 2 s */
+	/* Atomic: the caller sets it before it calls interrupt(). */
+	bool unwanted;
+	/* set by the host backend: bytes that it read from files */
+	uint64_t read;
 };
 
-/* Room for words that say whose bytes moves are, for those who can have them sent straight
- * to a device. */
+/* Buffer for an encoded list of the bytes that the moves copy, in the form in which
+ * peers receive it. Peers then send those bytes straight to a device. */
 struct ck_described {
-	const uint8_t *
-		base; /* where all moves lead to, and how many bytes are there */
+	const uint8_t
+		*base; /* memory that contains all destinations, `size` bytes */
 	uint32_t size;
-	uint8_t *out; /* `room` bytes */
+	uint8_t *out; /* buffer of `room` bytes */
 	uint32_t room;
-	uint32_t used; /* of them, once it is described */
-	uint32_t set;  /* of hosts of which that is */
+	uint32_t used; /* bytes of `out`, set by describe() */
+	/* number of the set of hosts that can send, set by describe() */
+	uint32_t set;
 };
 
-/* Any thread may call it. Threads of its own leave signals to others. */
+/* Any thread may call these functions. Threads of a backend block all signals. */
 struct ck_backend {
-	const char *name; /* for a person */
-	/* Waits for nobody elsewhere. 0: all have their rc. -EINPROGRESS: done() will be called, or was: always,
-	 * within a time that the mover sets, also if nobody answers. */
+	const char *name; /* for messages */
+	/* Never blocks on other hosts. Returns 0 if all moves have their rc, or
+	 * -EINPROGRESS: done() is then called exactly once, possibly before start()
+	 * returns, and at the latest after the timeout of the backend. */
 	int (*start)(struct ck_backend *m, struct ck_moves *moves);
-	/* Nobody wants them any more: those that are not done yet end soon, with
-	 * -EINTR if they have not come otherwise. Neither calls done() itself nor
-	 * waits for it. May be called before start() has taken them, which then
-	 * sees `unwanted`, and until done() has begun. NULL: it does all at
-	 * once. */
+	/* Cancels a batch: moves that are not complete end soon, with -EINTR unless
+	 * their bytes have arrived. Neither calls done() nor waits for it. May be
+	 * called before start(), which then sees `unwanted`, and until done() has
+	 * begun. NULL if start() always completes. */
 	void (*interrupt)(struct ck_backend *m, struct ck_moves *moves);
-	/* The moves in other words: false if that cannot be for one of them, or if hosts
-	 * have no such way now. NULL: they never have. */
+	/* Encodes the moves. Returns false if one of them cannot be encoded, or if
+	 * hosts cannot send to devices now. NULL if the backend never can. */
 	bool (*describe)(struct ck_backend *m, const struct ck_moves *moves,
 			 struct ck_described *out);
-	/* What was described has come: it counts as what this brings. */
+	/* The described bytes have arrived at the device; the backend counts them
+	 * as its own. */
 	void (*came)(struct ck_backend *m, const struct ck_moves *moves);
 };
 
-/* --- host mover: files of this host ----------------------------------------------- */
+/* --- host backend: files of this host -----------------------------------------  */
 
-/* Does all at once. */
+/* The backend for local files. start() blocks on local files, and always
+ * completes. */
 struct ck_host_mover {
 	struct ck_backend mover;
 	struct ck_files *files;
 };
 
-/* Only those bytes of local files that are in memory, without a wait for a disk: false if
- * some are not, or a file is not open or cannot be read, or a move has loops; then nothing
- * is said of any of them. Files are looked at, by name too, for one that was replaced is
- * ESTALE: that waits where their filesystem is elsewhere, and for no disk where it is not,
- * since the kernel keeps the names that lead to a file that is open (not those of links). */
+/*
+ * Copies bytes of local files that are resident in the page cache, without waiting
+ * for a disk. Returns false if some bytes are not resident, a file is not open or
+ * cannot be read, or a move has loops; the rc of all moves is undefined then.
+ *
+ * Stats each file by path, since a file that was replaced is -ESTALE. The stat may
+ * block on a network filesystem. On a local one it reads no disk: the kernel keeps
+ * the directory entries of an open file, but not those of links.
+ */
 CK_MUST_USE bool ck_host_mover_now(struct ck_host_mover *m,
 				   struct ck_moves *moves);
 void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * damage: what is known to be lost, and why, in the words that `ckptfs check` has too:
- * the report `damage`, and the attribute `error` of one file. A part of tree. Any
+ * damage: known faults of the tensors of one checkpoint, in the words of `ckptfs
+ * check`: the report `damage`, and the attribute `error` of one file. Faults come
+ * from the catalog, and from items whose headers were read. A part of tree. Any
  * thread.
  */
 #ifndef CKPTFS_DAMAGE_H
@@ -10,41 +11,45 @@
 #include "ckptfs/format.h"
 #include "ckptfs/view.h"
 
-struct ck_damage; /* what was found of one checkpoint */
+struct ck_damage; /* the known faults of one checkpoint */
 
-/* The checkpoint outlives it. NULL: out of memory. */
+/* Caller owns the checkpoint, which must outlive the result. NULL if out of
+ * memory. */
 struct ck_damage *ck_damage_make(struct ck_checkpoint *cp);
 void ck_damage_free(struct ck_damage *known); /* NULL is allowed */
 
-/* A fault is in the catalog, or was found in the items before. No I/O. */
+/* True if a fault of the tensor is in the catalog, was found in its items, or its
+ * file is on a host that is down. Does no I/O. */
 bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor);
-/* The latter. */
+/* True if a fault was found in its items. */
 bool ck_damage_was_found(const struct ck_damage *known, uint32_t tensor);
-/* What was found does not hold any more. */
+/* Clears the faults found in its items. */
 void ck_damage_forget(struct ck_damage *known, uint32_t tensor);
-/* Looks at the headers of the items that a window of a tensor comes from (NULL:
- * all of it), and at their files. *faulty: a fault was found, of the moment too.
- * Put the layout back. Errors as of ck_layout_get(). */
+/* Reads the headers of the items that a window of a tensor touches (NULL: the whole
+ * tensor), and checks their files. Sets *faulty if a fault was found, also a
+ * transient one. Returns 0, or an error of ck_layout_get(). Caller must call
+ * ck_layout_put(). */
 CK_MUST_USE int ck_damage_locate(struct ck_damage *known,
 				 const struct ck_catalog *c, uint32_t tensor,
 				 const uint64_t *window,
 				 const struct ck_layout **out, bool *faulty);
-/* A read of it met a file that has changed: looks at its files. */
+/* Checks the files of a layout, after a read of it found a changed file. */
 void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout);
-/* What of its tensor a file has: offsets, then sizes, in elements; NULL: all. The
- * tensor has no err. */
+/* Window of its tensor that a file shows: offsets, then sizes, in elements; NULL:
+ * the whole tensor. The tensor must not have an err. */
 const uint64_t *ck_about_window(const struct ck_catalog *c,
 				const struct ck_file_content *about);
 
-/* Appends a line, indented, for each fault of the file of a tensor or box, the
- * first of them if there are many; layout may be NULL. */
+/* Appends an indented line for each fault of the file of a tensor or box; only the
+ * first ones if there are many. layout may be NULL. */
 void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 			  const struct ck_file_content *about,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out);
-/* The report `damage`. */
+/* Appends the report `damage`. */
 void ck_damage_print(struct ck_damage *known, struct ck_buf *out);
-/* Says in the log what the format doubts of the checkpoint, and how much is damaged. */
+/* Logs the doubts of the format about the checkpoint, and the number of damaged
+ * tensors. */
 void ck_damage_log(const struct ck_damage *known);
 
 #endif

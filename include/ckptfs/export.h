@@ -1,69 +1,81 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export: tensors in memory of a device, which other processes open. Who asks for the same
- * bytes on the same device has the same memory, unless he wants it for himself; whoever
- * comes first has it filled, and the others wait for that. A part of move.
+ * export: tensors in device memory that other processes open. Requests for the same
+ * bytes on the same device share one export, unless a request asks for its own. The
+ * first request allocates and fills the export; later requests wait until it is
+ * filled. A part of io.
+ *
+ * An export is being filled, then filled or failed. A filled one without users is
+ * idle, and is cached until its memory is needed.
  */
 #ifndef CKPTFS_EXPORT_H
 #define CKPTFS_EXPORT_H
 
 #include "ckptfs/move.h"
 
-struct ck_exports; /* all of one mount; any thread */
+struct ck_exports; /* all exports of one mount; any thread */
 
-/* One, of those who have it. */
+/* One export, shared by its users. */
 struct ck_export {
-	/* Constant, once somebody has it: */
-	struct ck_gather_memory *memory; /* where others may have a part, too */
-	uint64_t at; /* byte of it where the bytes begin, a multiple of 256 */
+	/* Constant from the first ck_exports_get() on: */
+	/* the allocation; may contain other exports */
+	struct ck_gather_memory *memory;
+	/* first byte of the export in `memory`, a multiple of 256 */
+	uint64_t at;
 	uint64_t bytes;
-	/* Private, under ck_exports.lock: */
-	struct ck_export *next; /* of those that are found with it */
-	uint64_t slice;		/* what it has; */
-	uint64_t touches;	/* ck_files_touches() before it was filled */
+	/* Private, protected by ck_exports.lock: */
+	struct ck_export *next; /* in the same bucket */
+	uint64_t slice;		/* the key: ck_export_wish.slice */
+	uint64_t touches;	/* ck_files_touches() before the fill */
 	uint8_t uuid[16];
-	struct ck_slab *slab; /* that it lies in; NULL: it has `memory` alone */
-	uint64_t room;	      /* bytes of memory that are its alone */
-	bool own;	      /* nobody else is given it */
-	bool with_file;	      /* it is opened by a descriptor */
-	bool there, failed;   /* neither: it is being filled */
-	uint32_t users;	      /* with who fills it */
-	bool idle; /* nobody has it: among those, by when it was given back: */
+	/* allocation that contains it; NULL: `memory` is its own */
+	struct ck_slab *slab;
+	uint64_t room;	    /* bytes of `memory` reserved for it */
+	bool own;	    /* not shared with other requests */
+	bool with_file;	    /* shared by descriptor, not by handle */
+	bool there, failed; /* filled; failed; neither: it is being filled */
+	uint32_t users;	    /* users, and the thread that fills it */
+	/* No users: it is in the list of idle exports, ordered by release. */
+	bool idle;
 	struct ck_export *older, *newer;
 };
 
-/* What is wanted: bytes [vpos, vpos + len) of an open slice, which are all of one box. */
+/* A request for bytes [vpos, vpos + len) of an open slice, all of one box. */
 struct ck_export_wish {
 	struct ck_open_slice *from;
-	struct ck_files *files; /* as of ck_read */
-	uint64_t vpos, len;	/* len is not 0 */
-	/* Slices that have the same bytes have the same number, and no others. */
+	struct ck_files *files; /* as in ck_read */
+	uint64_t vpos, len;	/* bytes; len is not 0 */
+	/* Equal for slices that have the same bytes, and different for all
+	 * others. */
 	uint64_t slice;
-	uint8_t uuid[16]; /* of the device */
+	uint8_t uuid[16]; /* UUID of the device */
 	bool own, with_file;
-	/* Private: */
-	struct ck_export_wish *next; /* under ck_exports.lock */
+	/* Private. Next request, protected by ck_exports.lock: */
+	struct ck_export_wish *next;
 	struct ck_export_fill
-		*fill; /* under ck_exports.lock: reads on the way */
-	bool unwanted; /* atomic */
+		*fill; /* reads in flight, protected by ck_exports.lock */
+	bool unwanted; /* atomic: interrupted */
 };
 
-/* gatherer: has allocate(). cache: bytes of memory that nobody has at a time and that are
- * kept for those who come. All is the caller's. NULL: out of memory. */
+/* gatherer: must have allocate(). cache: most bytes of idle exports that are
+ * kept. Caller owns all arguments, which must outlive the result. NULL if out of
+ * memory. */
 struct ck_exports *ck_exports_make(struct ck_files *files,
 				   struct ck_backend *remote,
 				   struct ck_gatherer *gatherer,
 				   uint64_t cache);
-/* Nobody has one. NULL is allowed. */
+/* No export may have a user. NULL is allowed. */
 void ck_exports_free(struct ck_exports *all);
-/* Waits until the bytes are there. -EBUSY: somebody has them in the other form; errors as
- * of ck_read and of allocate(). */
+/* Blocks until the export is filled. Returns 0, or: -EBUSY if a user has the same
+ * bytes shared in the other form (descriptor or handle); -EINTR if interrupted or
+ * stopped; errors of ck_read and of ck_gatherer.allocate. Caller must call
+ * ck_exports_put(). */
 CK_MUST_USE int ck_exports_get(struct ck_exports *all, struct ck_export_wish *w,
 			       struct ck_export **out);
-/* ck_exports_get() of it ends soon, with -EINTR if the bytes have not come. May be called
- * before it begins and until it has returned. */
+/* Cancels ck_exports_get() of this request: it ends soon, with -EINTR unless the
+ * export is filled. May be called before it begins, and until it has returned. */
 void ck_exports_interrupt(struct ck_exports *all, struct ck_export_wish *w);
-/* Nobody gets anything any more: those who wait end soon, with -EINTR. */
+/* Cancels all waiting requests and refuses later ones, both with -EINTR. */
 void ck_exports_stop(struct ck_exports *all);
 void ck_exports_put(struct ck_exports *all, struct ck_export *e);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: tensors whose elements are a part of a longer one without shape, as the parameters
- * of FSDP1 are of its flat parameters. Who has elements [begin, end) of the long one has a
- * run of elements of a tensor in it, which may begin and end anywhere in its rows. As
- * boxes of the tensor's own shape that is 2 * ndim - 1 at most, and the elements of each
- * lie behind each other: each is an item of its own, and nobody else needs to know of
- * runs. A part of model.
+ * flat: tensors whose elements are a range of a longer one-dimensional tensor, as
+ * the parameters of FSDP1 in a flat parameter. A stored shard has elements [begin,
+ * end) of the flat tensor, so it has a run of elements of each parameter, which may
+ * begin and end within a row. Such a run is at most 2 * ndim - 1 boxes of the shape
+ * of the parameter, each contiguous. Each box becomes a chunk of its own, so that
+ * other modules need not know runs. A part of model.
  */
 #ifndef CKPTFS_FLAT_H
 #define CKPTFS_FLAT_H
@@ -14,38 +14,40 @@
 
 /* --- boxes of a run --------------------------------------------------------------- */
 
-/* Elements [first, first + count) of a tensor, in C order; all of them are inside it. What
- * is left of them: each box that is taken goes off its beginning. */
+/* Elements [first, first + count) of a tensor in C order, inside the tensor.
+ * ck_run_next() removes boxes from its front. */
 struct ck_flat_run {
 	uint32_t ndim;
 	const int64_t *shape;
 	uint64_t first, count;
 };
 
-/* Takes the next box: ndim offsets and sizes. How many elements it has; 0: none is
- * left. */
+/* Removes the next box: ndim offsets and sizes, in elements. Returns its number of
+ * elements; 0 if the run is empty. */
 uint64_t ck_run_next(struct ck_flat_run *run, int64_t *off, int64_t *len);
 
 /* --- shards of a flat tensor -------------------------------------------------------- */
 
-/* Elements [begin, begin + count) of a flat tensor, which are all those of an item, one behind
- * the other; of an archive of that shape. */
+/* A stored shard: elements [begin, begin + count) of a flat tensor, contiguous in
+ * an item. */
 struct ck_flat_shard {
 	uint64_t begin, count;
 	struct ck_item item;
-	uint32_t chunk;	 /* of an archive: the chunk that has it */
-	bool is_replica; /* set by ck_flat_sort(): the same elements as before */
+	uint32_t chunk; /* of an archive: the chunk with its item */
+	/* set by ck_flat_sort(): has the same elements as an earlier shard */
+	bool is_replica;
 };
 
-/* Puts shards in order, and drops those without elements: there are *n of them then. Of
- * several with the same elements the first stays the first, and the others are its
- * replicas. -EIO: two overlap otherwise, or one ends nowhere; -ENOMEM. */
+/* Sorts shards by `begin`, removes empty ones and updates *n. The first shard of
+ * those with the same elements stays first; the others become its replicas. Returns
+ * 0, or: -EIO if two overlap otherwise, or the end of one overflows; -ENOMEM. */
 CK_MUST_USE int ck_flat_sort(struct ck_flat_shard *shards, uint32_t *n,
 			     struct ck_diag *d);
 
-/* Adds a tensor that is the elements from `offset` on of a flat one, of which these are
- * the shards, in order. What is in no shard is a hole. The shape's elements, with those
- * before them, can be counted. Errors of ck_catalog_tensor_add(). */
+/* Adds a tensor that has the elements from `offset` on of a flat tensor with these
+ * sorted shards. Elements in no shard are a hole. The number of elements of the
+ * shape plus `offset` must fit in 64 bits. Returns 0, or an error of
+ * ck_catalog_tensor_add(). */
 CK_MUST_USE int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 				   struct ck_str dtype, uint32_t ndim,
 				   const int64_t *shape, uint64_t offset,
@@ -54,12 +56,12 @@ CK_MUST_USE int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 
 /* --- how FSDP1 cuts -------------------------------------------------------------------- */
 
-/* What a rank has of a flat tensor of so many elements that `world` ranks share: how
- * many, and *begin; of a rank that has nothing that is numel. */
+/* Number of elements that a rank has of a flat tensor of numel elements, split
+ * among `world` ranks, and their *begin. If it has no elements, *begin is numel. */
 uint64_t ck_flat_chunk(uint64_t numel, uint64_t world, uint64_t rank,
 		       uint64_t *begin);
-/* What the rank has of elements [offset, offset + count) of it: how many, and *first,
- * counted from offset. */
+/* Number of elements that the rank has of [offset, offset + count), and *first,
+ * relative to `offset`. */
 uint64_t ck_flat_piece(uint64_t numel, uint64_t world, uint64_t rank,
 		       uint64_t offset, uint64_t count, uint64_t *first);
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gatherer: puts the bytes of a read together elsewhere than in this process: on a GPU. It
- * lends slots of memory. Who reads packs what he needs into one, says where each piece
- * belongs in the result, and has the result in the same slot a moment later. A part of
- * move.
+ * gatherer: gathers the bytes of a read on a GPU instead of in this process. It
+ * lends slots of shared memory. A reader packs runs of bytes into `fill` of a slot
+ * and describes where each run belongs in the result; the gatherer writes `result`
+ * of the same slot, or device memory. A part of io.
+ *
+ * A slot is free, taken, in flight from start() to done(), and free again after
+ * put().
  */
 #ifndef CKPTFS_GATHERER_H
 #define CKPTFS_GATHERER_H
@@ -11,97 +14,108 @@
 #include "ckptfs/backend.h"
 
 enum {
-	CK_GATHER_ALIGN = 16,  /* bytes: of fill and result */
-	CK_GATHER_CHANGES = 7, /* all of enum ck_change */
+	CK_GATHER_ALIGN = 16,  /* alignment in bytes, of fill and result */
+	CK_GATHER_CHANGES = 7, /* number of values of enum ck_change */
 };
 
-/* A loop nest over runs, as of ck_plan_op, from what is packed to where it belongs. Has no
- * padding: it lies in memory that two processes share. */
+/* A loop nest over runs, as in ck_plan_op, from `fill` to the result. The struct
+ * has no padding: it lies in memory that two processes share. */
 struct ck_gather_desc {
-	uint64_t src;	       /* bytes from `fill` */
-	uint64_t dst;	       /* bytes from `result` */
-	uint64_t run;	       /* bytes */
-	uint32_t loop, nloops; /* of those of the slot, outermost first */
-	uint8_t dtype;	/* ck_dtype_at(): of the values, if they change */
+	uint64_t src; /* bytes from the begin of `fill` */
+	uint64_t dst; /* bytes from the begin of `result` */
+	uint64_t run; /* bytes */
+	/* range of the loops of the slot, outermost first */
+	uint32_t loop, nloops;
+	uint8_t dtype;	/* ck_dtype_at() of the values, if `change` is set */
 	uint8_t change; /* enum ck_change */
 	uint8_t unused[6];
 };
 
-/* Memory of a device, which other processes can open. */
+/* Device memory that other processes can open. Constant. */
 struct ck_gather_memory {
 	/* Constant: */
 	uint64_t size; /* bytes of the allocation */
-	uint8_t handle
-		[64];	 /* a CUipcMemHandle; zeros if a descriptor is given: */
-	char socket[64]; /* by this socket in the abstract space, */
-	uint8_t token[16]; /* to who says that */
+	/* A CUipcMemHandle; zeros if the memory is opened by a descriptor: */
+	uint8_t handle[64];
+	/* socket in the abstract namespace that sends the descriptor */
+	char socket[64];
+	uint8_t token[16]; /* token that the socket expects from the opener */
 };
 
 struct ck_gather_want {
-	uint8_t uuid[16]; /* of the device */
+	uint8_t uuid[16]; /* UUID of the device */
 	uint64_t bytes;	  /* at least 1 */
-	bool with_file;	  /* to be opened by a descriptor, not by a handle */
-	const bool *unwanted; /* atomic: set when nobody wants it any more */
+	bool with_file;	  /* share by descriptor instead of by handle */
+	/* Atomic: set by the caller to cancel the allocation. */
+	const bool *unwanted;
 };
 
-/* The user's until it is started, and again when it is done, until it is put back. */
+/* Owned by the user from take() to start(), and from done() to put(). */
 struct ck_gather_slot {
 	/* Constant: */
 	uint8_t *fill, *result; /* `room` bytes each */
 	struct ck_gather_desc *copies;
 	struct ck_loop *loops;
 	uint32_t room, copies_most, loops_most;
-	uint8_t *wants; /* `wants_most` bytes */
+	uint8_t *wants; /* buffer of `wants_most` bytes */
 	uint32_t wants_most;
-	/* Set by the user: */
-	uint32_t filled,
-		results; /* bytes: what is packed, and what shall come of it */
+	/* Set by the user. Bytes that are packed in `fill`, and bytes of the
+	 * result: */
+	uint32_t filled, results;
 	uint32_t ncopies, nloops;
-	/* Where the result goes, from byte `at` on, a multiple of 16; NULL, as it is at
-	 * first: to `result`. */
+	/* Device memory that receives the result, from byte `at` on, a multiple of
+	 * 16. NULL, as take() sets it: `result` receives it. */
 	struct ck_gather_memory *memory;
 	uint64_t at;
-	/* Bytes of `fill` that are not in it, but come from other hosts straight to the
-	 * device: so many bytes of `wants`, see ck_backend.describe; 0, as it is at first:
-	 * there are none. bare: all of them are so. */
+	/* Length of the encoded list in `wants` of ranges that peers send straight
+	 * to the device, see ck_backend.describe; 0 if there are no such ranges, as
+	 * take() sets it. `set` is the set of hosts of the list. bare: all of
+	 * `fill` is such ranges, so that it holds no local data. */
 	uint32_t wanted, set;
 	bool bare;
-	/* Called once if it was started, by any thread that holds no lock. rc: 0;
-	 * -EOVERFLOW: the copies are too many small ones for it; -EREMOTEIO: what was to
-	 * come from other hosts did not, and has to be filled in; -EINTR: it was
-	 * interrupted, and the slot is not the user's any more, who does not put it
-	 * back; else nothing came of it, and the bytes have to be gathered here. */
+	/*
+	 * Called once after start(), by any thread that holds no lock. rc:
+	 * - 0: the result is complete;
+	 * - -EOVERFLOW: too many small copies for the gatherer;
+	 * - -EREMOTEIO: the peers did not send; the user must fill those ranges of
+	 *   `fill`;
+	 * - -EINTR: interrupted; the gatherer owns the slot, and the user must not
+	 *   put it;
+	 * - other errors: no result; the user gathers the bytes in this process.
+	 */
 	void (*done)(struct ck_gather_slot *s, int rc);
 	void *arg;
 };
 
-/* Any thread. */
+/* Any thread may call these functions. */
 struct ck_gatherer {
-	uint64_t
-		piece; /* constant: bytes of a read that a slot is for; it has room for
-			 * more, since there is something between the copies */
-	/* Atomic: the set of hosts whose bytes can come straight to the device now; 0:
-	 * none. */
+	/* Constant: bytes of a read for which a slot is made. A slot has more room,
+	 * since there may be gaps between copies. */
+	uint64_t piece;
+	/* Atomic: number of the set of hosts that can send straight to the device
+	 * now; 0 if there is no such set. */
 	uint32_t rounds;
-	/* An empty slot; NULL: all are in use, or there is no device now. Never waits. */
+	/* An empty slot, or NULL if all are in use or there is no device now. Never
+	 * blocks. */
 	struct ck_gather_slot *(*take)(struct ck_gatherer *g);
-	/* done() will be called, or was: always, within a time that the gatherer sets. */
+	/* Starts a slot. done() is always called, possibly before this returns, and
+	 * at the latest after the timeout of the gatherer. */
 	void (*start)(struct ck_gatherer *g, struct ck_gather_slot *s);
-	/* Nobody wants it any more: done() is called soon, if it was not yet. Neither
-	 * calls it nor waits. May be called before start(), and until done() has
-	 * begun. */
+	/* Cancels a slot: done() is called soon. Neither calls done() nor waits for
+	 * it. May be called before start(), and until done() has begun. */
 	void (*interrupt)(struct ck_gatherer *g, struct ck_gather_slot *s);
-	/* One that is not on its way. */
+	/* Returns a slot that is not in flight. */
 	void (*put)(struct ck_gatherer *g, struct ck_gather_slot *s);
-	/* Waits for it. -ENODEV: there is no such device; -ENOSPC: it has no room;
-	 * -EOPNOTSUPP: there is no device now; -EINTR; -EIO, -ENOMEM. NULL, as release:
-	 * nobody can. */
+	/* Allocates device memory. Blocks. Returns 0, or: -ENODEV if there is no
+	 * such device; -ENOSPC if it has no free memory; -EOPNOTSUPP if no device
+	 * can be used now; -EINTR if cancelled; -EIO; -ENOMEM. NULL, and so is
+	 * `release`, if the gatherer cannot allocate. */
 	int (*allocate)(struct ck_gatherer *g,
 			const struct ck_gather_want *want,
 			struct ck_gather_memory **out);
-	/* Nothing is on its way there. Its device may be gone. */
+	/* Frees memory that no transfer writes to. Its device may be gone. */
 	void (*release)(struct ck_gatherer *g, struct ck_gather_memory *m);
-	/* Whether it is there still: it goes with its device. */
+	/* True if the memory still exists: it is lost with its device. */
 	bool (*holds)(struct ck_gatherer *g, const struct ck_gather_memory *m);
 };
 

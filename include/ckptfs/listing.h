@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * listing: which entries a catalog has, in the checkpoint's own order, and what
- * they are shown as. A value of its own, since it is the same in all generations
- * of a catalog until an entry is added, renamed or removed. A part of model.
+ * listing: the entries of a catalog in the order of the checkpoint, with their
+ * shown names. All generations of a catalog share one listing until an entry is
+ * added, renamed or removed. Immutable once finished, and reference-counted. A part
+ * of model.
  */
 #ifndef CKPTFS_LISTING_H
 #define CKPTFS_LISTING_H
@@ -23,11 +24,11 @@ static inline int ck_entry_id_cmp(struct ck_entry_id a, struct ck_entry_id b)
 	return (a.i > b.i) - (a.i < b.i);
 }
 
-/* What a step in the nested state dict is: a position in a list, or the key of a
- * dict, by its type in Python. */
+/* Type of one step of the path of an entry in the nested state dict: a list index,
+ * or the Python type of a dict key. */
 enum ck_path_type {
 	CK_PATH_STR,
-	CK_PATH_INDEX, /* the position */
+	CK_PATH_INDEX, /* an index in a list */
 	CK_PATH_INT,
 	CK_PATH_FLOAT,
 	CK_PATH_BOOL,
@@ -35,8 +36,8 @@ enum ck_path_type {
 	CK_PATH_OTHER,
 };
 
-/* A step to an entry in the nested state dict, as text: a position or number in
- * decimal, True, None, or the JSON of a key that is of another type. */
+/* One step of a path as text: a decimal index or number, True, None, or the JSON of
+ * a key of another type. */
 struct ck_path_part {
 	const char *p;
 	uint32_t len;
@@ -48,37 +49,37 @@ static inline struct ck_str ck_part_text(const struct ck_path_part *part)
 	return (struct ck_str){ part->p, part->len };
 }
 
-/* Where an entry is shown, and by which name. */
+/* Where an entry is shown, and by whose name. */
 enum ck_entry_role {
 	CK_ROLE_WHOLE, /* in all views, by its own name */
-	/* Of what ranks have, which only local/ shows: */
-	CK_ROLE_COPY, /* some of what another entry has, as one rank has it */
-	CK_ROLE_OWN,  /* there is no whole that it is a part of */
+	/* Rows of single ranks, which only local/ shows: */
+	CK_ROLE_COPY, /* a part of another entry, as one rank has it */
+	CK_ROLE_OWN,  /* there is no whole entry of which it is a part */
 };
 
-/* What tensors and other entries have in common. What it is shown as is in the
- * listing. */
+/* Common part of tensors and objects. The shown name is in the listing. */
 struct ck_entry {
-	struct ck_str key; /* the checkpoint's, any bytes */
-	/* nparts; none: it has no path. NULL of one part: that is its key, a
-	 * text. See ck_entry_part(). */
+	struct ck_str key; /* key in the checkpoint; any bytes */
+	/* nparts; no parts: it has no path. NULL with one part: the part is the key
+	 * as text, see ck_entry_part(). */
 	const struct ck_path_part *path;
 	uint32_t nparts;
-	uint32_t number; /* of the row */
-	/* private: has key and path of an entry that was added or renamed */
+	uint32_t number; /* row number */
+	/* private: owner of key and path of an entry that was added or renamed */
 	struct ck_owned *owner;
 	uint32_t of; /* see ck_entry_of() */
 	bool of_object;
 	uint8_t role; /* enum ck_entry_role */
 };
 
-/* Not of WHOLE: whose name it has; of an OWN that may be itself. */
+/* Entry whose name a row has that is not CK_ROLE_WHOLE; may be the row itself for
+ * CK_ROLE_OWN. */
 static inline struct ck_entry_id ck_entry_of(const struct ck_entry *e)
 {
 	return (struct ck_entry_id){ e->of, e->of_object };
 }
 
-/* Part i of its path, of nparts. */
+/* Part i of the path, below nparts. */
 static inline struct ck_path_part ck_entry_part(const struct ck_entry *e,
 						uint32_t i)
 {
@@ -87,69 +88,74 @@ static inline struct ck_path_part ck_entry_part(const struct ck_entry *e,
 						.len = (uint32_t)e->key.len };
 }
 
-/* Texts of an entry; the key belongs to its row. */
+/* Names of an entry; the key is in its row. */
 struct ck_names {
-	struct ck_str key;  /* the checkpoint's, any bytes */
+	struct ck_str key;  /* key in the checkpoint; any bytes */
 	struct ck_str name; /* shown name (FQN) */
 	struct ck_str stem; /* file name without suffix */
 };
 
-/* An entry that has another name than its key, or another stem than its name. */
+/* An entry whose name differs from its key, or whose stem differs from its name. */
 struct ck_other_name {
 	uint32_t entry; /* index in entries */
 	struct ck_str name, stem;
 };
 
-/* An entry that has the name of another one. */
+/* An entry that has the name of another entry. */
 struct ck_same_name {
 	struct ck_entry_id of, id;
 };
 
-/* Nobody changes it once it is finished. */
+/* Immutable once finished. */
 struct ck_listing {
-	struct ck_entry_id *entries; /* in the checkpoint's own order */
-	uint32_t *of_tensor;	     /* by its number: index in entries */
+	struct ck_entry_id *entries; /* in the order of the checkpoint */
+	uint32_t *of_tensor;	     /* index in entries, by number */
 	uint32_t *of_object;
-	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
-			     * without them names would be equal; any order */
-	/* Entries that have no name of their own, by the one whose it is. */
+	/* entries that keep prefixes of wrappers, since their names would collide
+	 * without; in any order */
+	uint32_t *prefixed;
+	/* Entries without a name of their own, sorted by the entry whose name they
+	 * have. */
 	struct ck_same_name *same;
 	size_t n, nprefixed, nsame;
-	/* Names that the user gives to entries; NULL: there are none. Held. */
+	/* Map of names from the user; NULL: no map. Holds a reference. */
 	const struct ck_renames *renames;
-	uint32_t nrenamed;		/* entries that a line of it names */
-	uint32_t nunused, unused_first; /* lines that name no entry; an index */
-	/* private */
-	struct ck_names *names; /* of each entry, until it is finished */
-	/* Name and stem of the others are the key without its first bytes: */
-	struct ck_other_name *named; /* by entry */
+	uint32_t nrenamed; /* entries that the map renames */
+	/* lines of the map that match no entry, and the index of the first */
+	uint32_t nunused, unused_first;
+	/* Private. Names of each entry, until finished: */
+	struct ck_names *names;
+	/* Entries not in `named` have the key without its first `dropped` bytes as
+	 * name and stem. */
+	struct ck_other_name *named; /* sorted by entry */
 	size_t nnamed;
-	size_t dropped;	   /* so many bytes */
+	size_t dropped;
 	uint32_t *by_stem; /* hash table: entry index + 1, 0 empty */
 	size_t stem_slots, entries_cap, names_cap, same_cap, named_cap;
 	uint64_t hash_seed;   /* of by_stem: random */
-	struct ck_arena text; /* of names and stems that are no part of a key */
+	struct ck_arena text; /* names and stems that are not part of a key */
 	uint32_t refs;	      /* atomic */
 };
 
-/* Filling: make, add in order, finish. NULL, -ENOMEM: out of memory; -EOVERFLOW:
- * more entries than can be numbered. */
+/* Fill a listing: make, add in order, finish. They return 0, or: -ENOMEM, NULL if
+ * out of memory; -EOVERFLOW if there are too many entries. */
 struct ck_listing *ck_listing_make(void);
-/* The key stays where it is as long as the listing. */
+/* Caller owns the key, which must outlive the listing. */
 CK_MUST_USE int ck_listing_add(struct ck_listing *l, struct ck_entry_id id,
 			       struct ck_str key);
-/* It has the name of another entry, which was added or will be. */
+/* Gives an entry the name of another one, which was added or will be. */
 CK_MUST_USE int ck_listing_same(struct ck_listing *l, struct ck_entry_id id,
 				struct ck_entry_id of);
-/* Names, stems, and the table. -EBADMSG: two entries have one key. */
+/* Computes names, stems and the table. Returns 0, or: -EBADMSG if two entries have
+ * the same key; -ENOMEM. */
 CK_MUST_USE int ck_listing_finish(struct ck_listing *l, struct ck_diag *d);
 
-/* The first of those that have the name of an entry, *n of them. */
+/* Finds the *n entries that have the name of an entry; returns the first. */
 const struct ck_same_name *ck_listing_same_of(const struct ck_listing *l,
 					      struct ck_entry_id of,
 					      uint32_t *n);
 
-/* Counts those who use it. Any thread. */
+/* Acquire and release a reference. Any thread. */
 const struct ck_listing *ck_listing_hold(const struct ck_listing *l);
 void ck_listing_put(const struct ck_listing *l); /* NULL is allowed */
 

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * move: bytes. A plan turns a box of a tensor and a byte range of it into
- * copies; those from files of this host are run at once, and the others go the route
- * to a mover that can reach their files.
+ * move: the I/O engine, from a byte range of a slice to bytes in memory. A plan
+ * turns a box of a tensor and a byte range of that box into copies. Copies from
+ * local files run in the calling thread; the others are sent by the route to the
+ * backend that can reach their files.
+ *
+ * A read is planned, may wait for a header fetch, waits for its moves, may be
+ * gathered on a GPU, and completes. It continues in the thread in which the backend
+ * completes; no thread blocks on another host.
  */
 #ifndef CKPTFS_MOVE_H
 #define CKPTFS_MOVE_H
@@ -18,174 +23,195 @@
 
 /* --- plan ------------------------------------------------------------------- */
 
-/* What is asked of the planner: the bytes [begin, end) of a box of a tensor
- * in C order, and the stored boxes. */
+/* Input of the planner: the bytes [begin, end) of a box of a tensor in C order, and
+ * the stored boxes. */
 struct ck_request {
-	uint32_t ndim;	     /* at most CK_MAX_DIMS */
-	uint32_t item;	     /* bytes per element, >= 1 */
-	const uint64_t *off; /* the box: ndim offsets in the tensor, elements */
-	const uint64_t *size; /* ndim sizes */
-	uint64_t begin, end;  /* bytes in the box's C order */
+	uint32_t ndim; /* at most CK_MAX_DIMS */
+	uint32_t item; /* bytes per element, >= 1 */
+	/* offsets of the box in the tensor: ndim, in elements */
+	const uint64_t *off;
+	const uint64_t *size; /* sizes of the box: ndim, in elements */
+	uint64_t begin, end;  /* bytes in the C order of the box */
 	uint32_t nchunks;
-	const int64_t *boxes;	 /* 2 * ndim for each chunk: offsets, sizes;
-				  * inside the tensor and disjoint */
-	const uint64_t *strides; /* ndim for each chunk, bytes; NULL: elements
-				  * of each are in C order without gaps */
-	const uint32_t *order;	 /* chunks sorted by offsets */
+	/* for each chunk ndim offsets and ndim sizes, in elements; inside the
+	 * tensor, and disjoint */
+	const int64_t *boxes;
+	/* for each chunk ndim strides, in bytes. NULL if the elements of each chunk
+	 * are in C order without gaps. */
+	const uint64_t *strides;
+	const uint32_t *order; /* indexes of the chunks, sorted by offsets */
 };
 
 /* A loop nest over runs of contiguous bytes: outermost loop first. */
 struct ck_plan_op {
-	uint64_t dst;	/* first run's place in the destination, whose byte 0
-			 * is `begin` */
-	uint64_t src;	/* first run's place, relative to the chunk's first
-			 * element */
+	uint64_t dst; /* destination of the first run: bytes from `begin` */
+	/* source of the first run: bytes from the first element of the chunk */
+	uint64_t src;
 	uint64_t run;	/* bytes */
-	uint32_t chunk; /* index in the tensor */
+	uint32_t chunk; /* index of the chunk in the tensor */
 	uint32_t nloops;
-	size_t loop; /* first in plan->loops */
+	size_t loop; /* index of its first loop in plan->loops */
 };
 
-/* Zero-initialise; make may be called again on a used one and keeps its
+/* Zero-initialise. ck_plan_make() may be called again on a used plan and reuses its
  * memory. */
 struct ck_plan {
 	struct ck_plan_op *copies;
 	struct ck_loop *loops;
 	size_t ncopies, nloops, copies_cap, loops_cap;
-	uint64_t runs;	   /* over all copies */
-	uint64_t covered;  /* bytes; less than asked: the rest is in no box */
-	uint64_t shortest; /* run; UINT64_MAX if there is none */
+	uint64_t runs; /* number of runs, over all copies */
+	/* Bytes that the copies fill. If fewer than requested, the rest is in no
+	 * box. */
+	uint64_t covered;
+	/* bytes of the shortest run; UINT64_MAX if there are no copies */
+	uint64_t shortest;
 };
 
-/* -ENOMEM only. */
+/* Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_plan_make(const struct ck_request *r, struct ck_plan *plan);
-/* One run of so many bytes, from chunk 0. */
+/* Makes a plan of one run of `bytes` bytes, from chunk 0. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_plan_run(struct ck_plan *plan, uint64_t bytes);
 void ck_plan_fini(struct ck_plan *plan);
 
 /* --- slices that are open ----------------------------------------------------- */
 
-/* A slice, and where the parts are that were touched so far: what all reads of one
- * open file share. Any thread. */
+/* A slice, and the layouts of those of its parts that were read so far. All reads
+ * of one open file share it. Any thread. */
 struct ck_open_slice;
 
-/* Takes the slice if it returns 0; the locator, which is the caller's, must
- * outlive it. -ENOMEM. Looks at nothing, however many parts there are. */
+/* Does no I/O, however many parts the slice has. Returns 0, or -ENOMEM. The open
+ * slice owns `slice` if 0 is returned. Caller owns the locator, which must outlive
+ * the open slice. */
 CK_MUST_USE int ck_open_slice_make(struct ck_slice *slice,
 				   struct ck_locator *locator,
 				   struct ck_open_slice **out);
 void ck_open_slice_free(struct ck_open_slice *o); /* NULL is allowed */
 const struct ck_slice *ck_open_slice_slice(const struct ck_open_slice *o);
-/* Locates all its boxes now. Errors as of ck_locator.get; after -EREMOTE what all of
- * them need is noted. */
+/* Locates all boxes of the slice now. Returns 0, or an error of ck_locator.get. If
+ * -EREMOTE, the ranges that all boxes need are recorded in the ck_fetch of the
+ * thread. */
 CK_MUST_USE int ck_open_slice_locate(struct ck_open_slice *o);
-/* Where the boxes are of part i, which is a CK_PART_BOX: located at the first
- * touch. Valid as long as `o`. Errors as of ck_locator.get; -ENOMEM. */
+/* Sets *out to the layout of part i, which must be a CK_PART_BOX. The first call
+ * locates the part. *out is valid as long as `o`. Returns 0, or: errors of
+ * ck_locator.get; -ENOMEM. */
 CK_MUST_USE int ck_open_slice_layout(struct ck_open_slice *o, uint32_t i,
 				     const struct ck_layout **out);
-/* What is done with a layout, which is valid until it returns. */
+/* Uses a layout, which is valid until the function returns. */
 typedef int ck_open_slice_use(const struct ck_layout *layout, void *arg);
-/* What was got before had errors of the moment: has `use` try with one that is
- * asked for now, and keeps that for the part if it serves. Errors as of
- * ck_locator.get, and of use. */
+/* Retries part i after the layout `failed` had transient errors: locates the part
+ * again and calls `use` with the new layout. Keeps the new layout for the part
+ * unless `use` failed and the layout has transient errors. Returns 0, or an error
+ * of ck_locator.get or of `use`. */
 CK_MUST_USE int ck_open_slice_again(struct ck_open_slice *o, uint32_t i,
 				    const struct ck_layout *failed,
 				    ck_open_slice_use *use, void *arg);
-/* Whether the ctime of a file changed since this layout of a part was found. */
+/* True if the ctime of a file changed after this layout of a part was found. */
 CK_MUST_USE bool ck_open_slice_is_old(const struct ck_open_slice *o,
 				      const struct ck_layout *layout);
-/* After that: has the part located again, from the headers of its items, and `use` try with
- * the new layout, which is kept for the part. Errors as of ck_locator.get, and of use. */
+/* Locates part i again from the headers of its items, since `old` is outdated,
+ * keeps the new layout for the part and calls `use` with it. Returns 0, or an error
+ * of ck_locator.renew or of `use`. */
 CK_MUST_USE int ck_open_slice_renew(struct ck_open_slice *o, uint32_t i,
 				    const struct ck_layout *old,
 				    ck_open_slice_use *use, void *arg);
-/* The layout of part i, if it was located already, else NULL. */
+/* Layout of part i, or NULL if it was not located yet. Does no I/O. */
 const struct ck_layout *ck_open_slice_known(const struct ck_open_slice *o,
 					    uint32_t i);
-/* Of one that was not: as of ck_locator.guess. */
+/* Calls ck_locator.guess for part i, which was not located yet. */
 void ck_open_slice_guess(const struct ck_open_slice *o, uint32_t i,
 			 uint64_t begin, uint64_t end, ck_range_use *each,
 			 void *arg);
 
 /* --- reads ---------------------------------------------------------------------- */
 
-/* Somebody who waits for bytes of remote files, and may lose interest.
- * Zero-initialise. */
+/* A caller that waits for remote bytes and may cancel. Zero-initialise. */
 struct ck_waiter {
-	/* Private, under ck_route.lock: */
+	/* Private, protected by ck_route.lock: */
 	bool unwanted;
-	struct ck_moves *moving;	  /* on the way; or NULL */
-	struct ck_gather_slot *gathering; /* the same */
+	struct ck_moves *moving;	  /* in flight; or NULL */
+	struct ck_gather_slot *gathering; /* in flight; or NULL */
 };
 
-/* The bytes [vpos, vpos + len) of an open slice, into `to`. All of them or an
- * error: -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
- * served), -ESTALE (a file or the tensor has changed), -EINVAL (not within the
- * slice), -EINTR (it was interrupted), -ENOMEM. On an error `to`, which is the
- * caller's, has anything. */
+/* A read of the bytes [vpos, vpos + len) of an open slice into `to`. Either all
+ * bytes are read, or: -ENODATA if no file has a byte; -EIO; -EBADMSG if a box
+ * cannot be served; -ESTALE if a file or the tensor has changed; -EINVAL if the
+ * range is not within the slice; -EINTR if interrupted; -ENOMEM. After an error the
+ * contents of `to` are undefined. Caller owns `to`. */
 struct ck_read {
 	struct ck_open_slice *from;
-	struct ck_files *files; /* that have its bytes; NULL: the route's */
+	/* the files of the slice; NULL: those of the route */
+	struct ck_files *files;
 	uint64_t vpos, len;
 	void *to;
-	/* NULL, or where the bytes go in place of `to`, from `at` on, a multiple of 16: by
-	 * the route's gatherer alone, and of one box whose elements it has whole. -EAGAIN:
-	 * it has no room now; -EIO: the bytes do not get there. */
+	/* Device memory that receives the bytes instead of `to`, from byte `at` on,
+	 * a multiple of 16. NULL: `to` does. Requires the gatherer of the route,
+	 * and a range of one box whose elements are whole. Then also: -EAGAIN if
+	 * the gatherer has no free slot; -EIO if the bytes cannot be written to the
+	 * device. */
 	struct ck_gather_memory *memory;
 	uint64_t at;
-	bool brief; /* as of ck_moves */
-	bool ahead; /* no reader waits for it */
-	bool remote; /* set by ck_move_read() and ck_route_read(), when it is done: not
-		      * all was here */
-	/* Called once if the read was not done at once, by any thread that holds
-	 * no lock which interrupting it takes; the read and `to` are the caller's
-	 * again. rc: 0 or an error. */
+	bool brief; /* as in ck_moves */
+	bool ahead; /* a prefetch: no reader waits for it */
+	/* set by ck_move_read() and ck_route_read() when they complete: some bytes
+	 * were remote */
+	bool remote;
+	/* Called once if the read did not complete at once, by any thread that
+	 * holds no lock that ck_route_interrupt() takes. The read and `to` belong
+	 * to the caller again. rc: 0 or an error. */
 	void (*done)(struct ck_read *r, int rc);
 	void *arg;
 	struct ck_waiter waiter;
 };
 
-/* Does it at once: all that it needs is on this host; else -EREMOTE, and `to` has
- * anything. Blocks on local files only. Any thread. */
+/* Reads bytes that are all in local files. Blocks on local files only. Any thread.
+ * Returns 0, or: -EREMOTE if some bytes are in remote files, `to` is undefined
+ * then; else errors of ck_read. Does not call done(). */
 CK_MUST_USE int ck_host_read(struct ck_files *files, const struct ck_read *r);
 
-/* --- route: to the mover that reaches a file --------------------------------------- */
+/* --- route: to the backend that reaches a file --------------------------------  */
 
-/* Any thread. */
+/* Where reads of one mount are sent. Any thread. */
 struct ck_route {
 	/* Constant: */
 	struct ck_files *files;
-	struct ck_backend *remote; /* of remote files; NULL: there are none */
-	/* Where bytes are put together, set before the first use; NULL: here. What it has
-	 * no room for now is put together here, and so is what fails there. */
+	/* backend of remote files; NULL if all files are local */
+	struct ck_backend *remote;
+	/* Gathers bytes on a GPU; NULL: in this process. Set before the first use.
+	 * Reads for which it has no free slot, or which fail there, are gathered in
+	 * this process. */
 	struct ck_gatherer *gatherer;
-	bool rounds_only; /* it is only for what comes from others by rounds */
+	/* The gatherer is used only for bytes that peers send in NCCL rounds. */
+	bool rounds_only;
 
-	pthread_mutex_t lock; /* of waiters: which moves are on the way */
+	/* protects all ck_waiter: which moves are in flight */
+	pthread_mutex_t lock;
 };
 
 void ck_route_init(struct ck_route *route, struct ck_files *files,
 		   struct ck_backend *remote);
 void ck_route_fini(struct ck_route *route);
 
-/* Whether reads go to a gatherer wherever their files are. */
+/* True if reads go to the gatherer even if all their files are local. */
 static inline bool ck_route_gathers(const struct ck_route *r)
 {
 	return r->gatherer && !r->rounds_only;
 }
 
-/* One that ck_host_read() said -EREMOTE of, or that the gatherer may have. 0: done. -EINPROGRESS: done() will be
- * called, or was. Else an error. */
+/* Starts a read that ck_host_read() refused with -EREMOTE, or that the gatherer may
+ * run. Returns 0 if it is complete, -EINPROGRESS if done() is called, possibly
+ * before this returns, or an error of ck_read. */
 CK_MUST_USE int ck_route_read(struct ck_route *route, struct ck_read *r);
-/* Either, and waits until it is done. r->done and r->arg are not used. */
+/* Runs a read, local or remote, and blocks until it is complete. Ignores r->done
+ * and r->arg. Returns 0, or an error of ck_read. */
 CK_MUST_USE int ck_move_read(struct ck_route *route, struct ck_read *r);
 
-/* A request that was given up with -EREMOTE: brings what its fetch wants. */
+/* Fetches the remote ranges recorded in `fetch` by a call that returned -EREMOTE,
+ * usually headers of items. Can be sent again after it is complete. */
 struct ck_header_fetch {
 	struct ck_fetch fetch;
-	bool brief; /* as of ck_moves */
-	/* As of ck_read. rc: 0, -EINTR, -ENOMEM, or -EIO: nothing was wanted. Why
-	 * single pieces did not come is in them. */
+	bool brief; /* as in ck_moves */
+	/* As in ck_read. rc: 0; -EINTR; -ENOMEM; -EIO if no range was recorded.
+	 * Errors of single ranges are in fetch.pieces. */
 	void (*done)(struct ck_header_fetch *e, int rc);
 	void *arg;
 	struct ck_waiter waiter;
@@ -196,63 +222,68 @@ struct ck_header_fetch {
 	uint64_t begun;
 };
 
-/* 0: all came at once. -EINPROGRESS: done() will be called, or was. Else an error. The
- * errand can be sent again when it is done. */
+/* Returns 0 if all ranges are complete, -EINPROGRESS if done() is called, possibly
+ * before this returns, or an error as of done(). */
 CK_MUST_USE int ck_route_errand(struct ck_route *route,
 				struct ck_header_fetch *e);
-/* The same, and waits. e->done and e->arg are not used. */
+/* As ck_route_errand(), but blocks until complete. Ignores e->done and e->arg. */
 CK_MUST_USE int ck_io_header_fetch(struct ck_route *route,
 				   struct ck_header_fetch *e);
 void ck_header_fetch_fini(struct ck_header_fetch *e);
 
-/* Who waits will be called soon, with -EINTR if it has not come otherwise. Does not
- * call done(); may be called from before the start until done() has returned. */
+/* Cancels a read or header fetch: it ends soon, with -EINTR unless its bytes have
+ * arrived. Does not call done(). May be called from before the start until done()
+ * has returned. */
 void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w);
 
-/* --- host mover, the other way -------------------------------------------------- */
+/* --- host backend: writes ------------------------------------------------------  */
 
-/* A file that boxes are written into. */
+/* An output file that boxes are written into. */
 struct ck_target {
-	int fd; /* for reading and writing */
+	int fd; /* open for reading and writing */
 	uint64_t size;
-	uint8_t *map; /* private; NULL at first */
+	uint8_t *map; /* private mapping, made on demand; NULL at first */
 };
 
-/* Where a chunk begins. */
+/* Output location of the first element of a chunk. */
 struct ck_place {
 	struct ck_target *target;
 	uint64_t fpos;
 };
 
-/* Writes bytes [begin, end) of what is asked of the planner into the files of
- * its chunks, which have the strides of the request. `bytes` are the caller's and
- * stay as they are. -ENODATA: some belong to no chunk; errors of write(2); -EINVAL: outside its file; -ENOMEM. Any
- * thread, one at a time for a target. */
+/* Writes bytes [begin, end) of the request into the files of its chunks, in which
+ * elements have the strides of the request. Caller owns `bytes`, which are not
+ * changed. Any thread, but one at a time for a target. Returns 0, or: -ENODATA if
+ * some bytes belong to no chunk; -EINVAL if a chunk is not within its file;
+ * -ENOMEM; errors of write(2). */
 CK_MUST_USE int ck_host_scatter(const struct ck_request *r,
 				const struct ck_place *places,
 				const void *bytes);
-/* The same bytes back, as far as they were written. Errors and threads as above; -EIO: a
- * file became shorter. */
+/* Reads back the bytes that ck_host_scatter() wrote. Same threads and errors, with
+ * those of mmap(2); also -EIO if a file became shorter. */
 CK_MUST_USE int ck_host_collect(const struct ck_request *r,
 				const struct ck_place *places, void *bytes);
 void ck_target_unmap(struct ck_target *t);
 
 /* --- read-ahead on data files ---------------------------------------------------- */
 
-struct ck_ahead; /* threads and their queue; one for each mount */
+struct ck_ahead; /* worker threads and their queues; one for each mount */
 
-/* One reader of a slice. Zero-initialise. Protected by the ck_ahead. */
+/* The position of one reader of a slice. Zero-initialise. Protected by the lock of
+ * the ck_ahead. */
 struct ck_ahead_stream {
-	uint64_t next;	/* vpos behind what was read */
-	uint64_t read;	/* bytes read without a jump */
-	uint64_t asked; /* vpos up to which data was asked for */
+	uint64_t next;	/* vpos behind the last read */
+	uint64_t read;	/* bytes read sequentially */
+	uint64_t asked; /* vpos up to which data was queued */
 };
 
-/* Starts its threads: not before the last fork(2). NULL: out of memory. */
+/* Starts the threads, so that it must not be called before the last fork(2). NULL
+ * if out of memory. */
 struct ck_ahead *ck_ahead_make(struct ck_files *files);
-void ck_ahead_free(struct ck_ahead *a); /* waits for its threads */
-/* The stream does this read now. Has the kernel fetch what follows of the parts
- * that are located, if the stream reads on; never waits, never fails. */
+void ck_ahead_free(struct ck_ahead *a); /* joins the threads */
+/* Records that the stream does this read. If the stream is sequential, queues the
+ * data that follows in parts that are located. Never blocks, never fails. a: NULL
+ * is allowed. */
 void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
 		   const struct ck_read *r);
 

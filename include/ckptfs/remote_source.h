@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote_source: a directory of which parts lie on other hosts. All hosts together are one
- * directory: whoever opens a checkpoint asks here what is in it, and looks at files here as
- * if there were no others. A part of source.
+ * remote_source: the interface to parts of the directory that are on other hosts.
+ * All hosts together form one directory. The code that opens a checkpoint lists and
+ * stats files through this interface as if they were local. core/dist implements
+ * it. A part of source.
  */
 #ifndef CKPTFS_REMOTE_SOURCE_H
 #define CKPTFS_REMOTE_SOURCE_H
@@ -10,88 +11,94 @@
 #include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
 
-/* A copy of a file that is not used where another one is. Texts are valid until others
- * are shown, and the name as long as the ck_remote_source. */
+/* A replica that is not used, since another one is. Texts are valid until the
+ * thread calls ck_shown() again, and the name as long as the ck_remote_source. */
 struct ck_unused_copy {
 	uint32_t file;
 	const char *host;
-	int err; /* positive errno that it would give */
+	int err; /* positive errno that a read of it would return */
 	const char *what;
-	const char *expected, *found; /* NULL: no difference */
+	const char *expected, *found; /* NULL: not a difference */
 };
 
 enum { CK_REMOTE_SOURCE_HEAD = 32 }; /* bytes */
 
-/* What there is in the directory of some host. */
+/* A name in the directory of one or more hosts. */
 struct ck_remote_source_name {
 	const char *name;
 	unsigned char type; /* as in struct dirent */
 };
 
-/* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
- * checkpoint calls list(), begins(), text(), metadata(), files() and bring(), in one
- * thread, and opened() in the end. */
+/* The thread that opens the checkpoint calls list(), begins(), text(), metadata(),
+ * files() and bring(), and finally opened(). Functions marked "any thread" may also
+ * be called later. Functions return 0 or a negative errno. */
 struct ck_remote_source {
-	/* The names in the directory, those of all hosts, each once, in natural order: as
-	 * long as the ck_remote_source. They are asked for once; when the checkpoint is open
-	 * any thread may have them again, of one whose names were asked for. */
+	/* The names in the directory of all hosts, each once, in natural order.
+	 * Valid as long as the ck_remote_source. Hosts are asked once. When the
+	 * checkpoint is open, any thread may call this again if it was called
+	 * before. */
 	int (*list)(struct ck_remote_source *e,
 		    const struct ck_remote_source_name **list, size_t *n,
 		    struct ck_diag *d);
-	/* Which of n files begin so, by up to CK_REMOTE_SOURCE_HEAD of their first bytes: the
-	 * copy of one host does, or is a link that is not followed. */
+	/* Finds which of n files begin as `is` requires, given up to
+	 * CK_REMOTE_SOURCE_HEAD of their first bytes. out[i]: the replica of one
+	 * host does, or is a link that is not followed. */
 	int (*begins)(struct ck_remote_source *e, const struct ck_str *names,
 		      size_t n, bool (*is)(const uint8_t *head, size_t len),
 		      bool *out, struct ck_diag *d);
-	/* As metadata(), of a file that says something of the checkpoint beside that. */
+	/* As metadata(), for another file that describes the checkpoint. */
 	int (*text)(struct ck_remote_source *e, struct ck_str name,
 		    uint64_t most, struct ck_file_info *said, void **pages,
 		    struct ck_diag *d);
-	/* The file of this name that counts, over all hosts: *said is what its host
-	 * says of it, with the newest time and the fewest rights of all, and *pages what
-	 * is in it, said->size bytes of ck_pages_alloc(), the caller's; NULL: it is the one in the directory of this host. -ENOENT:
-	 * no host has one; -ESTALE: they differ; -EBADMSG: one has more than `most`
-	 * bytes, or is no file; -EIO. */
+	/* Chooses the file of this name over all hosts. *said: the state that
+	 * its host reported, with the latest mtime and the intersection of the
+	 * access rights of all replicas. *pages: its contents, said->size bytes
+	 * of ck_pages_alloc(), owned by the caller; NULL if the local file was
+	 * chosen. Returns 0, or: -ENOENT if no host has one; -ESTALE if they
+	 * differ; -EBADMSG if one is longer than `most` bytes or not a regular
+	 * file; -EIO. */
 	int (*metadata)(struct ck_remote_source *e, struct ck_str name,
 			uint64_t most, struct ck_file_info *said, void **pages,
 			struct ck_diag *d);
-	/* Files of the checkpoint were added to the set, which has looked for them here:
-	 * of those that were not there the last time it was called, those that another
-	 * host has are made remote. From then on they are read as any others: who opens
-	 * the checkpoint waits for their bytes. shown: NULL: the owner and group of the
-	 * first of them that can be used. */
+	/* Files were added to the set, which has recorded the local ones. Those
+	 * added since the last call that are not local, but on another host, become
+	 * remote. From then on they are read like all others, and the opening
+	 * thread blocks on their bytes. shown: owner and group to show; NULL: those
+	 * of the first usable file. */
 	int (*files)(struct ck_remote_source *e, struct ck_files *files,
 		     const struct ck_ids *shown, struct ck_diag *d);
-	/* Brings what is wanted of remote files, all of it at once. -ENOMEM; what is
-	 * wrong with single pieces is theirs. */
+	/* Fetches all ranges of `wanted` together. Returns 0, or -ENOMEM; errors of
+	 * single ranges are in their rc. */
 	int (*bring)(struct ck_remote_source *e, struct ck_fetch *wanted);
-	/* The checkpoint is open: nobody waits for bytes any more. *partly: some host was
-	 * not there, and what it has was not listed. */
+	/* The checkpoint is open: from now on no thread blocks on remote bytes.
+	 * Sets *partly if some host was down, so that its files were not listed. */
 	int (*opened)(struct ck_remote_source *e, struct ck_files *files,
 		      bool *partly);
-	/* Which bits of 0777 copies of the metadata on other hosts take from that which
-	 * is here. Set by metadata(), or by whoever takes a data file for it. */
+	/* Bits of 0777 that replicas of the metadata on other hosts deny, although
+	 * the local one grants them. Set by metadata(), or by a format that uses a
+	 * data file as metadata. */
 	mode_t metadata_closed;
-	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
-	 * far as was heard, and *now is who may read it; or a negative errno. */
+	/* For metadata on another host: 1 if it was replaced, 0 if it is unchanged
+	 * as far as its host has reported, or a negative errno. If 0, sets *now to
+	 * its access rights. */
 	int (*changed)(struct ck_remote_source *e, struct ck_file_access *now);
-	/* The name of the host on which a file of the set is read, i = 0, and of those
-	 * with a copy that is read if that fails, in this order; NULL: there are no
-	 * more. As long as the ck_remote_source. Any thread. */
+	/* Name of the host from which a file of the set is read (i = 0), and of the
+	 * hosts to which reads fail over (i > 0), in order. NULL if there are no
+	 * more. Valid as long as the ck_remote_source. Any thread. */
 	const char *(*host)(const struct ck_remote_source *e, uint32_t file,
 			    uint32_t i);
-	/* Why no host gives bytes of a file now that some could give when the
-	 * checkpoint was opened, as ck_shown(); NULL: one does. Any thread. */
+	/* Reason why no host serves bytes of a file now that were served when the
+	 * checkpoint was opened, as ck_shown(); NULL if one does. Any thread. */
 	const char *(*away)(const struct ck_remote_source *e, uint32_t file);
-	/* The i-th of the copies that are not used, although their hosts are there or
-	 * were. False: there are not so many. Any thread. */
+	/* Sets *out to the i-th unused replica on a host that is or was up. Returns
+	 * false if there are not so many. Any thread. */
 	bool (*unused)(const struct ck_remote_source *e, size_t i,
 		       struct ck_unused_copy *out);
 	/* Appends a line for each host to a status. Any thread. */
 	void (*print)(const struct ck_remote_source *e, struct ck_buf *out);
 	/* Appends a row of "paths" in .ckptfs/stats for each host. Any thread. */
 	void (*paths)(const struct ck_remote_source *e, struct ck_buf *out);
-	struct ck_stats *stats; /* what was read so far; NULL: nobody counts */
+	struct ck_stats *stats; /* counters of reads; NULL: not counted */
 };
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replicas: what several ranks have of one thing is shown as the lowest one has it; which of
- * the others have something else. A part of tree. Any thread.
+ * replicas: comparison of copies of one entry that several ranks saved. The mount
+ * shows the copy of the lowest rank; this finds the ranks with different copies. A
+ * part of tree. Any thread.
  */
 #ifndef CKPTFS_REPLICAS_H
 #define CKPTFS_REPLICAS_H
@@ -10,32 +11,34 @@
 #include "ckptfs/view.h"
 
 struct ck_route;
-struct ck_differing; /* what was found out about one checkpoint */
+struct ck_differing; /* the differences found in one checkpoint */
 
-/* The checkpoint outlives it. NULL: out of memory. */
+/* Caller owns the checkpoint, which must outlive the result. NULL if out of
+ * memory. */
 struct ck_differing *ck_replicas_make(struct ck_checkpoint *cp);
 void ck_replicas_free(struct ck_differing *known); /* NULL is allowed */
 
-/* Asked before each part is read: does nobody wait for the answer any more? NULL: never. */
+/* Called before each part is read; true cancels. NULL: never. */
 struct ck_stop {
 	bool (*asked)(void *arg);
 	void *arg;
 };
 
-/* Reads what a file shows and what other ranks have in place of it, and appends a JSON list of
- * the ranks that have other bytes, or another JSON; of files that no rank is known of, the
- * names of their directories. -ENODATA: there is none; -EOPNOTSUPP: some of it is on other
- * hosts; -EINTR: it was to stop; errors of what the file shows; shortages. What cannot be read of others is no difference. */
+/* Reads the bytes that a file shows and the copies of other ranks, and appends a
+ * JSON list of the ranks whose bytes or JSON differ; names of directories for files
+ * without a known rank. Copies that cannot be read are not reported. Returns 0, or:
+ * -ENODATA if there are no copies; -EOPNOTSUPP if some are on other hosts; -EINTR
+ * if cancelled; errors of reading the shown bytes; shortages of this process. */
 CK_MUST_USE int ck_replicas_print(struct ck_differing *known,
 				  const struct ck_catalog *c,
 				  const struct ck_file_content *about,
 				  const struct ck_stop *stop,
 				  struct ck_buf *out);
-/* That was found before, and there are some. No I/O. */
+/* True if differences of the file were found before. Does no I/O. */
 bool ck_replicas_are_known(const struct ck_differing *known,
 			   const struct ck_file_content *about);
-/* Adds a finding for each tensor of which ranks have other bytes than are shown. By the
- * route files on other hosts are read, too: it waits for them. Errors as above; -ENOMEM. */
+/* Adds a finding for each tensor of which ranks have different bytes. Reads remote
+ * files by the route, and blocks. Returns 0, or: errors as above; -ENOMEM. */
 CK_MUST_USE int ck_replicas_check(struct ck_checkpoint *cp,
 				  struct ck_route *route,
 				  struct ck_findings *out);

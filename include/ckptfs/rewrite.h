@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rewrite: format, the other way. The archive around the bytes of one box, and
- * a checkpoint's metadata with new places for some of its boxes.
+ * rewrite: the writing side of format: the archive around the elements of one box,
+ * and the metadata of a checkpoint with new locations of some boxes. Stateless,
+ * except for the format state of the checkpoint.
  */
 #ifndef CKPTFS_REWRITE_H
 #define CKPTFS_REWRITE_H
@@ -12,92 +13,95 @@
 /* --- item: what torch.save writes around one contiguous tensor ------------ */
 
 struct ck_item_form {
-	struct ck_buf head; /* before the elements */
-	struct ck_buf tail; /* behind them; length known from the beginning */
+	struct ck_buf head; /* bytes before the elements */
+	struct ck_buf tail; /* bytes behind them, of constant length */
 	uint64_t data_len;  /* bytes of the elements */
-	uint64_t crc_at[2]; /* private: where tail has the CRC-32 */
+	uint64_t crc_at[2]; /* private: offsets of the CRC-32 in `tail` */
 };
 
-/* Is there an item of this dtype at all? */
+/* True if items of this dtype can be written. */
 CK_MUST_USE bool ck_item_form_has(uint8_t dtype);
-/* An item of this dtype and shape (C order, little-endian, numbers of
- * elements) that will begin at fpos of its file; elements lie at a multiple
- * of 64 of the file. Any release from 1.13 on reads it, also with
- * weights_only=True. -EOPNOTSUPP: ck_item_form_has() is false;
- * -EINVAL: a size below 0; -EOVERFLOW; -ENOMEM. */
+/* Makes an item of this dtype and shape (C order, little-endian; sizes in elements)
+ * that begins at fpos of its file. Its elements begin at a multiple of 64 of the
+ * file. torch 1.13 and later read it, also with weights_only=True. Returns 0, or:
+ * -EOPNOTSUPP if ck_item_form_has() is false; -EINVAL if a size is negative;
+ * -EOVERFLOW; -ENOMEM. Caller must call ck_item_form_fini(). */
 CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
 				  uint32_t ndim, const int64_t *size,
 				  uint64_t fpos);
-/* Puts the CRC-32 of the elements into the tail. */
+/* Sets the CRC-32 of the elements in the tail. */
 void ck_item_form_crc(struct ck_item_form *f, uint32_t crc);
-/* The same, of the elements at fpos of a file. Errors of read(2), -ENOMEM. */
+/* Computes the CRC-32 of the elements at fpos of a file, and sets it. Returns 0,
+ * or: -ENOMEM; errors of read(2). */
 CK_MUST_USE int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos);
 void ck_item_form_fini(struct ck_item_form *f);
 
 /* --- names of the files that a commit makes ---------------------------------- */
 
-/* The longest name, with both numbers of 20 digits. */
+/* Bytes of the longest name, with two numbers of 20 digits. */
 #define CK_NAME_LEN 80
-#define CK_TEMP	    ".ckptfs-" /* of metadata without its name: and 16 digits */
+/* infix of the temporary name of metadata, followed by 16 digits */
+#define CK_TEMP	    ".ckptfs-"
 
-/* That of a data file: what it says is known from no other. A generation is at least
- * 1. hex: 16 digits. */
+/* Makes the name of a new data file, which must never have been used. A generation
+ * is at least 1. hex: 16 digits. */
 void ck_shard_name(const struct ck_checkpoint *cp, char out[static CK_NAME_LEN],
 		   uint64_t rank, uint64_t generation, const char *hex);
-/* Is it a name that was made so (its generation then), or that of metadata
- * not yet renamed (0)? */
+/* True if the name is that of a data file of a commit (sets the generation), or of
+ * metadata before its rename (sets 0). */
 bool ck_name_is_ours(const struct ck_checkpoint *cp, const char *name,
 		     uint64_t *generation);
 
 /* --- metadata -------------------------------------------------------------- */
 
-/* Where the item of a box lies from now on; without stream transforms. */
+/* New location of the item of a box, without stream transforms. */
 struct ck_change_of_place {
-	uint32_t chunk;	    /* of the catalog */
+	uint32_t chunk;	    /* chunk of the catalog */
 	struct ck_str path; /* relative_path of the file */
 	uint64_t fpos, length;
 };
 
-/* Can this metadata be rewritten at all, and without carrying on globals that
- * are unknown? 0, -EOPNOTSUPP, -EPERM (names one), -EINVAL (it was not opened
- * for writing). */
+/* Returns 0 if the metadata can be rewritten, or: -EOPNOTSUPP; -EPERM if it has
+ * unknown globals and they may not be kept, d names one; -EINVAL if the checkpoint
+ * was not opened for writing. */
 CK_MUST_USE int ck_metadata_writable(const struct ck_checkpoint *cp,
 				     bool keep_unknown, struct ck_diag *d);
 
-/* Can ck_metadata_write() give this box of a writable one another place?
- * -EOPNOTSUPP, and says of which tensor. Any thread. */
+/* Returns 0 if ck_metadata_write() can give this box another location, or
+ * -EOPNOTSUPP, d names the tensor. The metadata must be writable. Any thread. */
 CK_MUST_USE int ck_metadata_movable(const struct ck_checkpoint *cp,
 				    uint32_t chunk, struct ck_diag *d);
 
-/* Writes into fd, from its beginning, the metadata that was read or switched
- * to, with the changes (sorted by chunk, each once) and not otherwise changed:
- * unknown fields, order, arity, classes stay. What fd has then is read again
- * and compared with what was wanted. Does not sync, and does not cut what was
- * longer. One thread at a time. -ESTALE: .metadata is not the file that was
- * read; -EOPNOTSUPP: a change that cannot be expressed; -EIO: what was written
- * is not what was wanted; errors of write(2). */
+/* Writes the current metadata with the changes into fd, from offset 0. `changes`
+ * are sorted by chunk, each at most once. Everything else is kept: unknown fields,
+ * order, arity, classes. Reads the result back and compares it with the expected
+ * metadata. Does not sync, and does not truncate a longer file. One thread at a
+ * time. Returns 0, or: -ESTALE if .metadata is not the file that was read;
+ * -EOPNOTSUPP if a change cannot be expressed; -EIO if the comparison fails; errors
+ * of write(2). */
 CK_MUST_USE int ck_metadata_write(struct ck_checkpoint *cp,
 				  const struct ck_change_of_place *changes,
 				  uint32_t n, int fd, struct ck_diag *d);
 
-/* Before bytes of boxes [first, first + n) of a tensor are carried into new items, with
- * new sums: reads the items that have them, and compares with their sums. -EIO and others:
- * the first fault, of which d names the file; errors of reading. Any thread. */
+/* Reads the items of boxes [first, first + n) of a tensor and verifies their
+ * checksums, before their bytes are copied into new items with new checksums. Any
+ * thread. Returns 0, or: -EIO and others for the first fault, d names the file;
+ * errors of reading. */
 CK_MUST_USE int ck_boxes_verify(struct ck_checkpoint *cp, uint32_t tensor,
 				uint32_t first, uint32_t n, struct ck_diag *d);
 
 /* --- the catalog --------------------------------------------------------------- */
 
-/* Makes the catalog that is to be the next one, with the new places, so that
- * nothing is left to fail when the metadata has its name: looks at the files that
- * the changes name. One thread at a time. Switch to it, or put it back. -ENOMEM;
- * what is wrong with a file. */
+/* Makes the next catalog, with the new locations, so that no step can fail after
+ * the rename of the metadata. Stats the files of the changes. One thread at a time.
+ * Returns 0, or: -ENOMEM; an error of a file. Caller must pass *next to
+ * ck_checkpoint_switch() or ck_catalog_put(). */
 CK_MUST_USE int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 				      const struct ck_change_of_place *changes,
 				      uint32_t n, struct ck_catalog **next);
-/* The catalog that was prepared, which it takes, is the present one from now on,
- * and `metadata`, which ck_metadata_write() wrote last, is what
- * ck_checkpoint_same() compares with. Whoever has the one before keeps it. */
+/* Publishes a prepared catalog and takes ownership of it. `metadata`: stat of the
+ * metadata that was written last, for ck_checkpoint_same(). Holders of the previous
+ * catalog keep it. */
 void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
 			  const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n);

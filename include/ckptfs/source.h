@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * source: the data files of one checkpoint. Opened beneath its directory only,
- * by number; at most a fixed number open and mapped at a time; never a byte
- * from a file that is not the one seen when the set was made. Some may be
- * remote: on other hosts.
- * One thread at a time may add files; all else may be done from any thread with
- * files that were added before.
+ * source: the data files of one checkpoint, by number. Files are opened only beneath its
+ * directory. A fixed number of files at most are open and mapped. A file that is not the one
+ * recorded when the set was made gives -ESTALE, and never a byte. Some files may be remote: on
+ * other hosts.
+ *
+ * A file is not recorded until its first successful stat, which ck_files_add() tries. Only one
+ * thread at a time may add files; any thread may use files that were added before.
  */
 #ifndef CKPTFS_SOURCE_H
 #define CKPTFS_SOURCE_H
@@ -18,23 +19,24 @@
 struct ck_fetch;
 struct ck_files; /* opaque */
 
-/* What was seen of a file at the first look that could be taken: when it was
- * added, or later. Until then all but the path is 0. */
+/* State of a file, recorded at its first successful stat: when it was added, or later. Until
+ * then all fields but the path are 0. */
 struct ck_file_info {
 	struct ck_str path; /* relative, as the checkpoint spells it */
-	int err;	    /* 0, or the positive errno why it cannot be used:
-			     * ENODATA missing, no regular file or refused */
-	const char *why;    /* err in words: "is missing"; NULL without */
+	/* 0, or the positive errno of a file that cannot be used. ENODATA: missing, not a
+	 * regular file, or refused. */
+	int err;
+	const char *why; /* `err` as text, "is missing"; NULL if err is 0 */
 	uint64_t size;
 	struct timespec mtime;
-	mode_t mode; /* less what its ACL takes from group and others */
+	mode_t mode; /* without the group and other bits that the ACL denies */
 	uid_t uid;
 	gid_t gid;
-	mode_t closed; /* r bits that directories on the way take, or copies of it
-			* on other hosts */
+	/* r bits that directories on the path deny, or replicas on other hosts */
+	mode_t closed;
 };
 
-/* The newer one of two times. */
+/* The later one of two times. */
 static inline struct timespec ck_time_newest(struct timespec a,
 					     struct timespec b)
 {
@@ -43,175 +45,183 @@ static inline struct timespec ck_time_newest(struct timespec a,
 	return a.tv_nsec > b.tv_nsec ? a : b;
 }
 
-/* The texts of `why` have numbers, by which they can be sent: 0 of NULL, and NULL of
- * a number that there is not. */
+/* Number of a text of `why`, to send it to another host: 0 for NULL and other texts.
+ * ck_file_why() is the inverse; NULL if there is no such number. */
 uint8_t ck_file_why_number(const char *why);
 const char *ck_file_why(uint8_t number);
-/* Of a file that may be on a host which is not there. */
+/* The text of a file that may be on a host that is down. */
 const char *ck_file_why_away(void);
-/* Its path leads to nothing. */
+/* True if the path does not exist. */
 bool ck_file_is_missing(const struct ck_file_info *info);
-/* It is a link that is not followed. */
+/* True if the path is a link that is not followed. */
 bool ck_file_is_link(const struct ck_file_info *info);
-/* Of one of which several hosts have copies that are not the same. */
+/* The text of a file whose replicas on several hosts differ. */
 const char *ck_file_why_differs(void);
 
-/* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
+/* Duplicates dirfd. max_open: most descriptors and mappings kept open, at least 16. NULL if
+ * out of memory or descriptors. Caller owns the set. */
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 			       uint32_t max_open);
 void ck_files_free(struct ck_files *f);
-/* Links may also lead to regular files beneath this directory, see reach.h; takes a copy.
- * Before the first file is added. Errors of fcntl(2). */
+/* Also follows links to regular files beneath this directory, see reach.h. Duplicates the
+ * descriptor. Must be called before the first file is added. Returns 0, or an error of
+ * fcntl(2). */
 CK_MUST_USE int ck_files_set_linkroot(struct ck_files *f, int linkroot);
-/* So many bytes are mapped at most; files beyond that are read. A quarter of
- * the addresses that the process may have, unless something else is said
- * before the first use. */
+/* Sets the limit of bytes that are mapped; files beyond it are read with pread(2). The
+ * default is a quarter of the address space limit of the process. Must be called before the
+ * first use. */
 void ck_files_map_most(struct ck_files *f, uint64_t bytes);
 
-/* Adds a file, looks at it (no open file is kept) and gives its number. The
- * same path gives the same number. -ENOMEM only: everything that is wrong
- * with the file itself is in its info. */
+/* Adds a file, stats it and sets *number; keeps no open file. The same path gives the same
+ * number. Returns 0, or -ENOMEM: errors of the file itself are in its info. */
 CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 			     uint32_t *number);
 uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
-/* The time that it is shown with: the newest of all its copies. */
+/* The time to show for the file: the latest mtime of all its replicas. */
 struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number);
-/* Other hosts have equal copies of a file that is here. By one thread, also while others
- * use the set. */
+/* Records that other hosts have equal replicas of a local file. One thread at a time, also
+ * while others use the set. */
 void ck_files_set_copied(struct ck_files *f, uint32_t number);
-/* The file that is here gave rc when it was read or looked at. True: its copies on other
- * hosts are read from now on, so that what failed is to be done again. Any thread. */
+/* Fails over a local file to its replicas, after a read or stat of it gave rc. Returns true if
+ * its bytes are read from other hosts from now on, so that the caller must retry; false if it
+ * has no replicas, it had failed over before, or rc is not -EIO, -ENODATA or -ESTALE. Any
+ * thread. */
 bool ck_files_leave(struct ck_files *f, uint32_t number, int rc);
-/* Whether that has come of it. Any thread. */
+/* True if the file has failed over to its replicas. Any thread. */
 bool ck_files_is_left(const struct ck_files *f, uint32_t number);
-/* Whether the file's info holds. Until then each use below looks again. */
+/* True if the info of the file is recorded. Otherwise each use stats the file again. */
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
-/* Of a file that was just added: 0, or the positive errno of the moment why it
- * could not be looked at, or seen but not opened. */
+/* For a file that was just added: 0, or the positive transient errno of its stat or open. */
 int ck_files_trouble(const struct ck_files *f, uint32_t number);
 
-/* Errors of the functions below are of two kinds. What was found is true of
- * the file until it changes: -ESTALE, it is another one, or its info's err.
- * What could not be asked is of the moment, `passing`: any errno of a system
- * call, ESTALE too. Nothing of it is kept. */
+/* The functions below have two kinds of errors. A permanent error is a fact about the file
+ * until it changes: -ESTALE if it was replaced, or the err of its info. A transient error, for
+ * which `passing` is set, is the errno of a failed system call, which may be ESTALE too.
+ * Transient errors are not recorded. */
 
-/* Which file it is, whatever leads to it. */
+/* Identity of a file, whichever path leads to it. */
 struct ck_file_id {
 	dev_t dev;
 	ino_t ino;
 };
 
-/* The one that was seen; zeros if none was. */
+/* Identity of the recorded file; zeros if it is not recorded. */
 struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number);
-/* The ctime of the last look, as a number; 0 if the file is on another host, or was not
- * seen. Any thread. */
+/* ctime of the last stat as a number; 0 if the file is remote or not recorded. Any thread. */
 uint64_t ck_files_ctime(const struct ck_files *f, uint32_t number);
-/* The one that the path leads to now, also if it cannot be used. -ENOENT: it
- * leads to none; after any other error nobody can say. */
+/* Identity of the file at the path now, even if it cannot be used. Returns 0, or: -ENOENT if
+ * the path does not exist; -ESTALE if it existed when the file was recorded; after any other
+ * error the identity is unknown. */
 CK_MUST_USE int ck_files_identify(const struct ck_files *f, uint32_t number,
 				  struct ck_file_id *out);
 
-/* Who may read a file. */
+/* Access rights of a file. */
 struct ck_file_access {
-	mode_t mode; /* less what its ACL takes from group and others */
+	mode_t mode; /* without the group and other bits that the ACL denies */
 	uid_t uid;
 	gid_t gid;
-	mode_t closed; /* r bits that directories on the way take */
-	uint64_t acl;  /* what the ACL left and when; 0: not known */
+	mode_t closed; /* r bits that directories on the path deny */
+	/* bits that the ACL grants, and its ctime; 0: not known */
+	uint64_t acl;
 };
 
-/* Each field by itself, from any thread. st is of the file that dirfd, name and
- * flags say as for ck_acl_read(): its ACL is read if it may be another than the
- * last time. `closed` is left as it is. */
+/* Updates each field atomically, from any thread. `st` must be the stat of the file that
+ * dirfd, name and flags give, as for ck_acl_read(). Reads its ACL if that may have changed.
+ * Leaves `closed` unchanged. ck_file_access_noted() loads the fields. */
 void ck_file_access_note(struct ck_file_access *to, const struct stat *st,
 			 int dirfd, const char *name, int flags);
 struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
-/* Each field by itself; nobody writes *from meanwhile. */
+/* Stores each field atomically. No thread may write *from. */
 void ck_file_access_copy(struct ck_file_access *to,
 			 const struct ck_file_access *from);
-/* As it was when the file was last found to be what it was, by name. Looks at
- * nothing. */
+/* Access rights at the last successful check of the file by name. Does no I/O. */
 const struct ck_file_access *ck_files_access(const struct ck_files *f,
 					     uint32_t number);
 
-/* The owner and group that files are shown with: `closed` holds for these from
- * the next look on. Any thread. */
+/* Sets the owner and group that files are shown with: `closed` is computed for them from the
+ * next stat on. Any thread. */
 void ck_files_show_as(struct ck_files *f, struct ck_ids ids);
-/* Which r bits the directories between the set's and the file take, for such an
- * owner and group, now: those of whoever may not search each of them, also on the
- * way that links have led. All where nobody can tell. */
+/* Computes the r bits that the directories between the directory of the set and the file deny
+ * now, if the file is shown with this owner and group. Users without search permission on one
+ * of them are denied, also on directories behind links. Returns 0444 if it cannot be
+ * determined. */
 mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
 		       struct ck_ids shown);
 
-/* The same of a file that is not in the set, by its path in the set's directory and an open
- * descriptor; and of what is in an open directory, which bits it takes alone. */
+/* ck_files_closed_to(): the same for a file that is not in the set, by its path in the
+ * directory of the set and an open descriptor. ck_dir_closed(): the bits that one open
+ * directory denies. */
 mode_t ck_files_closed_to(const struct ck_files *f, struct ck_str path, int fd,
 			  struct ck_ids shown);
 mode_t ck_dir_closed(int dir, struct ck_ids shown);
 
-/* Compares the file with what was seen, by name and, if it is open, by
- * descriptor: device, inode, size, mtime; after a change of its ctime also its
- * head. *passing is set on an error; it may be NULL. */
+/* Compares the file with its record, by name, and by descriptor if it is open: device, inode,
+ * size and mtime, and after a change of its ctime also its head. Returns 0, or an error of
+ * either kind; then sets *passing, which may be NULL. */
 CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number,
 			       bool *passing);
 
-/* One use of an open file. Valid until put. */
+/* One use of an open file. Valid until ck_files_put(). */
 struct ck_file {
-	int fd;		    /* -1: it is remote */
-	const uint8_t *map; /* the whole file, read-only; NULL if empty or
-			     * if there was no room for a mapping. A
-			     * load from it may take a SIGBUS: only under
-			     * ck_sigbus_guard() or by the kernel (writev) */
+	int fd; /* -1 if it is remote */
+	/* Mapping of the whole file, read-only. NULL if the file is empty, or the limit of
+	 * mappings is reached. A load may raise SIGBUS: access it only under
+	 * ck_sigbus_guard(), or by the kernel (writev). */
+	const uint8_t *map;
 	uint64_t size;
-	uint64_t touched; /* see ck_files_touched(), before it is read */
+	uint64_t touched; /* ck_files_touched() before the file is read */
 	uint32_t number;
 	bool remote;
-	bool passing;		   /* of an error, see above */
+	bool passing;		   /* the error is transient, see above */
 	struct ck_file_slot *slot; /* private */
-	struct ck_file_head *head; /* private: while load() reads it */
+	/* private: set while load() reads the file */
+	struct ck_file_head *head;
 };
 
-/* Opens (or reuses) and checks as ck_files_check(). On an error nothing but
- * out->passing is set. */
+/* Opens the file, or reuses an open descriptor, and checks it as ck_files_check() does.
+ * Returns 0, or an error of ck_files_check() or open(2); then sets only out->passing. Caller
+ * must call ck_files_put() if 0. */
 CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);
-/* Once more, by descriptor, after something was read of it: -ESTALE if it is another one
- * by now, what was read may be of both then; or as of ck_files_check(). 0 of a remote one,
- * which its host looks after. */
+/* Checks the file again by descriptor, after bytes were read. Returns 0 if it is unchanged or
+ * remote, or: -ESTALE if it changed, so that the bytes may be of two versions; else as
+ * ck_files_check(). */
 CK_MUST_USE int ck_files_look_again(struct ck_files *f,
 				    const struct ck_file *file, bool *passing);
-/* Whether it need not be opened now; soon it may. */
+/* True if the file is open now, so that a use need not open it. It may be closed at any
+ * time. */
 CK_MUST_USE bool ck_files_is_open(struct ck_files *f, uint32_t number);
-/* Reads exactly that many bytes, of a remote file too. -ENODATA: the file ends before;
- * -EREMOTE: they have to be brought first, and are noted in this thread's ck_fetch if
- * it has one, perhaps with what follows up to `end`; errors of pread(2), and of whoever
- * brought them. */
+/* Reads exactly `len` bytes, also of a remote file. Returns 0, or: -ENODATA if the file ends
+ * before; -EREMOTE if the bytes must be fetched first; errors of pread(2) and of the fetch. If
+ * -EREMOTE, the range is recorded in the ck_fetch of the thread if it has one, perhaps
+ * extended up to `end`. */
 CK_MUST_USE int ck_files_read(struct ck_files *f, const struct ck_file *file,
 			      void *to, size_t len, uint64_t fpos,
 			      uint64_t end);
-/* Notes them in this thread's ck_fetch, if it has one, since they will be read. */
+/* Records a range in the ck_fetch of the thread, if it has one, for a later read. */
 void ck_files_want(struct ck_files *f, const struct ck_file *file,
 		   uint64_t fpos, size_t len);
 
 /* --- ctime ------------------------------------------------------------------ */
 
-/* Changes of the ctime of local files are counted and logged from now on. Before others
- * use the set. */
+/* Counts and logs changes of the ctime of local files from now on. Must be called before other
+ * threads use the set. */
 void ck_files_watch_ctime(struct ck_files *f);
-/* How many changes were seen, of all files: of ctime, while device, inode, size and mtime
- * stayed. Any thread. */
+/* Number of ctime changes seen, over all files, while device, inode, size and mtime were
+ * unchanged. Any thread. */
 uint64_t ck_files_touches(const struct ck_files *f);
-/* The number of the last change of a file, from 1 on; 0 if it has not changed. Bytes read
- * before that change may be of another file. Any thread. */
+/* Number of the last ctime change of a file, from 1 on; 0 if it has not changed. Bytes that
+ * were read before that change may be of another file. Any thread. */
 uint64_t ck_files_touched(const struct ck_files *f, uint32_t number);
-/* The next ctime of a file that is seen counts as its first. Any thread. */
+/* The next ctime that is seen of the file counts as its first. Any thread. */
 void ck_files_forget_ctime(struct ck_files *f, uint32_t number);
-/* Bytes that are read of a file from here to ck_files_head_end() become its head if `keep`
- * is true; else the file has no head. After a change of its ctime they are compared before
- * the file is used. By the one thread that adds files. -ENOMEM. */
+/* Records the bytes of a file that are read from ck_files_head_begin() to ck_files_head_end()
+ * as its head if `keep`; otherwise the file has no head. After a change of the ctime the head
+ * is compared before the file is used. Must be called by the one thread that adds files.
+ * Return 0, or -ENOMEM. */
 CK_MUST_USE int ck_files_head_begin(struct ck_files *f, struct ck_file *file);
 CK_MUST_USE int ck_files_head_end(struct ck_files *f, struct ck_file *file,
 				  bool keep);
@@ -223,69 +233,68 @@ CK_MUST_USE int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos,
 
 /* --- remote files --------------------------------------------------------- */
 
-/* A file that was added is remote, and this is what its host says of it, but for the
- * path. Not while others use the set. */
+/* Makes an added file remote, with the state that its host reported; the path is kept. Not
+ * while other threads use the set. */
 void ck_files_set_remote(struct ck_files *f, uint32_t number,
 			 const struct ck_file_info *said);
-/* A file that was added is remote, and cannot be used: hosts have copies of it that are
- * not the same, EIO. The text, which says how they differ, is copied. Not while others
- * use the set. */
+/* Makes an added file remote and unusable, with EIO, since its replicas differ. `text`
+ * describes the difference; copied. Not while other threads use the set. */
 void ck_files_set_differs(struct ck_files *f, uint32_t number,
 			  const char *text);
-/* The same is to be said of it when it was read: what is in it says what cannot be used. The
- * text; NULL: nothing is. */
+/* Records the same text for a file that was already read: its contents determine which parts
+ * cannot be used. ck_files_differs() returns the text, or NULL if none was recorded. */
 void ck_files_note_differs(struct ck_files *f, uint32_t number,
 			   const char *text);
 const char *ck_files_differs(const struct ck_files *f, uint32_t number);
-/* A file that was added may be on a host that is not there: it is remote, and nobody could
- * look at it. Not while others use the set. */
+/* Makes an added file remote and not recorded, since it may be on a host that is down. Not
+ * while other threads use the set. */
 void ck_files_set_away(struct ck_files *f, uint32_t number);
-/* One of which that was said is there by now, and this is what its host says of it. By one
- * thread, while others use the set. */
+/* Records the state that a host reported for a file of ck_files_set_away(). One thread at a
+ * time, also while others use the set. */
 void ck_files_set_back(struct ck_files *f, uint32_t number,
 		       const struct ck_file_info *said);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
-/* It is another file by now, or it is what it was: ck_files_changes() counts, and
- * ck_files_check() knows of a remote one what its host says. Any thread. */
+/* Records that a file was replaced or is unchanged. ck_files_changes() counts, and
+ * ck_files_check() of a remote file returns -ESTALE while it is replaced. Any thread. */
 void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
-/* How often that was said of a file which was not known to have changed. Any thread. */
+/* Number of times that an unchanged file was found replaced. Any thread. */
 uint64_t ck_files_changes(const struct ck_files *f);
-/* What its host says of it by now: who may read it counts from here on. Any thread. */
+/* Updates the access rights of a file from the report of its host. Any thread. */
 void ck_files_note_access(struct ck_files *f, uint32_t number,
 			  const struct ck_file_info *said);
-/* Of a file that is here and on other hosts: the newest time of the copies, and which r
- * bits those others take. The first is not to be noted while others use the set. */
+/* For a local file with replicas: the latest mtime of the replicas, and the r bits that the
+ * replicas deny. ck_files_set_newest() not while other threads use the set. */
 void ck_files_set_newest(struct ck_files *f, uint32_t number,
 			 struct timespec newest);
 void ck_files_note_others(struct ck_files *f, uint32_t number, mode_t closed);
-/* Of its bytes [0, end) some are in use. By the one thread that adds files. */
+/* Records that some bytes of [0, end) are in use. Must be called by the one thread that adds
+ * files. ck_files_needed() returns the largest end. */
 void ck_files_need(struct ck_files *f, uint32_t number, uint64_t end);
 uint64_t ck_files_needed(const struct ck_files *f, uint32_t number);
-/* What is in use of it is not known before it is read, but that is up to its end: one that
- * was cut short is as if it were not there. By the same thread. */
+/* Records that the bytes in use are known only after the file is read, but reach up to its
+ * end: a truncated replica counts as missing. Same thread. */
 void ck_files_need_end(struct ck_files *f, uint32_t number);
 bool ck_files_needs_end(const struct ck_files *f, uint32_t number);
-/* What was fetched, and came, is kept for all, in place of what was kept before; takes
- * it. Not
- * while others use the set. */
+/* Keeps the ranges of `fetched` that were fetched successfully for all readers, and drops
+ * those kept before. Takes ownership. Not while other threads use the set. */
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched);
 
-/* Where every thread may wait: brings bytes of a remote file at once, exactly that many.
- * 0 or an error. Any thread. */
+/* Fetches bytes of a remote file and blocks, for threads that may block. Reads exactly `len`
+ * bytes. Returns 0 or an error. Any thread. */
 struct ck_remote_reader {
 	int (*read)(struct ck_remote_reader *r, uint32_t file, void *to,
 		    size_t len, uint64_t fpos);
 };
 
-/* The caller's, as long as the set. From now on ck_files_read() never is -EREMOTE. Not
- * while others use the set. */
+/* Sets the reader, so that ck_files_read() never returns -EREMOTE to a thread without a
+ * ck_fetch. Caller owns it; it must outlive the set. Not while other threads use the set. */
 void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
 
-/* What is read of its files here counts from now on; the caller's, as long as anything is
- * read. Not while others use the set. */
+/* Sets the counters of bytes read from local files. Caller owns them; they must outlive all
+ * reads. Not while other threads use the set. */
 void ck_files_set_stats(struct ck_files *f, struct ck_stats *stats);
-/* NULL: nobody counts. f: NULL is allowed. */
+/* The counters, or NULL. f: NULL is allowed. */
 struct ck_stats *ck_files_stats(const struct ck_files *f);
 
 #endif

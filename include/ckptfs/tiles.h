@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tiles: makes tiles of the copies of a plan, and says which kernel moves them. No
- * memory of the device is touched here. A part of move.
+ * tiles: splits the copies of a plan into tiles for GPU kernels, and chooses a
+ * kernel for each tile. Does not access device memory. For one thread. A part of
+ * io.
  */
 #ifndef CKPTFS_TILES_H
 #define CKPTFS_TILES_H
@@ -11,7 +12,7 @@
 #include "ckptfs/model.h"
 #include "ckptfs/tile.h"
 
-/* The tiles of one launch of each kernel. Zero-initialise. */
+/* The tiles of one launch per kernel. Zero-initialise. */
 struct ck_tiles {
 	struct {
 		struct ck_tile *list;
@@ -21,25 +22,27 @@ struct ck_tiles {
 	size_t nnests, nests_cap;
 };
 
-/* A loop nest over runs, as of ck_plan_op, between two places in memory of one device. */
+/* A loop nest over runs, as in ck_plan_op, from one place in memory of a device to
+ * another. */
 struct ck_tile_copy {
-	uint64_t src, dst;	     /* addresses of the first run */
+	uint64_t src, dst;	     /* device addresses of the first run */
 	uint64_t run;		     /* bytes */
 	uint32_t nloops;	     /* at most CK_MAX_DIMS */
 	const struct ck_loop *loops; /* outermost first */
-	/* Of the values; a run has whole elements if `change` is not 0. */
+	/* Dtype of the values. A run has whole elements if `change` is not 0. */
 	const struct ck_dtype *dtype;
 	uint8_t change; /* enum ck_change */
 };
 
-/* Adds tiles for all runs, each of whose bytes is then in one of them. What lies at
- * src is a multiple of 16 bytes that begins at a multiple of 16, of which a kernel may
- * load all. -ENOMEM; -EOVERFLOW: more nests than a number of one has bits. */
+/* Adds tiles for all runs; each byte is then in one tile. Kernels may load whole
+ * vectors: memory at `src` must begin at a multiple of 16 and be a multiple of 16
+ * bytes long. Returns 0, or: -ENOMEM; -EOVERFLOW if there are more nests than a
+ * tile can number. */
 CK_MUST_USE int ck_tiles_add(struct ck_tiles *t, const struct ck_tile_copy *c);
-/* There are none any more; their memory is kept. */
+/* Removes all tiles and keeps their memory. */
 void ck_tiles_clear(struct ck_tiles *t);
 void ck_tiles_fini(struct ck_tiles *t);
-/* The name of a kernel. */
+/* Name of a kernel. */
 const char *ck_tile_kernel(enum ck_tile_kind kind);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view: what the user sees. One file of core/view for each part of the tree;
- * each is a pure function of the catalog. A view turns a name into an entry
- * and an entry into a slice.
+ * view: what one directory of the root shows. A view turns a name into an entry and
+ * an entry into a slice; there is one source file for each in core/view. Views are
+ * pure functions of the catalog, except for generated content. Any thread.
  */
 #ifndef CKPTFS_VIEW_H
 #define CKPTFS_VIEW_H
@@ -15,19 +15,19 @@ struct ck_root;
 struct ck_view;
 struct ck_weight_map; /* weight_map.h */
 
-/* A directory, as its view knows it. */
+/* A directory of a view. */
 struct ck_dir {
 	const struct ck_view *view;
-	const void *state; /* what the view made of the checkpoint, or NULL */
-	/* Of which checkpoint it is; a view says it of those that are another's
-	 * than the directory that they are in. */
+	const void *state; /* from ck_view.make; or NULL */
+	/* The checkpoint. A view sets it for a directory of another checkpoint than
+	 * that of the parent directory. */
 	struct ck_root *root;
-	uint32_t a[2]; /* which of its directories; the view's own */
-	/* What names of its files end in that can be written; NULL: there are
-	 * none, and nobody can put others there for a while. */
+	uint32_t a[2]; /* which directory of the view; private to the view */
+	/* Suffix of names of files in it that can be created. NULL: files cannot be
+	 * created, and names need not be looked up again for a while. */
 	const char *suffix;
-	/* For how many milliseconds a name in it, or that there is none, may be
-	 * taken for known: then it is looked up again. 0: until a commit. */
+	/* Milliseconds for which the kernel may cache a name, or the absence of a
+	 * name, in the directory. 0: until a commit. */
 	uint32_t names_msec;
 };
 
@@ -37,62 +37,64 @@ enum ck_node_type {
 	CK_TYPE_LINK,
 };
 
-/* What a name in a directory stands for. */
+/* What a name in a directory refers to. */
 struct ck_child {
-	uint8_t type;	/* enum ck_node_type */
-	uint32_t entry; /* its number in the directory, which is never that of
-			 * another file or directory */
-	struct ck_dir
-		dir; /* of CK_TYPE_DIR; view is NULL: nobody has looked it up, and
-			    * it is only listed */
-	/* NULL, or the root of a step that cannot be forgotten before the tree has
-	 * given the directory a number. */
+	uint8_t type; /* enum ck_node_type */
+	/* index in the directory, unique among its files and directories */
+	uint32_t entry;
+	/* Of CK_TYPE_DIR. dir.view is NULL if the directory was listed but not
+	 * looked up. */
+	struct ck_dir dir;
+	/* Root of a step that is in use until the tree has given the directory a
+	 * number; or NULL. */
 	struct ck_root *step;
 };
 
-/* Whose owner, mode, time and attributes a file has. */
+/* The source of owner, mode, time and attributes of a file. */
 enum ck_file_kind {
 	CK_FILE_KIND_CHECKPOINT,
 	CK_FILE_KIND_TENSOR,
 	CK_FILE_KIND_BOX,
 	CK_FILE_KIND_OBJECT,
-	CK_FILE_KIND_MANY,  /* tensors: see ck_view.many() */
-	CK_FILE_KIND_ASIDE, /* what belongs to a view, and is of no tensor */
+	CK_FILE_KIND_MANY,  /* several tensors: see ck_view.many() */
+	CK_FILE_KIND_ASIDE, /* a file beside the tensors, such as config.json */
 };
 
-/* A file or link, at one moment. */
+/* Attributes of a file or link, at one moment. */
 struct ck_file_content {
 	uint8_t type;	 /* enum ck_node_type */
 	uint8_t topic;	 /* enum ck_file_kind */
 	uint8_t accepts; /* enum ck_accepts */
-	bool made;	 /* it is made when it is asked for: size() counts it */
-	bool live;	 /* it is another one each time its name is looked up */
-	uint32_t
-		number; /* of the tensor, of a box's tensor, or of the object */
-	uint32_t chunk; /* of CK_FILE_KIND_BOX */
-	/* Of CK_FILE_KIND_MANY and CK_FILE_KIND_ASIDE: r bits, and the newest time, of what it
-	 * consists of. */
+	/* content is generated on demand: size() computes its size */
+	bool made;
+	/* content is generated again at each lookup of its name */
+	bool live;
+	/* of the tensor, of the tensor of a box, or of the object */
+	uint32_t number;
+	uint32_t chunk; /* of CK_FILE_KIND_BOX: index of the chunk */
+	/* Of CK_FILE_KIND_MANY and CK_FILE_KIND_ASIDE: r bits and latest time of
+	 * all sources. */
 	mode_t mode;
 	struct timespec mtime;
-	uint64_t size; /* bytes; 0 of what is made */
-	uint64_t
-		version; /* the generation in which its bytes were changed; 0 of
-			   * what lies in the root */
+	uint64_t size; /* bytes; 0 if `made` */
+	/* Generation in which its bytes were last changed. 0 of files in the
+	 * root. */
+	uint64_t version;
 };
 
-/* What of the catalog a file consists of, as ck_catalog_attr() wants it: of many
- * tensors all data files; no items where it is of no entry. */
+/* Items of a file, as input of ck_catalog_attr(). Of CK_FILE_KIND_MANY all data
+ * files; no items if the file is of no entry. */
 struct ck_items ck_about_items(const struct ck_catalog *c,
 			       const struct ck_file_content *about);
 
-/* An entry that a view of many tensors does not have, and why. */
+/* An entry that a view of several tensors omits, and the reason. */
 struct ck_left_out {
-	struct ck_str name; /* shown name, or that in a template */
-	const char *why;    /* a constant */
+	struct ck_str name; /* shown name, or name in a template */
+	const char *why;    /* a constant text */
 };
 
-/* Which tensors a file has, in its order, and what its view has of none. Good until it is
- * put back. */
+/* The tensors of a file in order, and the entries that its view omits from all
+ * files. Valid until put() is called. */
 struct ck_many {
 	const char *kind;
 	const uint32_t *tensors;
@@ -102,38 +104,41 @@ struct ck_many {
 	void *arg;
 };
 
-/* Small files that lie beside tensors and say how a model is used: configuration,
- * tokenizer, code. Locks itself. */
+/* Small files beside the tensors that describe how a model is used: configuration,
+ * tokenizer, code. Has its own lock; any thread. */
 struct ck_aside {
-	/* How many there are: looked for when that is asked for the first time. Errors
-	 * of the moment. */
+	/* Sets *n to the number of files. The first call lists the directory.
+	 * Returns 0 or a transient error. */
 	int (*count)(struct ck_aside *a, uint32_t *n);
-	/* Of file i, as long as it lives. */
+	/* Name of file i, valid as long as `a`. */
 	const char *(*name)(struct ck_aside *a, uint32_t i);
-	/* Size, mode and time, as a file of this checkpoint is shown. */
+	/* Sets size, mode and time of file i, as shown in this checkpoint. */
 	void (*stat)(struct ck_aside *a, const struct ck_catalog *c, uint32_t i,
 		     struct ck_file_content *out);
-	/* -ESTALE: it is another one by now; errors of open(2), -ENOMEM. */
+	/* Returns 0, or: -ESTALE if the file was replaced; -ENOMEM; errors of
+	 * open(2). Caller must call ck_slice_free(). */
 	int (*slice)(struct ck_aside *a, uint32_t i, struct ck_slice **out);
 };
 
-/* What is wanted of views. The caller's, constant. */
+/* Options of views. Constant, owned by the caller. */
 struct ck_view_options {
-	char *views; /* names, with `+` between; NULL: all are shown. Owned */
-	/* Of hf/: which names it has: those below this one, without it; "": all; NULL: it
-	 * finds that out. Owned */
+	char *views; /* shown directories, with `+` between; NULL: all. Owned */
+	/* Prefix that hf/ removes from names, and without which it omits them. "":
+	 * no prefix; NULL: hf/ chooses it. Owned */
 	char *root;
-	uint64_t
-		hf_shard_size; /* bytes of a file's tensors; 0: they are in one */
-	char *hf_template;     /* a directory, or NULL. Owned */
-	/* What is in it, of whoever opened it; or NULL: */
+	/* bytes of tensors per file in hf/; 0: one file */
+	uint64_t hf_shard_size;
+	char *hf_template; /* path of a directory, or NULL. Owned */
+	/* Its content, owned by the caller that opened it; or NULL: */
 	struct ck_aside *aside;
-	const struct ck_weight_map *weight_map; /* NULL: it has no index */
-	/* Receives the lines that ck_view_note() logs; NULL: the log alone has them. */
+	/* NULL: the directory has no index */
+	const struct ck_weight_map *weight_map;
+	/* Receives the lines that ck_view_note() logs. NULL: they are only
+	 * logged. */
 	void (*note)(const char *line);
 };
 
-/* Text of messages: hf/ without a configuration, and the remedy. */
+/* Messages: hf/ has no configuration, and the remedy. */
 #define CK_NO_CONFIG "no config.json, which transformers and vLLM need"
 #define CK_USE_TEMPLATE                                                        \
 	"-o hf_template=DIR takes it from a directory of the model"
@@ -142,107 +147,114 @@ struct ck_view_options {
 void ck_view_note(const struct ck_view_options *o, const char *line);
 
 void ck_view_options_fini(struct ck_view_options *o);
-/* Whether a directory of this name is shown. */
+/* True if a directory of this name is shown. */
 CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
 				   const char *top);
-/* -EINVAL: a name of no view in `views`. */
+/* Returns 0, or -EINVAL if `views` has the name of no view. */
 CK_MUST_USE int ck_view_options_check(const struct ck_view_options *o,
 				      struct ck_diag *d);
 
-/* What a view may make something of. */
+/* Input of ck_view.make. */
 struct ck_view_source {
 	const struct ck_catalog *catalog;
-	const struct ck_view_options *options; /* of the view: never NULL */
-	struct ck_aside *aside; /* of the checkpoint, or a template */
-	/* Of views that are more than a function of the catalog: */
+	const struct ck_view_options *options; /* of the view; never NULL */
+	struct ck_aside *aside; /* files of the checkpoint or a template */
+	/* For views that need more than the catalog: */
 	struct ck_checkpoint *cp;
 	struct ck_root *root;
 };
 
-/* A kind of directory, with all that are below it: a pure function of the catalog
- * and of what it says of a directory, but for what is made. Any thread. */
+/* A view: a directory in the root with everything beneath. Pure functions of the
+ * catalog and the ck_dir, except for generated content. Any thread may call them.
+ * Unless stated otherwise they return 0 or a negative errno. */
 struct ck_view {
-	const char *top;    /* the name of its directory in the root */
-	const char *suffix; /* of that directory, as of ck_dir; or NULL */
-	/* What is made once, for all generations of a catalog, and locks itself
-	 * if it changes; NULL: nothing. -ENOMEM. */
+	const char *top;    /* name of its directory in the root */
+	const char *suffix; /* ck_dir.suffix of that directory; or NULL */
+	/* Makes the state of the view, once for all generations of a catalog. The
+	 * state has its own lock if it changes. NULL: no state. Returns 0, or
+	 * -ENOMEM. */
 	int (*make)(const struct ck_view_source *from, const void **state);
 	void (*free)(const void *state); /* may be NULL */
-	/* -ENOENT, -ENOMEM, -ENOSPC; errors of what is made. There may be names that next()
-	 * does not have. */
+	/* Finds a name. next() need not list all names. Returns 0, or: -ENOENT;
+	 * -ENOMEM; -ENOSPC; errors of generated content. */
 	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
-	/* The first entry at position *at or behind it, which *at becomes.
-	 * Positions begin at 0, and stay what they are in later generations.
-	 * -ENOENT: there is none. */
+	/* Finds the first entry at position *at or behind it and sets *at to its
+	 * position. Positions begin at 0 and are equal in later generations.
+	 * Returns 0, or -ENOENT at the end. */
 	int (*next)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint64_t *at, struct ck_child *out);
 	/* Appends the name of an entry that was found. */
 	void (*name)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_buf *out);
-	/* Of an entry that is a file or link; makes nothing. -ENOENT: it is
-	 * gone. */
+	/* Attributes of an entry that is a file or link. Generates no content.
+	 * Returns 0, or -ENOENT if the entry was removed. */
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_file_content *out);
-	/* The bytes of one that is made; 0 if it cannot be. Errors of the
-	 * moment. NULL: none is made, but objects, each as its JSON, by the
-	 * tree. */
+	/* Sets *size to the bytes of generated content; 0 if it cannot be
+	 * generated. Returns 0 or a transient error. NULL: only objects are
+	 * generated, as JSON, by the tree. */
 	int (*size)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, uint64_t *size);
-	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM; errors
-	 * of a file that cannot be opened. */
+	/* Sets *out to the slice of a file. Returns 0, or: -ENOENT; -ENOMEM; errors
+	 * of opening its data file. Caller must call ck_slice_free(). */
 	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
-	/* Of a CK_FILE_KIND_MANY; put it back. -ENOENT, -ENOMEM. NULL: it has none. */
+	/* Lists the tensors of a CK_FILE_KIND_MANY. Returns 0, or: -ENOENT;
+	 * -ENOMEM. Caller must call out->put(). NULL: the view has no such
+	 * files. */
 	int (*many)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_many *out);
-	/* Whether there is nothing in its directory in the root, which is not shown
-	 * then. NULL: there is always something. */
+	/* True if its directory in the root would be empty, and is not shown. NULL:
+	 * never. */
 	bool (*is_empty)(const struct ck_catalog *c, const void *state);
-	/* A program looked up its directory while that is empty. NULL: not logged. */
+	/* Logs that a program looked up its directory while that is empty. NULL:
+	 * not logged. */
 	void (*absent)(const struct ck_catalog *c, const void *state);
-	/* Appends lines of `status`. NULL: it has nothing to say. */
+	/* Appends lines of `status`. NULL: no lines. */
 	void (*status)(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out);
-	/* The same of a line for the log, when the checkpoint is mounted. */
+	/* Appends a line for the log when the checkpoint is mounted. NULL: no
+	 * line. */
 	void (*log)(const struct ck_catalog *c, const void *state,
 		    struct ck_buf *out);
-	/* Appends where a link leads. NULL: there are none. */
+	/* Appends the target of a link. NULL: the view has no links. */
 	int (*link)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_buf *target);
-	/* How many files and directories there are in its directory in the root and
-	 * below; NULL: none that count. */
+	/* Number of files and directories in its directory in the root and beneath.
+	 * NULL: not counted. */
 	uint64_t (*count)(const struct ck_catalog *c, const void *state);
-	/* It shows all of a checkpoint in the form that some client wants: behind what
-	 * shows each entry. */
+	/* The view shows the whole checkpoint in the form of some client. It is
+	 * listed behind the views of single entries. */
 	bool is_form;
 	/* Its files show the time of the checkpoint, which a commit changes. */
 	bool is_dated;
 };
 
-/* The views of the tree, in the order shown. */
+/* All views, in the order in which they are listed. */
 extern const struct ck_view *const ck_views[];
 extern const size_t ck_nviews;
 
 /* --- views of one file for each tensor ---------------------------------------- */
 
 struct ck_tensor_view {
-	struct ck_view view; /* first: entries are numbers of tensors */
-	const char *suffix;  /* of its files, after the stem */
-	uint8_t accepts;     /* enum ck_accepts: of its files */
-	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
-	 * counted (its err says why). */
+	/* Must be first. Entries are numbers of tensors. */
+	struct ck_view view;
+	const char *suffix; /* suffix of its files, after the stem */
+	uint8_t accepts;    /* enum ck_accepts of its files */
+	/* Bytes of the file of a tensor; 0 if the size of the tensor is unknown
+	 * (its err has the reason). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
-	/* What the file consists of, no part where the bytes cannot be
-	 * counted; ck_slice_free() it. 0 or -ENOMEM. */
+	/* Sets *out to the slice of the file, without parts if the size is unknown.
+	 * Returns 0, or -ENOMEM. Caller must call ck_slice_free(). */
 	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
 		     struct ck_slice **out);
 };
 
-/* full/ and raw/, in the order shown. */
+/* full/ and raw/, in the order in which they are listed. */
 extern const struct ck_tensor_view *const ck_tensor_views[2];
 
-/* The tensor whose file this name is; -ENOENT. */
+/* Sets *tensor to the tensor of a file name. Returns 0, or -ENOENT. */
 CK_MUST_USE int ck_tensor_view_lookup(const struct ck_tensor_view *v,
 				      const struct ck_catalog *c,
 				      struct ck_str name, uint32_t *tensor);
