@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * batch: which part of which new file a staged box has. There is a file for
- * each rank that had the boxes, and what is written goes to its place at once.
- * The room is taken from the file system before the first byte, so that a full
- * disk is told to the program that writes and not to the commit. What is given
- * up at the end of a file makes it shorter, and elsewhere leaves a hole, which
- * the next items that fit are put into: a tensor that is written many times
- * before a commit has two places in turn.
+ * batch: allocates ranges of new files to staged boxes. There is one file for each
+ * rank that saved the boxes, and bytes are written to their final location at once.
+ * Disk space is allocated before the first byte, so that the write returns ENOSPC,
+ * not the commit. A range freed at the end of a file shortens the file; elsewhere
+ * it becomes a hole, which later items that fit reuse. A tensor that is written
+ * many times before a commit thus alternates between two ranges.
+ *
+ * A batch has a lock, until a commit takes the batch.
  */
 #include "ckptfs/memory.h"
 #include "commit_internal.h"
@@ -24,8 +25,8 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 	return file < c->files.n ? ck_catalog_file(c, file)->rank : CK_NO_RANK;
 }
 
-/* The different ranks among some files, "no rank" counting as one; counting
- * stops when there are too many. */
+/* Distinct ranks of the data files, "no rank" counted as one; counting stops when
+ * there are too many. */
 struct ranks {
 	uint64_t list[CK_SHARDS_MAX + 1];
 	uint32_t n;
@@ -49,7 +50,7 @@ static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
 		ranks->list[ranks->n++] = rank;
 }
 
-/* Of all boxes. -ENOMEM. */
+/* For all boxes of the checkpoint. Returns 0, or -ENOMEM. */
 static int has_many_ranks(const struct ck_catalog *c, bool *many)
 {
 	struct ranks ranks = { .n = 0 };
@@ -71,9 +72,9 @@ struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
 	if (!b)
 		return NULL;
 	pthread_mutex_init(&b->lock, NULL);
-	/* Whether there is one file for each rank is decided by all ranks of the
-	 * checkpoint: stages that share the files of a batch come one by one, and
-	 * nobody knows which ranks are still to come. */
+	/* All ranks of the checkpoint decide whether there is one file for each
+	 * rank: stages that share the files of a batch are opened one by one, and
+	 * later ones may have any rank. */
 	if (ck_bits_make(&b->tensors, c->tensors.n) == 0 &&
 	    (!shared || has_many_ranks(c, &b->one_file) == 0))
 		return b;
@@ -95,7 +96,7 @@ void ck_batch_free(struct ck_batch *b)
 	free(b);
 }
 
-/* The file of a rank; CK_SHARDS_MAX where there is no more. */
+/* File of a rank; CK_SHARDS_MAX if there are too many. */
 static uint32_t shard_of(struct ck_batch *b, uint64_t rank)
 {
 	uint32_t i = 0;
@@ -108,7 +109,8 @@ static uint32_t shard_of(struct ck_batch *b, uint64_t rank)
 	return i;
 }
 
-/* A file for each rank. False: some box has no rank, or there are too many. */
+/* Chooses the file of each rank. Returns false if a box has no rank, or there are
+ * too many ranks. */
 static bool choose_by_rank(const struct ck_catalog *c, struct ck_cuts *cuts)
 {
 	uint32_t before = cuts->batch->nshards;
@@ -162,7 +164,7 @@ static int cut_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 	return room->target.size > INT64_MAX ? -EFBIG : 0;
 }
 
-/* All items that go to a file, one behind the other. */
+/* Plans all items of a file, one behind the other. */
 static int room_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 		     uint32_t shard, uint64_t begin)
 {
@@ -178,11 +180,11 @@ static int room_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 	return rc;
 }
 
-/* By how much the length of items may depend on where they begin. */
+/* Bytes by which the length of an item may depend on its offset. */
 enum { PADDING = 64 };
 
-/* Moves what was planned at the end of a file into a part of it that nobody
- * uses, if there is one. */
+/* Plans the range that was planned at the end of a file in a free range instead, if
+ * one fits. */
 static int room_fit(struct ck_cuts *cuts, const struct ck_tensor *t,
 		    uint32_t shard)
 {
@@ -217,7 +219,7 @@ static void rooms_take(struct ck_cuts *cuts)
 	}
 }
 
-/* Under the lock of the batch. */
+/* Must hold the lock of the batch. */
 static int rooms_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 		      const struct ck_tensor *t)
 {
@@ -274,8 +276,8 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 
 /* --- room --------------------------------------------------------------------------- */
 
-/* Makes [begin, end) zeros before it is used again, since whoever writes
- * there may leave out bytes that are zeros. False: it cannot be done. */
+/* Zeros [begin, end) before it is reused, since writers may skip zeros. Returns
+ * false if that fails. */
 static bool room_blank(const struct ck_shard *shard, uint64_t begin,
 		       uint64_t end)
 {
@@ -287,8 +289,8 @@ static bool room_blank(const struct ck_shard *shard, uint64_t begin,
 			 (off_t)begin, (off_t)(end - begin)) == 0;
 }
 
-/* No item lies in [begin, end) any more: it may be used again. If it cannot
- * be made zeros, or there is no memory to note it, it stays unused. */
+/* Frees [begin, end) for reuse. If it cannot be zeroed, or there is no memory to
+ * record it, it stays unused. */
 static void room_free(struct ck_shard *shard, uint64_t begin, uint64_t end)
 {
 	struct ck_ranges *unused = &shard->unused;
@@ -306,7 +308,7 @@ static void room_free(struct ck_shard *shard, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Gives [begin, end) back. Under the lock. */
+/* Frees [begin, end). Must hold the lock. */
 static void give_back(struct ck_shard *shard, uint64_t begin, uint64_t end,
 		      uint32_t uses)
 {
@@ -335,7 +337,7 @@ static int room_make(struct ck_payload_block *room, struct ck_shard *shard,
 	t->fd = shard->fd;
 	if (fallocate(t->fd, 0, (off_t)room->begin, (off_t)len) == 0)
 		return 0;
-	/* Some file systems cannot reserve room. */
+	/* Some filesystems cannot allocate space in advance. */
 	if (errno == EOPNOTSUPP && ftruncate(t->fd, (off_t)shard->size) == 0)
 		return 0;
 	return ck_fail(d, errno, "no room for %ju bytes in %s: %s",
@@ -343,7 +345,7 @@ static int room_make(struct ck_payload_block *room, struct ck_shard *shard,
 		       strerror(errno));
 }
 
-/* Gives the room back to the file system; the places stay planned. */
+/* Frees the disk space; the locations stay planned. */
 static void room_unmake(struct ck_payload_block *room, struct ck_shard *shard)
 {
 	uint32_t others = shard->uses - room->uses;
@@ -412,8 +414,7 @@ static int cut_seal(const struct ck_cuts *cuts, struct ck_cut *cut)
 	return rc;
 }
 
-/* The archive around the elements of each item; writing it twice does no
- * harm. */
+/* Writes the archive around the elements of each item; may be repeated. */
 static int cuts_seal(struct ck_cuts *cuts)
 {
 	int rc = 0;
@@ -437,7 +438,7 @@ static struct ck_staged_item kept_of(const struct ck_cut *cut)
 	};
 }
 
-/* Drops what was kept of the boxes [first, last]. */
+/* Discards staged items of the boxes [first, last]. */
 static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
 {
 	size_t n = 0;
@@ -454,7 +455,7 @@ static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
 	b->nkept = n;
 }
 
-/* There is room, and some box. */
+/* `kept` must have room, and there must be a box. */
 static void keep(struct ck_batch *b, const struct ck_cuts *cuts,
 		 uint32_t tensor)
 {

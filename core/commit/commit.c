@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * commit: the protocol. Invariants:
+ * - 1. Before and after .metadata is renamed over, every file that the old metadata
+ *   names is unchanged. So a reader finds a complete checkpoint, the old or the new
+ *   one, also after a crash at any point.
+ * - 2. A name is never reused, and a file gets its name only when it is complete
+ *   and durable.
+ * - 3. Bytes are durable before a name refers to them: data files before their
+ *   names, their names before the metadata that uses them, the metadata before its
+ *   name.
+ * - 4. Success is returned only when the new name of the metadata is durable. XFS
+ *   that has shut down returns 0 for fsync(2) of a directory, so the renamed file
+ *   is synced too.
+ * - 5. A file whose fsync(2) failed is discarded: the kernel may have dropped its
+ *   dirty pages.
+ * - 6. Once a commit has sealed files, no stage writes into them, and no other
+ *   commit uses them.
+ * - 7. A failed commit removes the files it made and no others. After a crash,
+ *   names of this program without metadata remain; the next writer removes them.
  *
- *  1. Until .metadata is renamed over, everything that the old one names is
- *     untouched; afterwards too. So whoever reads, before or after a crash at
- *     any point, finds a complete checkpoint: the old or the new one.
- *  2. A name is never used again, and never before its file is whole and
- *     durable.
- *  3. Bytes are durable before a name leads to them: data files before their
- *     names, their names before the metadata that uses them, the metadata
- *     before its name.
- *  4. 0 is answered only when the new name of the metadata is durable. XFS that
- *     shut itself down has a 0 for fsync(2) of a directory, so the file that
- *     was renamed is synced, too.
- *  5. A file whose fsync(2) failed is given up: the kernel may have forgotten
- *     what it could not write.
- *  6. Once a commit has begun with files, nobody else writes into them, and
- *     they are not tried again.
- *  7. What fails takes away what it made and nothing else. What dies leaves
- *     names of ours that no metadata names; the next writer removes them.
- *
- * The states are the rows of `steps`. Each may fail without effect, up to the
- * rename; those behind it cannot undo that, so a failure there is reported
- * and the new state stays.
+ * The states are the rows of `steps`. Until the rename a step may fail without
+ * effect. Steps behind the rename cannot undo it: their failure is reported, and
+ * the new content stays. The caller holds the commit lock, so that one commit runs
+ * at a time.
  */
 #include "commit_internal.h"
 
@@ -33,20 +33,22 @@
 
 struct commit {
 	struct ck_writer *w;
-	struct ck_stage *stage;	  /* NULL: all that a transaction keeps */
-	struct ck_transaction *x; /* then */
-	struct ck_outcome *out;	  /* and its tensors */
+	struct ck_stage *stage;	  /* NULL: all staged items of a transaction */
+	struct ck_transaction *x; /* set if `stage` is NULL */
+	struct ck_outcome *out;	  /* set together with `x` */
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
-	struct ck_catalog *next;   /* with the changes; NULL: not made yet */
-	uint64_t generation;	   /* in the names of new files */
+	/* catalog with the changes; NULL before it is made */
+	struct ck_catalog *next;
+	uint64_t generation;	   /* part of the names of new files */
 	struct ck_ownership owner; /* of all new files */
-	bool carries;		   /* they have bytes of the old ones */
-	int fd;			   /* the new metadata, -1: none */
-	struct stat metadata;	   /* what it will be */
-	char temp[64]; /* its name until the rename; "": it has none */
-	bool sealed;   /* after an error the new files cannot be used */
+	bool carries;		   /* some bytes were copied from old files */
+	int fd;			   /* file of the new metadata, or -1 */
+	struct stat metadata;	   /* stat of `fd` after the last sync */
+	char temp[64];		   /* temporary name until the rename, or "" */
+	/* new files belong to this commit, and are discarded on error */
+	bool sealed;
 	bool renamed;
 };
 
@@ -81,7 +83,7 @@ static int list_changes(struct commit *k, struct ck_diag *d)
 	for (size_t i = 0; i < b->nkept; i++)
 		k->changes[k->nchanges++] = change_to(b, &b->kept[i]);
 	qsort(k->changes, k->nchanges, sizeof(*k->changes), compare_changes);
-	/* Their names are final: the files can be looked at. */
+	/* Names of the new files are final, so that they can be recorded. */
 	rc = ck_checkpoint_prepare(k->w->cp, k->changes, k->nchanges, &k->next);
 	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
 }
@@ -94,7 +96,7 @@ static void mark(struct ck_bits *named, uint32_t file)
 		ck_bits_set(named, file);
 }
 
-/* The data files that some item is in. */
+/* Marks the data files that contain an item. */
 static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 {
 	int rc = ck_bits_make(named, c->files.n);
@@ -107,7 +109,7 @@ static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 	return rc;
 }
 
-/* Was one of these files touched? */
+/* Returns -ESTALE if one of these files changed. */
 static int check_files(const struct ck_checkpoint *cp,
 		       const struct ck_bits *named, struct ck_diag *d)
 {
@@ -120,8 +122,8 @@ static int check_files(const struct ck_checkpoint *cp,
 	return 0;
 }
 
-/* Has somebody else saved the checkpoint, or changed a file that the
- * metadata names? */
+/* Checks whether another program saved the checkpoint, or changed a file that the
+ * metadata names. */
 static int check_source(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_checkpoint *cp = k->w->cp;
@@ -138,7 +140,8 @@ static int check_source(struct commit *k, struct ck_diag *d)
 	return rc;
 }
 
-/* Whoever cannot give files away is told before anything is touched. */
+/* Detects early, before any change, that files cannot get the owner of the
+ * metadata. */
 static int make_metadata(struct commit *k, struct ck_diag *d)
 {
 	return ck_owner_try(k->w, &k->fd, &k->owner, d);
@@ -153,7 +156,7 @@ static int seal_stage(struct commit *k, struct ck_diag *d)
 	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
 }
 
-/* What is kept is whole. */
+/* All staged items are complete. */
 static int take_batch(struct commit *k, struct ck_diag *d)
 {
 	int rc = ck_batch_take(k->x, &k->batch, k->out, d);
@@ -208,14 +211,14 @@ static int sync_metadata(struct commit *k, struct ck_diag *d)
 	if (fsync(k->fd))
 		return ck_fail(d, errno, "new metadata: fsync: %s",
 			       strerror(errno));
-	/* Giving it a name changes neither its size nor its time. */
+	/* A new name changes neither size nor mtime. */
 	if (fstat(k->fd, &k->metadata))
 		return ck_fail(d, errno, "new metadata: %s", strerror(errno));
 	return 0;
 }
 
-/* A chmod or chown of the present .metadata while the commit runs is meant
- * for the next one, too. */
+/* Applies a chmod or chown of the current .metadata, made while the commit runs, to
+ * the new files too. */
 static int follow_owner(struct commit *k, struct ck_diag *d)
 {
 	bool changed;
@@ -260,22 +263,22 @@ static int rename_metadata(struct commit *k, struct ck_diag *d)
 }
 
 static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
-	check_source,	 /* nobody else has saved */
-	make_metadata,	 /* an empty file, of the old one's owner */
-	seal,		 /* new data files are whole, and ours */
-	sync_shards,	 /* and durable */
-	link_shards,	 /* and have names */
-	sync_names,	 /* durable ones */
-	list_changes,	 /* what the metadata will say */
-	write_metadata,	 /* and has said, without a name */
-	sync_metadata,	 /* durably */
-	follow_owner,	 /* the owner of .metadata may have changed meanwhile */
-	check_source,	 /* a last look whether somebody else has saved */
-	name_metadata,	 /* beside the old one */
-	rename_metadata, /* in its place: the commit point */
-	follow_owner,	 /* until then, too */
-	sync_metadata,	 /* durable: XFS that stopped says it here alone */
-	sync_names,	 /* durable */
+	check_source,	 /* no other program saved */
+	make_metadata,	 /* an empty file with the owner of the old one */
+	seal,		 /* new data files are complete and sealed */
+	sync_shards,	 /* new data files are durable */
+	link_shards,	 /* new data files have names */
+	sync_names,	 /* those names are durable */
+	list_changes,	 /* new locations, and the next catalog */
+	write_metadata,	 /* contents of the new metadata, unnamed */
+	sync_metadata,	 /* new metadata is durable */
+	follow_owner,	 /* owner of .metadata may have changed */
+	check_source,	 /* again: no other program saved */
+	name_metadata,	 /* temporary name beside the old one */
+	rename_metadata, /* replaces the old one: the commit point */
+	follow_owner,	 /* owner changes until the rename */
+	sync_metadata,	 /* only this reports XFS that has shut down */
+	sync_names,	 /* the rename is durable */
 };
 
 /* --- all ------------------------------------------------------------------------ */
@@ -292,7 +295,7 @@ static void undo(struct commit *k)
 		ck_stage_lose(k->stage, "its commit failed; write it again");
 }
 
-/* The mount shows the new state. */
+/* Switches the mount to the new catalog. */
 static void publish(struct commit *k)
 {
 	const struct ck_writer_options *o = &k->w->options;
@@ -305,8 +308,8 @@ static void publish(struct commit *k)
 		ck_stage_renew(k->stage);
 }
 
-/* Somebody may have made a file of the last one there is: files of one commit
- * then only differ from his by chance, as those of one generation do. */
+/* Next generation, for file names. At UINT64_MAX the generation repeats; names then
+ * differ only in their random digits. */
 static uint64_t generation_next(struct ck_writer *w)
 {
 	uint64_t generation;
@@ -336,7 +339,7 @@ static int run_steps(struct commit *k, struct ck_diag *d)
 	return rc;
 }
 
-/* The commit lock is held. */
+/* Must hold the commit lock. */
 static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 {
 	struct commit k = {
@@ -346,7 +349,7 @@ static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 
 	if (rc)
 		return rc;
-	if (s->cuts.n == 0) { /* no element, nothing to store */
+	if (s->cuts.n == 0) { /* no elements: nothing to store */
 		ck_stage_renew(s);
 		return 0;
 	}
@@ -361,8 +364,8 @@ static int answer(int rc, struct ck_diag *d)
 {
 	if (rc)
 		ck_diag_prefix(d, "commit");
-	/* A program that is told EINTR by close(2) may close again, and
-	 * would close another file. */
+	/* After EINTR from close(2) a program may close again, and would close
+	 * another file. */
 	return rc == -EINTR ? -EIO : rc;
 }
 
@@ -376,12 +379,12 @@ int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
 	return answer(rc, d);
 }
 
-/* A disk that is full now is better found before what is staged is taken: the
- * new metadata needs room. */
+/* Detects a full disk before staged items are sealed: the new metadata needs
+ * space. */
 static int check_room(const struct ck_writer *w, size_t boxes,
 		      struct ck_diag *d)
 {
-	enum { OF_EACH = 256 }; /* bytes for a new place, and more */
+	enum { OF_EACH = 256 }; /* bytes per new location, rounded up */
 
 	struct stat metadata = ck_checkpoint_metadata(w->cp);
 	uint64_t len = (uint64_t)metadata.st_size + boxes * OF_EACH;
@@ -396,7 +399,7 @@ static int check_room(const struct ck_writer *w, size_t boxes,
 	return 0;
 }
 
-/* The commit lock is held. */
+/* Must hold the commit lock. */
 static int commit_all(struct ck_transaction *x, struct ck_outcome *out,
 		      struct ck_diag *d)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files that a commit makes: whose they are (owner.c), and what is done with all
- * of a batch (shard.c).
+ * files_made: the new files of a commit: their owner and mode (ownership.c), and
+ * operations on all files of a batch (shard.c). Called by the thread of the commit,
+ * unless stated otherwise.
  */
 #ifndef CK_COMMIT_FILES_MADE_H
 #define CK_COMMIT_FILES_MADE_H
@@ -13,53 +14,58 @@
 struct ck_batch;
 struct ck_writer;
 
-/* --- owner.c: whose new files are ------------------------------------------ */
+/* --- ownership.c: owner, group, mode and ACL ---------------------------  */
 
 /* Owner, group, mode and ACL of the metadata file. Zero-initialise, with fd -1. */
 struct ck_ownership {
-	const char *name; /* of the file */
+	const char *name; /* name of the metadata file */
 	int fd;
 	struct stat st;
-	struct ck_buf acl; /* empty: it has none */
+	struct ck_buf acl; /* empty: no ACL */
 };
 
-/* As the .metadata has them now that was read or switched to. -ESTALE: it is
- * another one; errors of open(2), -ENOMEM. */
+/* Opens the current .metadata and reads its owner, mode and ACL. Returns 0, or:
+ * -ESTALE if it is not the file that was read or switched to; -ENOMEM; errors of
+ * open(2). */
 CK_MUST_USE int ck_owner_find(struct ck_ownership *o, struct ck_writer *w,
 			      struct ck_diag *d);
-/* As the same file has them now, whatever its name is. */
+/* Reads them again from the same open file, whatever its name is now. Sets
+ * *changed. */
 CK_MUST_USE int ck_owner_renew(struct ck_ownership *o, bool *changed,
 			       struct ck_diag *d);
 void ck_owner_fini(struct ck_ownership *o);
 
-/* What of them a new file may have at most. */
+/* Limits of the access rights of a new file. */
 struct ck_mode_cap {
 	mode_t mode;
 	bool no_acl;
 };
 
-/* Gives them to a new file; limit: NULL is none. -EPERM. */
+/* Sets owner, group, mode and ACL of a new file. limit: NULL: no limit. Returns 0,
+ * or -EPERM or another error of fchown(2), fchmod(2) or fsetxattr(2). */
 CK_MUST_USE int ck_file_own(const struct ck_ownership *o,
 			    const struct ck_mode_cap *limit, int fd,
 			    struct ck_diag *d);
-/* For each file of a batch, so that nobody who cannot read the files reads it
- * that its items are in now. Errors of opening those. */
+/* Sets the limits of each file of a batch: only users with read access to all files
+ * that contain its items now may read it. Returns 0, or an error of opening those
+ * files. */
 CK_MUST_USE int ck_limits_find(struct ck_mode_cap *limits,
 			       const struct ck_ownership *o,
 			       struct ck_writer *w, const struct ck_batch *b,
 			       struct ck_diag *d);
-/* Finds them and makes an unnamed file with them; *fd and *o are the caller's,
- * also after an error. */
+/* Calls ck_owner_find() and makes an unnamed file with that owner. Caller owns *fd
+ * and *o, also after an error. */
 CK_MUST_USE int ck_owner_try(struct ck_writer *w, int *fd,
 			     struct ck_ownership *o, struct ck_diag *d);
 
-/* Can new files be given to whom .metadata belongs now? Asks again only when
- * that was changed. As ck_owner_try(), but a full disk is no error. */
+/* Returns 0 if new files can get the present owner of .metadata, or an error of
+ * ck_owner_try(); a full disk is not an error. Tries again only after .metadata
+ * changed. Any thread. */
 CK_MUST_USE int ck_owner_check(struct ck_writer *w, struct ck_diag *d);
 
 /* --- shard.c: files that have no name yet --------------------------------- */
 
-/* Owned and shared as the metadata is. limits: for each, or NULL. */
+/* Sets owner and mode as ck_file_own(). limits: one for each file, or NULL. */
 CK_MUST_USE int ck_batch_own(const struct ck_ownership *o,
 			     const struct ck_mode_cap *limits,
 			     const struct ck_batch *b, struct ck_diag *d);
@@ -67,10 +73,10 @@ CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
 /* Gives the files names that were never used. */
 CK_MUST_USE int ck_batch_link(const struct ck_writer *w, uint64_t generation,
 			      struct ck_batch *b, struct ck_diag *d);
-/* Takes the names away again. */
+/* Removes the names. */
 void ck_batch_unlink(const struct ck_writer *w, struct ck_batch *b);
 
-/* A new unnamed file in the checkpoint's directory. */
+/* Makes an unnamed file in the directory of the checkpoint. Caller owns *fd. */
 CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
 			     struct ck_diag *d);
 CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group_commit: many tensors in one commit. Their stages, those of one transaction,
- * share the files of one batch, and each that is complete is kept in it. A commit
- * takes the batch away: its files are never written again. Stages that are not
- * complete then move what they have to the files of the next one, by copying it:
- * the one case in which bytes are written twice. Nothing is asked of them
- * meanwhile.
+ * group_commit: commits several tensors together. The stages of a transaction share
+ * the files of one batch, and complete items are staged in it. A commit takes the
+ * batch, whose files are not written after that. Stages that are not complete then
+ * copy their bytes to the files of the next batch: the only case in which bytes are
+ * written twice. Holding x->placing for writing excludes all stages meanwhile.
  */
 #include "commit_internal.h"
 
 #include <errno.h>
 
-/* Has somebody written what is not kept yet? */
+/* True if the stage has written bytes that are not staged. */
 static bool is_open(const struct ck_stage *s)
 {
 	return s->touched && !s->spoiled;
@@ -41,7 +40,7 @@ int ck_cuts_movable(const struct ck_cuts *cuts, const struct ck_writer *w,
 	return rc;
 }
 
-/* Whether somebody else has saved is looked at by the commit. */
+/* Whether another program saved the checkpoint is checked by the commit. */
 int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 		  struct ck_diag *d)
 {
@@ -64,7 +63,7 @@ static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
 		out->bytes += b->kept[i].length;
 }
 
-/* Under the lock for writing. */
+/* Must hold placing for writing. */
 static int outcome_fill(struct ck_outcome *out, const struct ck_transaction *x,
 			struct ck_diag *d)
 {

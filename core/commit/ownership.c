@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ownership: whose new files are. They have the owner, group, mode and ACL of the
- * .metadata that they come to belong to, as it is when they do: who has given
- * it to another, or closed it to others, finds that done to them. Where bytes of
- * other files are carried over, nobody can read the new one who could not read each
- * of those.
+ * ownership: owner, group, mode and ACL of new files. They are those of the current
+ * .metadata at the rename; a chown or chmod of .metadata until then applies to the
+ * new files. If bytes of other files are copied into a new file, only users with
+ * read access to each of those may read it. Stateless, except ck_writer.owned under
+ * its lock.
  */
 #include "ckptfs/rights.h"
 #include "commit_internal.h"
@@ -27,7 +27,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Of an open file. */
+/* ACL of an open file. */
 static int read_acl(int fd, struct ck_buf *out)
 {
 	out->len = 0;
@@ -40,7 +40,7 @@ static bool is_same_acl(const struct ck_buf *a, const struct ck_buf *b)
 	       (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
-/* Of the open file, as it is now. */
+/* Reads owner and ACL of the open file now. */
 static int look(struct ck_ownership *o, struct ck_diag *d)
 {
 	int rc = fstat(o->fd, &o->st) ? -errno : read_acl(o->fd, &o->acl);
@@ -91,11 +91,11 @@ void ck_owner_fini(struct ck_ownership *o)
 	ck_buf_fini(&o->acl);
 }
 
-/* --- what they may get --------------------------------------------------------- */
+/* --- limits of new files ------------------------------------------------ */
 
-/* Bits to read a file that .metadata's owner and group would have, of those of a
- * file with such a mode. Whoever has another class there than here counts as each
- * that he may have. */
+/* Read bits that users may get on a new file with the owner and group of .metadata,
+ * given the mode of an old file. A user who may be in several classes of the old
+ * file gets only bits that all of these classes have. */
 static mode_t readers(const struct stat *old, const struct stat *meta)
 {
 	bool user = old->st_mode & S_IRUSR, group = old->st_mode & S_IRGRP;
@@ -111,8 +111,7 @@ static mode_t readers(const struct stat *old, const struct stat *meta)
 	       (others ? S_IROTH : 0);
 }
 
-/* ACLs are compared, not understood: with another one than .metadata's, nobody
- * but the owner reads. */
+/* ACLs are compared for equality only: if they differ, only the owner may read. */
 static void narrow(struct ck_mode_cap *limit, const struct ck_ownership *o,
 		   const struct stat *old, const struct ck_buf *acl)
 {
@@ -127,7 +126,8 @@ static void narrow(struct ck_mode_cap *limit, const struct ck_ownership *o,
 		limit->mode &= ~(mode_t)S_IRUSR;
 }
 
-/* Who could not get to the old one. Among them may be some whom an ACL names. */
+/* Removes users without search permission on the path of the old file; an ACL may
+ * name some of them. */
 static void narrow_by_way(struct ck_mode_cap *limit,
 			  const struct ck_ownership *o, mode_t closed)
 {
@@ -168,7 +168,7 @@ int ck_limits_find(struct ck_mode_cap *limits, const struct ck_ownership *o,
 
 	for (uint32_t i = 0; i < b->nshards; i++)
 		limits[i] = (struct ck_mode_cap){ .mode = 0777 };
-	/* Until the switch the present catalog has the places that they had. */
+	/* Until the switch the current catalog has the old locations. */
 	for (size_t i = 0; i < b->nkept && !rc; i++)
 		rc = limit_by(&limits[b->kept[i].shard], o, w->cp->files,
 			      ck_catalog_item(c, b->kept[i].chunk)->file);
@@ -179,7 +179,7 @@ int ck_limits_find(struct ck_mode_cap *limits, const struct ck_ownership *o,
 
 /* --- what new files get -------------------------------------------------------- */
 
-/* An unnamed file may have got an ACL from its directory. */
+/* An unnamed file may have inherited an ACL from its directory. */
 static int give_acl(const struct ck_buf *acl, int fd)
 {
 	int rc = acl->len ? fsetxattr(fd, ACL, acl->data, acl->len, 0)
@@ -190,7 +190,7 @@ static int give_acl(const struct ck_buf *acl, int fd)
 	return rc ? -errno : 0;
 }
 
-/* In between nobody has more rights to it than before or afterwards. */
+/* During the change no user has more rights than before or after. */
 static int give(const struct ck_ownership *o, int fd, struct ck_diag *d)
 {
 	const struct stat *want = &o->st;
@@ -267,6 +267,6 @@ int ck_owner_check(struct ck_writer *w, struct ck_diag *d)
 		w->owned = owner.st;
 	pthread_mutex_unlock(&w->lock);
 	ck_owner_fini(&owner);
-	/* A disk that is full now may have room when something is written. */
+	/* A full disk may have space at the time of a write. */
 	return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stage: what a program writes into one file of the mount, before it is
- * committed. A file begun anew (O_TRUNC) grows as POSIX says, and is complete
- * when its end is where the header says and no byte is missing. Else the bytes
- * written replace those of the tensor, and it is complete when all of them were.
- * See written_ranges.c for what is missing.
+ * stage: the bytes that a program writes into one file of the mount, until a commit. A file
+ * truncated to 0 grows as POSIX requires, and is complete when it ends where its header
+ * requires and no byte is missing. Otherwise the written bytes replace those of the tensor, and
+ * the file is complete when all were written. written_ranges.c decides which bytes are missing.
+ *
+ * Public functions hold x->placing for reading; calls for one stage must not overlap.
  */
 #include "commit_internal.h"
 
@@ -30,7 +31,7 @@ static void leave(const struct ck_stage *s)
 	pthread_rwlock_unlock(&s->x->placing);
 }
 
-/* Whatever was staged is gone. */
+/* Discards all staged bytes. */
 static void discard(struct ck_stage *s)
 {
 	ck_cutter_fini(&s->cutter);
@@ -50,7 +51,7 @@ static void discard(struct ck_stage *s)
 	s->why[0] = '\0';
 }
 
-/* The header that the mount shows. */
+/* Stores the header that the mount shows. */
 static int own_header(struct ck_stage *s)
 {
 	if (s->of.header.len == 0)
@@ -70,7 +71,7 @@ static void stage_free(struct ck_stage *s)
 	free(s);
 }
 
-/* For what `of` says, which it takes if it is made. */
+/* Takes ownership of of->header if the stage is made. */
 static struct ck_stage *stage_make(struct ck_transaction *x,
 				   const struct ck_catalog *c,
 				   const struct ck_accepted *of)
@@ -130,8 +131,7 @@ void ck_stage_renew(struct ck_stage *s)
 	discard(s);
 	s->foreign = foreign;
 	s->anew = false;
-	/* Without the memory for the header it can only be written from the
-	 * beginning. */
+	/* Without memory for the header the stage is spoiled; a truncation to 0 resets it. */
 	if (own_header(s))
 		s->spoiled = true;
 }
@@ -210,7 +210,7 @@ int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
 	return ck_stage_spoil(s, d, EFBIG);
 }
 
-/* Bytes behind the header. */
+/* Writes bytes behind the header. */
 static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 			  uint64_t len, struct ck_diag *d)
 {
@@ -235,7 +235,7 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 
 /* --- what fs calls ----------------------------------------------------------------- */
 
-/* The first bytes that are missing; there are some. */
+/* Finds the first missing bytes; there must be some. */
 static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 {
 	const struct ck_ranges *written = &s->written.ranges;
@@ -298,7 +298,7 @@ int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
 	return rc;
 }
 
-/* Bytes of a header, then elements. */
+/* Stores bytes of a header, then elements. */
 static int put(struct ck_stage *s, uint64_t vpos, const void *bytes, size_t len,
 	       struct ck_diag *d)
 {
@@ -310,8 +310,8 @@ static int put(struct ck_stage *s, uint64_t vpos, const void *bytes, size_t len,
 				   len - used, d);
 }
 
-/* After a failed write nobody knows which of its bytes are in the file: all
- * of them count as missing. */
+/* After a failed write it is unknown which of its bytes are in the file: all count as
+ * missing. */
 static void note_failure(struct ck_stage *s, uint64_t begin, uint64_t end)
 {
 	struct ck_diag d = { 0 };
@@ -384,7 +384,7 @@ static int put_zeros(struct ck_stage *s, uint64_t begin, uint64_t end,
 	return rc;
 }
 
-/* A file begun anew that becomes shorter: what was there is zeros again. */
+/* Shortens a file that was truncated to 0: bytes behind `size` become zeros. */
 static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 {
 	const struct ck_ranges *written = &s->written.ranges;
@@ -402,7 +402,7 @@ static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return rc;
 }
 
-/* Cut to 0: it begins anew. */
+/* Truncates to 0. */
 static void begin_anew(struct ck_stage *s)
 {
 	discard(s);
@@ -527,13 +527,13 @@ enum ck_stage_state ck_stage_state(struct ck_stage *s)
 	return state;
 }
 
-/* --- what becomes of it ------------------------------------------------------------ */
+/* --- staging and moving -------------------------------------------------- */
 
 int ck_stage_complete(struct ck_stage *s, struct ck_diag *d)
 {
 	if (state_now(s) != CK_STAGE_COMPLETE)
 		return explain(s, d);
-	return ck_stage_make(s, d); /* it may be all zeros */
+	return ck_stage_make(s, d); /* all bytes may be skipped zeros */
 }
 
 int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
@@ -557,7 +557,7 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 	return rc == -EINTR ? -EIO : rc;
 }
 
-/* Places in the new batch first: what fails changes nothing. */
+/* Writes to the new batch first, so that an error changes nothing. */
 static int move_cuts(struct ck_stage *s, struct ck_cuts *to)
 {
 	struct ck_diag d;

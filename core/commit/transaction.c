@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * transaction: what is committed together. It has the stages that are open, and the
- * files of what is complete and waits. A writer may have several: each commits what
- * is its own, one after the other.
+ * transaction: stages with a common commit. A transaction has open stages, and the
+ * files of complete items until their commit. A writer may have several; each
+ * commits only its own items, one commit at a time. The list of stages is changed
+ * under ck_writer.lock with placing held for reading.
  */
 #include "commit_internal.h"
 
 #include <errno.h>
 
-/* Writers first: programs that write without end do not keep a commit
- * waiting. */
+/* Prefers writers, so that programs that write continuously do not delay a
+ * commit. */
 static void placing_init(pthread_rwlock_t *placing)
 {
 	pthread_rwlockattr_t attr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * writable: which slices can be written. A view says that its file accepts bytes;
- * what it shows must then be the elements of one tensor, or of one of its boxes,
- * and before them the header, if there is to be one.
+ * writable: decides which slices can be written. A view marks a file as writable;
+ * its slice must then be the elements of one tensor or of one of its boxes, after a
+ * header if `accepts` requires one. Stateless; any thread.
  */
 #include "commit_internal.h"
 
@@ -16,8 +16,8 @@ static bool is_same(const int64_t *a, const uint64_t *b, uint32_t n)
 	return true;
 }
 
-/* The box of the tensor with these offsets and sizes; CK_ALL_BOXES: none. Of
- * several that are equal, which have no elements, it may be any. */
+/* Index of the box with these offsets and sizes; CK_ALL_BOXES if there is none.
+ * Equal boxes have no elements, so that any of them may be returned. */
 static uint32_t box_find(const struct ck_tensor *t, const uint64_t *box)
 {
 	uint32_t n = ck_boxes_before(t->boxes, t->ndim, t->facts->order,
@@ -34,7 +34,7 @@ static uint32_t box_find(const struct ck_tensor *t, const uint64_t *box)
 	return CK_ALL_BOXES;
 }
 
-/* The part that is the elements. */
+/* Sets the target from the part with the elements. */
 static int take_elements(struct ck_accepted *s, const struct ck_catalog *c,
 			 const struct ck_part *part, struct ck_diag *d)
 {
@@ -82,8 +82,8 @@ static int take_parts(struct ck_accepted *s, const struct ck_catalog *c,
 	return s->header.err ? ck_fail(d, ENOMEM, "out of memory") : 0;
 }
 
-/* Of elements that lie in a file as they are, what says where they lie is no metadata; nor do
- * parts of a flat parameter have any. */
+/* False if the elements lie unwrapped in a file, or are a part of a flat parameter:
+ * the metadata has no location of them. */
 static bool is_replaceable(const struct ck_catalog *c,
 			   const struct ck_tensor *t)
 {
@@ -93,7 +93,7 @@ static bool is_replaceable(const struct ck_catalog *c,
 	return form != CK_FORM_ELEMENTS && form != CK_FORM_WITHIN;
 }
 
-/* Can all bytes of what is written be put somewhere? */
+/* Checks that all bytes of the file have a location in the metadata. */
 static int check_writable(const struct ck_accepted *s,
 			  const struct ck_catalog *c, struct ck_diag *d)
 {
