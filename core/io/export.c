@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* export: see export.h; who has what. */
+/*
+ * export: who uses which export. Requests search the table, wait for an export that
+ * another thread fills, or add and fill one. All state is protected by
+ * ck_exports.lock, which is released during allocation and fill. Threads: those
+ * that call ck_exports_get(), and their helpers (export_fill.c).
+ */
 #include "export_fill.h"
 
 #include <errno.h>
@@ -12,14 +17,14 @@ static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
 
 /* --- giving back. All under the lock -------------------------------------------------- */
 
-/* One export less in it that somebody has. */
+/* An export in the slab lost its last user. */
 static void slab_left(struct ck_exports *all, struct ck_slab *s)
 {
 	if (--s->users == 0)
 		all->kept += CK_SLAB;
 }
 
-/* Nobody has it from now on, */
+/* Marks an export idle. */
 static void rest(struct ck_exports *all, struct ck_export *e)
 {
 	ck_export_table_idle(&all->table, e);
@@ -29,7 +34,7 @@ static void rest(struct ck_exports *all, struct ck_export *e)
 		all->kept += e->room;
 }
 
-/* or somebody does. */
+/* Marks an export used. */
 static void resume(struct ck_exports *all, struct ck_export *e)
 {
 	if (!e->idle)
@@ -41,8 +46,8 @@ static void resume(struct ck_exports *all, struct ck_export *e)
 		all->kept -= CK_SLAB;
 }
 
-/* The allocation of one that is dropped, if nobody needs it. What was to come to it and did not
- * may be on its way still: whoever gives back the whole allocation waits for that. */
+/* Allocation to release with a dropped export; NULL if others need it. Transfers to
+ * a failed export may still be in flight: release() waits for them. */
 static struct ck_gather_memory *leave_memory(struct ck_exports *all,
 					     struct ck_export *e)
 {
@@ -70,7 +75,8 @@ static void drop(struct ck_exports *all, struct ck_export *e)
 	free(e);
 }
 
-/* What is kept is no more than that, of tensors and of memory. */
+/* Drops idle exports until at most `most` bytes are kept, of tensors and of
+ * memory. */
 static void keep_most(struct ck_exports *all, uint64_t most)
 {
 	while (all->table.oldest &&
@@ -85,7 +91,7 @@ static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
 	return e->memory && !g->holds(g, e->memory);
 }
 
-/* One that is too large to be kept makes no other one go. */
+/* An export above the limit is dropped, and evicts no other one. */
 static void put(struct ck_exports *all, struct ck_export *e)
 {
 	if (--e->users)
@@ -118,7 +124,7 @@ static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
 	return g->allocate(g, &want, out);
 }
 
-/* An allocation of its own. */
+/* Allocates memory for one export. */
 static int place_alone(struct ck_exports *all, const struct ck_export_wish *w,
 		       struct ck_export *e)
 {
@@ -134,7 +140,7 @@ static int place_alone(struct ck_exports *all, const struct ck_export_wish *w,
 	return 0;
 }
 
-/* Beside other small ones. */
+/* Allocates a range in a slab. */
 static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 		       struct ck_export *e)
 {
@@ -145,7 +151,7 @@ static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 
 	pthread_mutex_lock(&all->lock);
 	placed = ck_slab_take(all->slabs, g, e);
-	if (placed && e->slab->users == 1) /* all others in it are kept */
+	if (placed && e->slab->users == 1) /* its other exports are idle */
 		all->kept -= CK_SLAB;
 	pthread_mutex_unlock(&all->lock);
 	if (placed)
@@ -161,7 +167,7 @@ static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 	return rc;
 }
 
-/* What nobody has, of that device, and was given back first, goes. False: there is none. */
+/* Drops the oldest idle export of the device. Returns false if there is none. */
 static bool make_room(struct ck_exports *all, const uint8_t *uuid)
 {
 	struct ck_export *e;
@@ -206,7 +212,7 @@ static struct ck_files *files_of(const struct ck_exports *all,
 	return w->files ? w->files : all->route.files;
 }
 
-/* Under the lock; NULL: out of memory. */
+/* Must hold the lock. NULL if out of memory. */
 static struct ck_export *add(struct ck_exports *all,
 			     const struct ck_export_wish *w)
 {
@@ -243,7 +249,7 @@ static bool is_unwanted(const struct ck_export_wish *w)
 	return __atomic_load_n(&w->unwanted, __ATOMIC_ACQUIRE);
 }
 
-/* Under the lock. Until another one's is there, or is not. */
+/* Must hold the lock. Waits until the export is filled or has failed. */
 static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
 		    struct ck_export *e)
 {
@@ -257,7 +263,8 @@ static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
 	return is_unwanted(w) ? -EINTR : -EAGAIN;
 }
 
-/* Under the lock, but while it makes one. -EAGAIN: another one's was not made. */
+/* Must hold the lock, which is released while it fills. Returns -EAGAIN if the fill
+ * of another thread failed. */
 static int get(struct ck_exports *all, struct ck_export_wish *w,
 	       struct ck_export **out)
 {
@@ -289,7 +296,7 @@ static int get(struct ck_exports *all, struct ck_export_wish *w,
 
 /* --- whether the files are still what they were ------------------------------------------ */
 
-/* *touched: the last change of the ctime of one of its files. */
+/* *touched: the last ctime change of one of its files. */
 static int look_at(struct ck_files *files, const struct ck_layout *layout,
 		   uint64_t *touched)
 {
@@ -315,8 +322,8 @@ static int look_at(struct ck_files *files, const struct ck_layout *layout,
 	return 0;
 }
 
-/* A tensor that was made before is not used if a read would fail now, or if the ctime of
- * one of its files changed since. */
+/* Drops a cached export if a read would fail now, or the ctime of one of its files
+ * changed after the fill. */
 static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 {
 	uint32_t part = ck_slice_find(ck_open_slice_slice(w->from), w->vpos);
@@ -333,7 +340,7 @@ static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 	if (e && rc != -ESTALE && e->touches >= touched)
 		e = NULL;
 	if (e && e->users)
-		e->own = true; /* of those who have it */
+		e->own = true; /* stays with its users only */
 	else if (e)
 		drop(all, e);
 	pthread_mutex_unlock(&all->lock);
@@ -342,7 +349,7 @@ static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 
 /* --- those who wait ---------------------------------------------------------------------- */
 
-/* Both under the lock. */
+/* Must hold the lock, both. */
 static void enter(struct ck_exports *all, struct ck_export_wish *w)
 {
 	w->next = all->wishes;
@@ -375,7 +382,7 @@ int ck_exports_get(struct ck_exports *all, struct ck_export_wish *w,
 	return rc;
 }
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void interrupt(struct ck_exports *all, struct ck_export_wish *w)
 {
 	__atomic_store_n(&w->unwanted, true, __ATOMIC_RELEASE);

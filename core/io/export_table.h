@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_table: all exports of a mount, by their slices, and those that nobody has, by when they
- * were given back. Nobody else may use it at the same time.
+ * export_table: all exports of a mount by slice, and the idle ones, without users,
+ * in the order of release. Has no lock: must hold ck_exports.lock.
  */
 #ifndef CK_EXPORT_TABLE_H
 #define CK_EXPORT_TABLE_H
@@ -11,23 +11,24 @@
 struct ck_export_table {
 	struct ck_export **buckets;
 	size_t n, cap; /* exports; buckets, a power of two */
-	struct ck_export *oldest, *newest; /* of those that nobody has */
-	uint64_t idle;			   /* bytes of those */
+	struct ck_export *oldest, *newest; /* idle exports */
+	uint64_t idle;			   /* bytes of idle exports */
 };
 
-/* -ENOMEM. */
+/* Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_export_table_make(struct ck_export_table *t);
-/* It is empty. Zeros are allowed. */
+/* The table must be empty. A zeroed table is allowed. */
 void ck_export_table_fini(struct ck_export_table *t);
 void ck_export_table_add(struct ck_export_table *t, struct ck_export *e);
-/* Also one that nobody has. */
+/* Removes an export, which may be idle. */
 void ck_export_table_remove(struct ck_export_table *t, struct ck_export *e);
-/* The first of that slice, or of a few others; the next ones follow by `next`. */
+/* First export in the bucket of a slice; the others follow by `next`. The bucket
+ * may contain other slices. NULL if empty. */
 struct ck_export *ck_export_table_find(const struct ck_export_table *t,
 				       uint64_t slice);
-/* Nobody has it from now on, */
+/* Marks an export idle. */
 void ck_export_table_idle(struct ck_export_table *t, struct ck_export *e);
-/* or somebody does. */
+/* Marks an idle export used. */
 void ck_export_table_use(struct ck_export_table *t, struct ck_export *e);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: reads and requests that need remote files. A read runs as if all was here,
- * and notes the moves of what is not; the mover of remote files does these at once,
- * whatever hosts they are on. Where the headers of items must be read before it is
- * known what to move, these are fetched first, and it runs again. It goes on in the
- * thread in which the mover is done; nobody waits. With a gatherer the bytes of boxes, from
- * wherever they come, are packed into one of its slots, and are the reader's when they
- * have come back from there.
+ * route: reads and header fetches of remote files. A read runs as if all files were
+ * local, and records a move for each remote range. The remote backend then runs
+ * these moves in one batch, whatever hosts they are on. If headers of items are
+ * needed to plan, they are fetched first, and the read runs again.
+ *
+ * No thread blocks: a read continues in the thread in which the backend or gatherer
+ * completes. With a gatherer, the bytes of boxes are packed into a slot, and
+ * delivered when the slot is done.
  */
 #include "ckptfs/move.h"
 #include "read_op.h"
@@ -25,9 +26,9 @@ void ck_route_fini(struct ck_route *route)
 	pthread_mutex_destroy(&route->lock);
 }
 
-/* --- moves on the way ------------------------------------------------------------ */
+/* --- moves in flight ------------------------------------------------------------ */
 
-/* What a program may be told; the rest is between hosts. */
+/* Maps errors of hosts to those that programs may see. */
 static int told(int rc)
 {
 	switch (rc) {
@@ -41,7 +42,7 @@ static int told(int rc)
 	}
 }
 
-/* What it says of files is noted. */
+/* Records changed files and failovers, and maps the errors. */
 static void learn(const struct ck_route *route, const struct ck_moves *moves)
 {
 	struct ck_stats *stats = ck_files_stats(route->files);
@@ -59,7 +60,7 @@ static void learn(const struct ck_route *route, const struct ck_moves *moves)
 	}
 }
 
-/* Whether he is still interested. */
+/* Ends the wait of `w`. Returns true unless it was interrupted. */
 static bool arrive(struct ck_route *route, struct ck_waiter *w,
 		   const struct ck_moves *moves)
 {
@@ -73,7 +74,7 @@ static bool arrive(struct ck_route *route, struct ck_waiter *w,
 	return !unwanted;
 }
 
-/* 0: he is still interested, and the mover is asked next. */
+/* Begins a wait. Returns 0, and the backend must be called next, or an error. */
 static int check_in(struct ck_route *route, struct ck_waiter *w,
 		    struct ck_moves *moves)
 {
@@ -104,9 +105,9 @@ void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
 	pthread_mutex_unlock(&route->lock);
 }
 
-/* --- errands ----------------------------------------------------------------------- */
+/* --- header fetches ------------------------------------------------------------- */
 
-/* One move for each piece that is wanted. */
+/* Makes one move for each recorded range. */
 static int moves_of(const struct ck_fetch *f, struct ck_moves *out)
 {
 	size_t n = f->n - f->brought;
@@ -132,7 +133,8 @@ static void moves_drop(struct ck_header_fetch *e)
 	e->moves = (struct ck_moves){ 0 };
 }
 
-/* That it has no bytes there would be for good; its size says so, if it is so. */
+/* Maps ENODATA to EIO: ENODATA would be recorded as permanent damage. A file that
+ * really is too short is detected by its size. */
 static int piece_rc(int rc)
 {
 	return rc == -ENODATA ? -EIO : rc;
@@ -160,7 +162,7 @@ static void errand_done(struct ck_moves *moves)
 	e->done(e, errand_end(e));
 }
 
-/* As ck_route_errand(), for somebody else who waits. */
+/* As ck_route_errand(), for the waiter `sender`. */
 static int errand_send(struct ck_route *route, struct ck_header_fetch *e,
 		       struct ck_waiter *sender)
 {
@@ -200,20 +202,20 @@ void ck_header_fetch_fini(struct ck_header_fetch *e)
 
 /* --- reads ------------------------------------------------------------------------- */
 
-/* A read that is on its way, piece by piece: one is all that is left, or what a slot of the
- * gatherer takes. */
+/* A read operation, in segments: one segment is all that is left, or what fits into
+ * a slot of the gatherer. */
 struct journey {
 	struct ck_route *route;
 	struct ck_read *read;
 	struct ck_read piece;
-	uint64_t done; /* bytes of the pieces before */
-	uint64_t
-		most; /* bytes of a piece that is gathered elsewhere; 0: none is */
-	struct ck_packing packing;     /* without a slot: it is gathered here */
+	uint64_t done; /* bytes of completed segments */
+	uint64_t most; /* most bytes of a gathered segment; 0: not gathered */
+	/* without a slot: gathered in this process */
+	struct ck_packing packing;
 	struct ck_header_fetch errand; /* for headers */
 	struct ck_remote_moves remote;
-	struct ck_moves moves; /* the same, as the mover has them */
-	bool by_round;	       /* they come straight to the device */
+	struct ck_moves moves; /* the moves of `remote`, as a batch */
+	bool by_round;	       /* peers send the moves straight to the device */
 	uint64_t begun;
 };
 
@@ -245,9 +247,9 @@ static void journey_end(struct journey *j, int rc)
 	r->done(r, rc);
 }
 
-/* --- a piece ----------------------------------------------------------------------- */
+/* --- a segment ------------------------------------------------------------------ */
 
-/* At memory of a device: nothing arrives here. */
+/* Directs the result to device memory. */
 static void piece_aim(struct journey *j)
 {
 	struct ck_gather_slot *slot = j->packing.slot;
@@ -257,7 +259,7 @@ static void piece_aim(struct journey *j)
 	j->piece.to = slot->result;
 }
 
-/* The one that comes now; it may have begun. */
+/* Begins the next segment, or begins it again. */
 static void piece_begin(struct journey *j)
 {
 	const struct ck_read *r = j->read;
@@ -278,17 +280,18 @@ static void piece_begin(struct journey *j)
 		piece_aim(j);
 }
 
-/* Whether there are others. */
+/* Ends a segment. Returns true if there are more. */
 static bool piece_end(struct journey *j)
 {
 	j->done += j->piece.len;
 	return j->done < j->read->len;
 }
 
-/* It was too much for a slot, or for what gathers. */
+/* Halves a segment that exceeds a slot or the gatherer. */
 static void piece_cut(struct journey *j)
 {
-	/* Of so many, in a whole piece, none is gathered that has not to be. */
+	/* Below 1/256 of a slot the GPU does not pay: gather on the host, unless
+	 * the destination is device memory. */
 	enum { PARTS = 256 };
 
 	uint64_t least = j->route->gatherer->piece / PARTS;
@@ -300,7 +303,7 @@ static void piece_cut(struct journey *j)
 	slot_put(j);
 }
 
-/* All was noted, and is brought now. */
+/* Starts the recorded moves. */
 static int bytes_bring(struct journey *j)
 {
 	struct ck_waiter *w = &j->read->waiter;
@@ -315,7 +318,8 @@ static int bytes_bring(struct journey *j)
 	return ck_remote_finish(&j->remote);
 }
 
-/* The same, straight to the device if that can be. */
+/* Starts the recorded moves, or encodes them for peers to send straight to the
+ * device. */
 static int bytes_want(struct journey *j)
 {
 	struct ck_gatherer *g = j->route->gatherer;
@@ -330,7 +334,8 @@ static int bytes_want(struct journey *j)
 	return j->by_round ? 0 : bytes_bring(j);
 }
 
-/* Of a step of a run directory they are not the route's. */
+/* Files of the read: those of a step of a run directory differ from those of the
+ * route. */
 static struct ck_files *files_of(const struct journey *j)
 {
 	return j->read->files ? j->read->files : j->route->files;
@@ -348,11 +353,11 @@ static int plan_piece(struct journey *j)
 	ck_fetch_begin(&j->errand.fetch);
 	rc = ck_read_op_run(files_of(j), &j->piece, &j->remote, packing);
 	ck_fetch_end(&j->errand.fetch);
-	/* The errno of a file: nothing is on its way. */
+	/* An errno of a file, not of a start: no move is in flight. */
 	return rc == -EINPROGRESS ? -EIO : rc;
 }
 
-/* 0: its bytes are there, or packed. */
+/* Returns 0 if all bytes of the segment are copied or packed. */
 static int piece_bring(struct journey *j)
 {
 	int rc;
@@ -369,7 +374,7 @@ static int piece_bring(struct journey *j)
 	return rc;
 }
 
-/* The result is all that is wanted, and nothing else. */
+/* True if the result is exactly the segment. */
 static bool is_aimed(const struct journey *j)
 {
 	const struct ck_packing *p = &j->packing;
@@ -380,7 +385,7 @@ static bool is_aimed(const struct journey *j)
 
 static void gathered(struct ck_gather_slot *slot, int rc);
 
-/* Who waits can interrupt that slot from now on. False: he has. */
+/* Makes the slot interruptible. Returns false if the read was interrupted. */
 static bool gather_with(struct journey *j, struct ck_gather_slot *slot)
 {
 	struct ck_waiter *w = &j->read->waiter;
@@ -393,7 +398,7 @@ static bool gather_with(struct journey *j, struct ck_gather_slot *slot)
 	return wanted;
 }
 
-/* What is packed is put together. 0: nothing was. */
+/* Starts the slot. Returns 0 if nothing was packed. */
 static int piece_gather(struct journey *j)
 {
 	struct ck_gatherer *g = j->route->gatherer;
@@ -411,7 +416,7 @@ static int piece_gather(struct journey *j)
 	return -EINPROGRESS;
 }
 
-/* As ck_route_read(). */
+/* Runs segments until one waits. Returns as ck_route_read(). */
 static int go_on(struct journey *j)
 {
 	bool more = true;
@@ -434,9 +439,9 @@ static int go_on(struct journey *j)
 	return rc;
 }
 
-/* --- what was waited for ------------------------------------------------------------ */
+/* --- completions ---------------------------------------------------------------- */
 
-/* rc: of its last piece, which has ended. */
+/* Continues after a segment ended with rc. */
 static void travel(struct journey *j, int rc, bool more)
 {
 	if (rc == 0 && more)
@@ -445,7 +450,7 @@ static void travel(struct journey *j, int rc, bool more)
 		journey_end(j, rc);
 }
 
-/* rc: of all that a piece needs, if that is there. */
+/* Continues after the moves of a segment completed with rc. */
 static void piece_brought(struct journey *j, int rc)
 {
 	bool more = false;
@@ -471,7 +476,7 @@ static void headers_came(struct ck_header_fetch *e, int rc)
 	travel(e->arg, rc, true);
 }
 
-/* What was to come by a round has come, or comes the other way. */
+/* A round of the segment ended: counts it, or falls back to the backend. */
 static void round_over(struct journey *j, int rc)
 {
 	struct ck_backend *remote = j->route->remote;
@@ -490,7 +495,7 @@ static void round_over(struct journey *j, int rc)
 		ck_count(&stats->rounds, 1);
 }
 
-/* What did not come of it is gathered here. */
+/* After an error of the gatherer the segment is gathered in this process. */
 static void gathered(struct ck_gather_slot *slot, int rc)
 {
 	struct journey *j = slot->arg;
@@ -534,7 +539,7 @@ static void gathered(struct ck_gather_slot *slot, int rc)
 	travel(j, 0, more);
 }
 
-/* Whether it is begun there; what is here comes at once otherwise. */
+/* True if the read starts with a slot. */
 static bool gathers(const struct ck_route *route)
 {
 	const struct ck_gatherer *g = route->gatherer;
