@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* segments: see segments.h. */
+/*
+ * segments: table of segments by slice, and lists of new, idle and spent ones. An
+ * idle or spent segment gives its memory to a new one of the same size. No lock and
+ * no threads: callers hold ck_streams.lock.
+ */
 #include "segments.h"
 #include "ckptfs/memory.h"
 
 enum {
-	UNREAD =
-		3, /* times as long unread ones are there: a slow reader comes */
-	YOUNG_MSEC = 2000, /* somebody is about to read it */
+	/* factor for the age of untaken segments: a slow reader may come */
+	UNREAD = 3,
+	YOUNG_MSEC = 2000, /* too young to evict: a reader will come soon */
 };
 
 static uint64_t bucket_of(uint64_t slice)
@@ -32,7 +36,7 @@ static void list_remove(struct ck_segment_list *l, struct ck_segment *s)
 	l->bytes -= s->room;
 }
 
-/* Where it is while nobody reads it. */
+/* List of a ready segment without readers. */
 static struct ck_segment_list *rest_of(struct ck_segments *all,
 				       const struct ck_segment *s)
 {
@@ -74,7 +78,7 @@ static void forget(struct ck_segments *all, struct ck_segment *s)
 	*at = s->same;
 }
 
-/* So much memory, and what was before. */
+/* Sets the bytes of all segments, also in the statistics. */
 static void count_bytes(struct ck_segments *all, uint64_t bytes)
 {
 	if (all->stats && bytes > all->bytes)
@@ -85,7 +89,7 @@ static void count_bytes(struct ck_segments *all, uint64_t bytes)
 	all->bytes = bytes;
 }
 
-/* It is in no list and no table. */
+/* Must be in no list and no table. */
 static void segment_free(struct ck_segments *all, struct ck_segment *s)
 {
 	count_bytes(all, all->bytes - s->room);
@@ -93,7 +97,7 @@ static void segment_free(struct ck_segments *all, struct ck_segment *s)
 	free(s);
 }
 
-/* The memory of an idle one, taken from it. */
+/* Frees an idle segment and returns its memory. */
 static uint8_t *take_memory(struct ck_segments *all, struct ck_segment *s)
 {
 	uint8_t *bytes = s->bytes;
@@ -111,8 +115,8 @@ static void drop(struct ck_segments *all, struct ck_segment *s)
 	segment_free(all, s);
 }
 
-/* A spent one that nobody is expected to read; NULL: there is none. Where none is kept, the
- * one that was used last, whose memory is in the processor's caches. */
+/* A spent segment to reuse; NULL if all are kept. If `kept` is 0, the one
+ * used last, whose memory is in the processor's caches. */
 static struct ck_segment *spare(const struct ck_segments *all, uint64_t room)
 {
 	if (all->spent.bytes + room <= all->kept)
@@ -120,7 +124,7 @@ static struct ck_segment *spare(const struct ck_segments *all, uint64_t room)
 	return all->kept ? all->spent.oldest : all->spent.newest;
 }
 
-/* The one that is needed least; NULL: all are needed. */
+/* The segment to evict; NULL if all are needed. */
 static struct ck_segment *victim(const struct ck_segments *all, uint64_t now)
 {
 	struct ck_segment *s = all->spent.oldest;
@@ -131,7 +135,8 @@ static struct ck_segment *victim(const struct ck_segments *all, uint64_t now)
 	return s && now - s->used >= YOUNG_MSEC ? s : NULL;
 }
 
-/* Pages that have been written before cost much less than new ones. */
+/* Reuses memory where possible: pages that were written before cost much less than
+ * new ones. */
 static uint8_t *memory_of(struct ck_segments *all, uint64_t room, uint64_t now)
 {
 	struct ck_segment *s;
@@ -152,7 +157,7 @@ static uint8_t *memory_of(struct ck_segments *all, uint64_t room, uint64_t now)
 	return bytes;
 }
 
-/* Most have the same, so that others can use it after them. */
+/* Sizes are powers of two below the limit, so that memory can be reused. */
 static uint64_t room_for(const struct ck_segments *all, uint64_t len)
 {
 	uint64_t room = all->most;

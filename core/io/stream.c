@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream: see stream.h. Readers say what they read, and add segments; a thread asks for
- * these, so that no reader waits while they are planned, or while what is here is
- * copied. Whoever brings a segment calls those who wait for it.
+ * stream: prefetch of remote ranges for sequential readers. Readers record their
+ * reads and queue segments; one thread starts the segments, so that no reader waits
+ * while they are planned, or while local bytes are copied. The thread that
+ * completes a segment calls the readers that wait for it.
+ *
+ * All state, also that of each ck_stream, is protected by ck_streams.lock. done()
+ * and drop() are called without it.
  */
 #include "segments.h"
 
@@ -10,36 +14,35 @@
 #include <pthread.h>
 
 enum {
-	/* Bytes asked for before they are read, for segments of 2 MiB and more: what
-	 * fits into a processor's cache, and is on its way at once where 1 GB/s comes
-	 * from 10 ms away. */
+	/* Bytes queued ahead of the reader, for segments of 2 MiB and more: they
+	 * fit into a processor's cache, and cover a latency of 10 ms at 1 GB/s. */
 	AHEAD = 16 << 20,
-	AHEAD_MOST = 64 << 20, /* the same for the largest segments */
-	KEPT = 64 << 20, /* bytes that were read, for who reads them later */
+	AHEAD_MOST = 64 << 20, /* same, for the largest segments */
+	KEPT = 64 << 20, /* bytes kept for slower readers of the same ranges */
 	SEVERAL_MSEC =
-		2000, /* so long others are expected after one was seen */
-	UNUSED_MSEC = 10000, /* until memory of idle ones is given back */
+		2000, /* after which a reader counts as the only one again */
+	UNUSED_MSEC = 10000, /* until memory of unused segments is freed */
 	TICK_MSEC = 1000,
 };
 
 struct ck_streams {
 	/* Constant: */
 	struct ck_streams_options options;
-	uint64_t
-		near; /* bytes by which requests of one reader overtake each other */
-	uint64_t start; /* bytes read on before it is a stream */
-	uint64_t ahead; /* bytes asked for before they are read */
-	uint64_t least; /* bytes of a segment, so that reads lie in few */
+	/* bytes by which requests of one reader overtake each other */
+	uint64_t near;
+	uint64_t start; /* sequential bytes before prefetch starts */
+	uint64_t ahead; /* most bytes queued ahead */
+	uint64_t least; /* bytes of the smallest segment */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
 	/* Under lock, as every stream is: */
 	pthread_cond_t changed;
 	bool ending;
-	uint32_t running; /* segments that are new, or on their way */
+	uint32_t running; /* segments that are new or in flight */
 	struct ck_segments segments;
-	const void *last; /* who has read last; it may be gone */
-	uint64_t several; /* when that was somebody else than before, in ms */
+	const void *last; /* last reader; may have been freed */
+	uint64_t several; /* last change of the reader, in ms; 0: never */
 	struct ck_stream_read *interrupted;
 };
 
@@ -50,7 +53,7 @@ static uint64_t changes_of(const struct ck_streams *all)
 
 static void read_done(struct ck_read *r, int rc);
 
-/* --- what is asked for ------------------------------------------------------------- */
+/* --- queueing ------------------------------------------------------------------- */
 
 static void begin_anew(struct ck_stream *s, uint64_t begin, uint64_t end)
 {
@@ -60,7 +63,7 @@ static void begin_anew(struct ck_stream *s, uint64_t begin, uint64_t end)
 	s->nover = 0;
 }
 
-/* What was read before its turn, if that is now. */
+/* Continues the stream with an overtaking read that begins at `next`. */
 static bool take_over(struct ck_stream *s)
 {
 	for (uint32_t i = 0; i < s->nover; i++)
@@ -72,7 +75,7 @@ static bool take_over(struct ck_stream *s)
 	return false;
 }
 
-/* Moves it on by a read. True: it goes on where those before have ended. */
+/* Moves the stream on by a read. Returns true if the read is sequential. */
 static bool advance(const struct ck_streams *all, struct ck_stream *s,
 		    uint64_t begin, uint64_t end)
 {
@@ -91,7 +94,7 @@ static bool advance(const struct ck_streams *all, struct ck_stream *s,
 	return false;
 }
 
-/* Where that begins which nobody has asked for by himself. */
+/* End of the bytes that are queued, or were read by the reader itself. */
 static uint64_t end_of(const struct ck_stream *s)
 {
 	uint64_t end = ck_max(s->asked, s->next);
@@ -101,7 +104,7 @@ static uint64_t end_of(const struct ck_stream *s)
 	return end;
 }
 
-/* False: there is no memory for it now. */
+/* Queues a segment. Returns false if there is no memory for it. */
 static bool add(struct ck_streams *all, struct ck_stream *s,
 		struct ck_open_slice *from, uint64_t begin, uint64_t end)
 {
@@ -125,7 +128,7 @@ static bool add(struct ck_streams *all, struct ck_stream *s,
 	return true;
 }
 
-/* As far ahead as was read, in pieces that grow with it. */
+/* Queues as many bytes ahead as were read, in segments that grow with them. */
 static void ask(struct ck_streams *all, struct ck_stream *s,
 		struct ck_open_slice *from)
 {
@@ -167,8 +170,8 @@ static void note(struct ck_streams *all, struct ck_stream *s,
 		pthread_cond_signal(&all->changed);
 }
 
-/* What was brought for it is gone: it has failed, or had to go before it was read, as it
- * does where somebody reads slowly. Then less is brought ahead. */
+/* A prefetched range is missing: it failed, or was evicted before a slow reader
+ * reached it. Halves the bytes queued ahead. */
 static void note_lost(const struct ck_streams *all, struct ck_stream *s,
 		      const struct ck_read *what)
 {
@@ -193,7 +196,7 @@ void ck_stream_note(struct ck_streams *all, struct ck_stream *s,
 
 /* --- reads from segments; under the lock ------------------------------------------- */
 
-/* Fills the pieces of a read, and what it has to wait for. */
+/* Finds the pieces of a read; counts those that are not ready. */
 static int look(const struct ck_streams *all, const struct ck_stream *s,
 		const struct ck_read *what, struct ck_stream_read *r)
 {
@@ -236,7 +239,7 @@ static void hold(struct ck_streams *all, struct ck_stream_read *r)
 	r->begun = r->waits ? ck_msec_now() : 0;
 }
 
-/* taken: its bytes were used. */
+/* taken: the reader used the bytes. */
 static void release(struct ck_streams *all, struct ck_stream_read *r,
 		    bool taken)
 {
@@ -248,7 +251,7 @@ static void release(struct ck_streams *all, struct ck_stream_read *r,
 	r->n = 0;
 }
 
-/* What was read is kept while there are several readers. */
+/* Bytes that were read are kept while there are several readers. */
 static void note_reader(struct ck_streams *all, const struct ck_stream *s)
 {
 	uint64_t now = ck_msec_now();
@@ -311,7 +314,7 @@ static void interrupted_forget(struct ck_streams *all,
 		*at = r->later;
 }
 
-/* Those that wait for nothing else any more, as a list; under the lock. */
+/* Lists the reads that wait for no other segment. Must hold the lock. */
 static struct ck_stream_read *settle(struct ck_streams *all,
 				     struct ck_segment *s, bool good)
 {
@@ -355,7 +358,7 @@ static void call_all(struct ck_streams *all, struct ck_stream_read *list)
 	}
 }
 
-/* here: no byte of it was remote. */
+/* here: all its bytes were local. */
 static void came(struct ck_segment *s, int rc, bool here)
 {
 	struct ck_streams *all = s->streams;
@@ -400,7 +403,7 @@ static void unlink_piece(const struct ck_stream_piece *p)
 		*at = p->next;
 }
 
-/* One that nobody wants any more; under the lock. */
+/* Takes an interrupted read. Must hold the lock. */
 static struct ck_stream_read *take_interrupted(struct ck_streams *all)
 {
 	struct ck_stream_read *r = all->interrupted;
@@ -455,7 +458,7 @@ static void *run(void *arg)
 
 /* --- making ------------------------------------------------------------------------ */
 
-/* Several have room. */
+/* Limits the segment size so that at least four fit. */
 static uint64_t most_of(const struct ck_streams_options *o)
 {
 	uint64_t most = o->segment;
@@ -521,7 +524,7 @@ int ck_streams_make(const struct ck_streams_options *options,
 	return rc;
 }
 
-/* Segments that are on their way. */
+/* Interrupts segments in flight. */
 static void interrupt_all(struct ck_streams *all)
 {
 	const struct ck_segments *segments = &all->segments;
