@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arguments: getopt_long(3) with messages of our own, which name the wrong option and
- * the nearest right one. The state is that of getopt_long(3).
+ * arguments: wraps getopt_long(3). Its messages name the wrong option and the nearest right
+ * one. The state is that of getopt_long(3); the main thread calls it before others start.
  */
 #include "arguments.h"
 #include "ckptfs/fs.h"
 #include "cli.h"
 #include <stdio.h>
 
-enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
+enum { WORD_LEN = 64 }; /* bytes of a word that are compared */
 
 const char *ck_nearest_option(const char *word, const struct option *longs)
 {
@@ -35,7 +35,7 @@ static bool has_letter(int letter, const struct option *longs)
 	return longs->name != NULL;
 }
 
-/* What getopt_long() has just refused. */
+/* Reports the option that getopt_long() has just refused. */
 static void refuse(const char *command, const char *word,
 		   const struct option *longs)
 {
@@ -43,8 +43,9 @@ static void refuse(const char *command, const char *word,
 	const char *shown = ck_show(ck_str_from(word));
 
 	if (is_long && optopt && has_letter(optopt, longs))
-		ck_trouble("%s: option %s: a value is missing, or too much",
-			   command, shown);
+		ck_trouble("%s: option %s: its value is missing, or it takes "
+			   "no value; ckptfs help %s lists the options",
+			   command, shown, command);
 	else if (is_long && !optopt)
 		ck_trouble("%s: option %s: unknown; the nearest is --%s",
 			   command, shown, ck_nearest_option(word + 2, longs));
@@ -73,16 +74,16 @@ int ck_getopt(int argc, char **argv, const char *letters,
 /* --- several hosts ------------------------------------------------------------------ */
 
 enum {
-	HOSTS_FIRST =
-		256, /* what getopt_long(3) returns of the first: no letter */
-	LONGS_MOST = 8, /* of a command */
+	/* getopt_long(3) returns this for hosts_longs[0]; it is no letter. */
+	HOSTS_FIRST = 256,
+	LONGS_MOST = 8, /* long options of a command */
 };
 
-/* Each is an option of -o, too. */
+/* Each of them is also an option of -o. */
 static const char *const hosts_longs[] = { "hosts", "hostfile", "map", "prefer",
 					   "replicas" };
 
-/* Behind those of the command. */
+/* Appends the long options for hosts to those of the command. */
 static void add_hosts_longs(const struct option *longs, struct option *all)
 {
 	size_t n = 0;

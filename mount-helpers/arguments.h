@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * arguments: parses the command line of the commands. A wrong option is reported with its
- * name and, for a long option, the nearest name. Before threads start.
+ * name and, for a long option, the nearest name. The state is that of getopt_long(3): call
+ * from one thread, before other threads start. "Exit status" means CK_EXIT_FINE, or
+ * CK_EXIT_TROUBLE after a message.
  */
 #ifndef CKPTFS_ARGUMENTS_H
 #define CKPTFS_ARGUMENTS_H
@@ -15,14 +17,15 @@
  * a message if an option is wrong. */
 int ck_getopt(int argc, char **argv, const char *letters,
 	      const struct option *longs);
-/* The name in longs, or "help", that is nearest to a word without its dashes. */
+/* Returns the name in longs, or "help", that is nearest to `word`, which has no dashes. */
 const char *ck_nearest_option(const char *word, const struct option *longs);
-/* ck_getopt() with the long options for hosts, which are stored in *hosts and not
- * returned. longs: at most 8. */
+/* ck_getopt() with the long options for hosts in addition. It stores these in *hosts and
+ * continues. longs: at most 8. Caller calls ck_hosts_options_fini(). */
 CK_EXPORT int ck_getopt_hosts(int argc, char **argv, const char *letters,
 			      const struct option *longs,
 			      struct ck_hosts_options *hosts);
-/* Parses the value of -o of a command that does not mount. Returns the exit status. */
+/* Parses the value of -o of a command that does not mount; view: NULL if the command shows
+ * no tree. Returns the exit status. */
 CK_EXPORT int ck_parse_reading(struct ck_format_options *o,
 			       struct ck_hosts_options *hosts,
 			       struct ck_view_options *view, const char *text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs: main() and the table of commands. The help is made of the table.
- * `ckptfs SRC MNT` is short for `ckptfs mount SRC MNT`. Under the name
- * mount.ckptfs the program takes the arguments of mount(8).
+ * ckptfs: main() and the table of commands. The help texts are generated from the table.
+ * `ckptfs SRC MNT` is short for `ckptfs mount SRC MNT`. Under the name mount.ckptfs the
+ * program takes the arguments of mount(8). No state; one thread, until a command starts
+ * others.
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
+enum { WORD_LEN = 64 }; /* bytes of a word that are compared */
 
 static int ck_cmd_help(int argc, char **argv);
 
@@ -48,7 +49,7 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *usage;
 	const char *what;
-	const char *options; /* a line each; of mount also those of -o */
+	const char *options; /* one line for each option, or "" */
 } commands[] = {
 	{ "mount", ck_cmd_mount,
 	  "mount SRC MNT [-o opt,...] [-f] [--hosts A,...]",
@@ -216,7 +217,7 @@ static int print_version(void)
 	return rc;
 }
 
-/* `CMD --help` anywhere among its arguments, but as the value of -o. */
+/* True if --help is among the arguments, other than as the value of -o or behind --. */
 static bool asks_help(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -283,8 +284,9 @@ static int run_mount_helper(int argc, char **argv)
 	return ck_cmd_mount_helper(argc, argv);
 }
 
-/* Of descriptors 0 to 2, those that the caller has closed are taken, or the
- * first files opened would get their numbers. Writing to one still fails. */
+/* Opens /dev/null in place of each closed descriptor among 0 to 2. Otherwise the first opened
+ * files would get these numbers. The descriptors are read-only, so that writing to a closed
+ * stdout still fails. */
 static void take_standard_fds(void)
 {
 	int fd;
@@ -302,8 +304,8 @@ int main(int argc, char **argv)
 	const char *self = slash ? slash + 1 : argc > 0 ? argv[0] : "";
 
 	take_standard_fds();
-	/* Or getopt() would take no options after SRC MNT, where mount(8) puts
-	 * them. */
+	/* With POSIXLY_CORRECT getopt() would not accept options after SRC
+	 * MNT, where mount(8) puts them. */
 	unsetenv("POSIXLY_CORRECT");
 	ck_raise_nofile();
 	if (strncmp(self, "mount.", 6) == 0)

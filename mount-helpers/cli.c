@@ -35,7 +35,7 @@ void ck_usage_set(const char *command, const char *line)
 
 int ck_usage(void)
 {
-	return ck_trouble("usage: ckptfs %s; ckptfs help %s says more",
+	return ck_trouble("usage: ckptfs %s; ckptfs help %s describes it",
 			  usage.line, usage.command);
 }
 

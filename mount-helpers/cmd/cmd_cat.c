@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cat: the bytes of files of the tree, on stdout. */
+/*
+ * cat: writes the bytes of files of the tree to stdout, without a mount. A file that cannot
+ * be read is reported, and the next one follows; a failed write ends the command. One
+ * thread.
+ */
 #include "ckptfs/memory.h"
 #include "commands.h"
 #include "offline_tree.h"
@@ -7,13 +11,13 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* Small enough to stay in a processor's cache between the two copies. */
+/* Bytes read at once: they stay in a processor's cache between the two copies. */
 enum { PIECE = 256 << 10 };
 
 struct catting {
 	struct ck_offline u;
-	void *bytes; /* PIECE */
-	bool full;   /* nothing can be written any more, which was said */
+	void *bytes; /* PIECE bytes */
+	bool full;   /* a write failed, and was reported */
 };
 
 static void put(void *arg, const struct iovec *bytes, uint32_t n)
@@ -57,7 +61,7 @@ static int cat(struct catting *k, const struct ck_named *named)
 	return rc || k->full ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 
-/* The next one also after one that is lost. */
+/* Continues after a file that cannot be read. */
 static int cat_all(struct catting *k, const struct ck_paths *names)
 {
 	int rc = CK_EXIT_FINE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check: looks at everything in a checkpoint without mounting it, and says
- * what is wrong: one line for each fault, or JSON. The exit status says
- * whether there was any.
+ * check: verifies all items of a checkpoint without a mount and reports each fault, as a line
+ * or as JSON. The exit status is CK_EXIT_DAMAGE if there are faults; warnings do not change
+ * it. The main thread prints; ck_checkpoint_check() reads in THREADS threads.
  */
 #include "ckptfs/format.h"
 #include "ckptfs/json.h"
@@ -19,18 +19,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Checksums are faster than most disks; two threads keep one busy while the
- * other computes. */
+/* Checksums are faster than most disks. While some threads compute, the others keep the
+ * disk busy. */
 enum { THREADS = 4, PROGRESS_MSEC = 200 };
 
-enum { CLASSES = 64 }; /* unknown ones that lines name; JSON names all */
+enum { CLASSES = 64 }; /* unknown classes printed as text; JSON has all */
 
 struct checking {
 	bool full, json;
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
-	int64_t shown; /* when progress was, milliseconds; 0: never */
-	uint64_t dead;
+	int64_t shown; /* time of the last progress line, ms; 0: not yet */
+	uint64_t dead; /* unreferenced bytes, if dead_known */
 	bool dead_known;
 };
 
@@ -72,7 +72,7 @@ static struct ck_str text_of(const char *text)
 	return text ? ck_str_from(text) : (struct ck_str){ 0 };
 }
 
-/* hosts: there may be several. */
+/* hosts: the checkpoint is on several hosts; adds the member `host`. */
 static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
 			  struct ck_buf *out)
 {
@@ -101,11 +101,11 @@ static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
 	ck_buf_text(out, f->box ? "}" : "null}");
 }
 
-/* Where warnings are printed, as lines or as objects of JSON. */
+/* The argument of print_warning(), which prints lines or JSON objects. */
 struct warnings {
 	const struct checking *k;
 	struct ck_buf *out;
-	bool first; /* nothing stands before the next object */
+	bool first; /* the next object is the first of its list */
 };
 
 static void print_warning(void *arg, const struct ck_fault *f)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order: `status`, `commit` and `abort` of a mount. The last two are an
- * ioctl(2) on its root, which is answered when it is done. Who interrupts the
- * command changes nothing of that: an order that has begun is carried out.
+ * commit: the commands `status`, `commit` and `abort` of a mount. The last two call an
+ * ioctl(2) on its root, which returns when the daemon has finished. Interrupting the command
+ * does not stop a commit or abort that has begun. A child process makes the call, so that
+ * a mount that hangs does not block the command.
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* --- its status --------------------------------------------------------------- */
+/* --- status ------------------------------------------------------------------- */
 
 static int print_status_json(const struct ck_buf *text)
 {
@@ -50,17 +51,17 @@ int ck_cmd_status(int argc, char **argv)
 	return rc;
 }
 
-/* --- orders -------------------------------------------------------------------------- */
+/* --- commit and abort ---------------------------------------------------------------- */
 
 static const char *why_not(int rc)
 {
 	if (rc == -ETIMEDOUT)
-		return "does not answer; what has begun goes on";
+		return "does not answer; a running commit continues";
 	if (rc == -ENOTTY)
-		return "not mounted for writing";
+		return "not mounted for writing; mount it with -o write";
 	if (rc == -EPERM)
-		return "only root, the user who mounted, and who may write "
-		       "tensors may do that";
+		return "Permission denied; only root, the user who mounted "
+		       "and users who may write tensors can commit or abort";
 	return ck_why_silent(rc);
 }
 
@@ -87,8 +88,8 @@ static int order_work(void *arg, struct ck_buf *out)
 	return out->err;
 }
 
-/* A large commit takes long; as long as the mount answers other questions
- * meanwhile, it goes on. */
+/* Extends the deadline of a large commit: true as long as the mount answers a statfs(2)
+ * within 60 s. */
 static bool order_goes_on(void *arg)
 {
 	const struct asked *a = arg;
@@ -97,8 +98,9 @@ static bool order_goes_on(void *arg)
 	       ck_mount_asked(a->mount, ORDER_MSEC) == 0;
 }
 
-/* The mount of root or of the caller may take as long as it answers other questions. The
- * mount of another user could answer these without end, and never this one: 60 s. */
+/* Has no deadline, while the mount answers, for a mount of root or of the caller. For a mount
+ * of another user the deadline is 60 s: its daemon could answer statfs(2) for ever, and never
+ * the ioctl(2). Returns 0, or: errors of ck_probe(); an errno of ioctl(2). */
 static int give_order(const struct ck_mount *m, unsigned long order,
 		      struct ck_buf *out)
 {
@@ -116,7 +118,8 @@ static int print_line(struct ck_buf *out)
 	return ck_print(out);
 }
 
-/* Gives an order and prints the answer. name: of the mount, escaped. */
+/* Sends an order and prints the reply. name: of the mount, escaped. what: the number of the
+ * ioctl(2). Returns the exit status. */
 static int order(const struct ck_mount *m, const char *name, unsigned long what)
 {
 	struct ck_control_reply answer = { 0 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp: files and directories of the tree, copied as cp(1) would. What goes where is
- * decided, and refused, before anything is written.
+ * cp: copies files and directories of the tree to a file system, without a mount, with the
+ * rules of cp(1). All names and destinations are checked before the first write. The main
+ * thread parses, checks and walks; the threads of cp_threads.c copy. --resume completes a copy
+ * that was interrupted (cp_mark.c).
  */
 #include "commands.h"
 #include "cp.h"
@@ -15,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Hugging Face's libraries write files of about this size. */
+/* Maximum size of a file in hf/ with -r, as Hugging Face's libraries write it. */
 static const uint64_t HF_FILE = UINT64_C(5) << 30;
 
 struct cp {
@@ -24,16 +26,17 @@ struct cp {
 	struct ck_cp_how how;
 	struct ck_progress progress;
 	bool resume;
-	char mark[CK_CP_MARK_NAME]; /* its name */
-	struct ck_paths names;	    /* what is to be copied */
-	bool several;		    /* they need a directory */
-	bool whole;		    /* the root is among them */
-	bool into;		    /* DEST is one */
-	char *dest;		    /* as it is named in messages; owned */
-	char *parent, *last; /* where the copy is, if DEST is none; owned */
-	int top; /* the directory that is DEST, or that it is in; -1: not open */
-	uint64_t total; /* bytes to be copied */
-	int status;	/* exit status of faults that stderr has */
+	char mark[CK_CP_MARK_NAME]; /* file name of the mark */
+	struct ck_paths names;	    /* nodes to copy */
+	bool several;		    /* DEST must be a directory */
+	bool whole;		    /* the root is among `names` */
+	bool into;		    /* DEST is a directory to copy into */
+	char *dest;		    /* the directory in messages; owned */
+	char *parent,
+		*last; /* without `into`: DEST, split at its last name; owned */
+	int top;       /* descriptor of DEST or `parent`; -1: not open */
+	uint64_t total; /* bytes to copy, for the progress line */
+	int status;	/* exit status of the faults reported so far */
 };
 
 /* --- nodes to copy -------------------------------------------------------------------- */
@@ -68,7 +71,7 @@ static bool is_no_dir(const struct ck_named *n)
 	return !is_dir(n);
 }
 
-/* Directories are left out, but for -r. */
+/* Removes directories from the list, with a message for each. */
 static void drop_dirs(struct cp *k)
 {
 	for (size_t i = 0; i < k->names.n; i++)
@@ -92,7 +95,7 @@ static bool is_not_root(const struct ck_named *n)
 	return *n->path != '\0';
 }
 
-/* The root is replaced by its entries. */
+/* Replaces the root by its entries. Returns the exit status. */
 static int open_root(struct cp *k)
 {
 	size_t given = k->names.n;
@@ -107,7 +110,7 @@ static int open_root(struct cp *k)
 	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
 }
 
-/* By the names that they will have, then by paths. */
+/* Orders by name in DEST, then by path. */
 static int compare(const void *a, const void *b)
 {
 	const struct ck_named *x = *(const struct ck_named *const *)a;
@@ -117,7 +120,8 @@ static int compare(const void *a, const void *b)
 	return order ? order : strcmp(x->path, y->path);
 }
 
-/* Of neighbours: the same one is dropped, one of the same name refused. */
+/* Compares neighbours of the sorted list: marks `a` if it is the same node, refuses another
+ * node of the same name. Returns the exit status. */
 static int compare_to(struct ck_named *a, struct ck_named *b)
 {
 	if (strcmp(name_of(a), name_of(b)) != 0)
@@ -126,7 +130,7 @@ static int compare_to(struct ck_named *a, struct ck_named *b)
 		return ck_trouble("%s and %s: would have the same name in DEST",
 				  ck_path_shown(a->path),
 				  ck_path_shown(b->path));
-	a->node.number = 0; /* marks it; no node in use has it */
+	a->node.number = 0; /* the mark; a node in use has another number */
 	return CK_EXIT_FINE;
 }
 
@@ -135,7 +139,7 @@ static bool is_unmarked(const struct ck_named *n)
 	return n->node.number != 0;
 }
 
-/* A node that two PATHs name is copied once. */
+/* Removes duplicates of nodes that several PATHs name. Returns the exit status. */
 static int check_names(struct cp *k)
 {
 	size_t n = k->names.n;
@@ -154,9 +158,9 @@ static int check_names(struct cp *k)
 	return rc;
 }
 
-/* --- where it goes ----------------------------------------------------------------------- */
+/* --- destination ------------------------------------------------------------------------- */
 
-/* The path above DEST's last name, and that name. */
+/* Sets k->parent and k->last. Returns the exit status. */
 static int split_dest(struct cp *k, const char *dest)
 {
 	size_t len = strlen(dest), last;
@@ -172,7 +176,7 @@ static int split_dest(struct cp *k, const char *dest)
 					       : ck_trouble("out of memory");
 }
 
-/* Whether DEST has a name of the directory that is copied. */
+/* The search for a name that DEST and the copied directory have in common. */
 struct present {
 	const char *dest;
 	bool found;
@@ -189,7 +193,8 @@ static int present_look(void *arg, struct ck_node *n, const char *name)
 	return p->found;
 }
 
-/* After a copy that has ended well the same command would copy into the copy. */
+/* Refuses --resume if DEST looks like a complete copy: the command would copy into it. Returns
+ * the exit status. */
 static int check_unmarked(struct cp *k, const char *dest)
 {
 	const struct ck_named *dir = &k->names.all[0];
@@ -202,7 +207,7 @@ static int check_unmarked(struct cp *k, const char *dest)
 		return CK_EXIT_FINE;
 	return ck_trouble(
 		"%s: has files of such a copy, and no mark of an interrupted "
-		"one; it may be complete. Without --resume the copy is a new "
+		"one; it may be complete. Without --resume cp creates a new "
 		"directory in it",
 		ck_show(ck_str_from(dest)));
 }
@@ -213,7 +218,7 @@ static int say_incomplete(const char *dest)
 			  ck_show(ck_str_from(dest)));
 }
 
-/* DEST is a directory; an interrupted run may have made it. */
+/* Looks for the mark of an interrupted run in the directory DEST. Returns the exit status. */
 static int look_at_mark(struct cp *k, const char *dest)
 {
 	if (!k->deep || k->names.n == 0)
@@ -230,7 +235,8 @@ static int look_at_mark(struct cp *k, const char *dest)
 	return CK_EXIT_FINE;
 }
 
-/* Whether DEST is a directory; what is there instead is seen when it is replaced. */
+/* Sets k->into if DEST is a directory. Another object at DEST is examined later, when it would
+ * be replaced. Returns the exit status. */
 static int look_at_dest(struct cp *k, const char *dest)
 {
 	const char *shown = ck_show(ck_str_from(dest));
@@ -260,7 +266,8 @@ static int look_at_dest(struct cp *k, const char *dest)
 	return split_dest(k, dest);
 }
 
-/* A file there would take the place of a data file, or be taken for one. */
+/* Opens the directory to write into. Refuses the checkpoint's own directory: a copy there
+ * could replace a data file or be read as one. Returns the exit status. */
 static int open_top(struct cp *k, const char *dest)
 {
 	k->top = open(k->into ? dest : k->parent,
@@ -271,13 +278,13 @@ static int open_top(struct cp *k, const char *dest)
 			ck_show(ck_str_from(k->into ? dest : k->parent)),
 			strerror(errno));
 	if (ck_checkpoint_holds(k->u.cp, fcntl(k->top, F_DUPFD_CLOEXEC, 0)))
-		return ck_trouble("%s: lies in the checkpoint, where its data "
-				  "files are",
+		return ck_trouble("%s: lies in the checkpoint, beside its data "
+				  "files; choose another DEST",
 				  ck_show(ck_str_from(dest)));
 	return CK_EXIT_FINE;
 }
 
-/* cp(1) makes a directory of such a name, but no file. */
+/* Refuses a file as DEST/ with a trailing slash, as cp(1) does. Returns the exit status. */
 static int check_slash(const struct cp *k, const char *dest)
 {
 	size_t len = strlen(dest);
@@ -288,7 +295,7 @@ static int check_slash(const struct cp *k, const char *dest)
 	return ck_trouble("%s: is not a directory", ck_show(ck_str_from(dest)));
 }
 
-/* --- how much it is ------------------------------------------------------------------------ */
+/* --- progress ------------------------------------------------------------------------------ */
 
 static int count_node(struct cp *k, const struct ck_node *n);
 
@@ -298,7 +305,8 @@ static int count_each(void *arg, struct ck_node *n, const char *name)
 	return count_node(arg, n);
 }
 
-/* What cannot be looked at is said when it is copied. */
+/* Adds the bytes of a node. Errors are ignored here and reported by the copy. Returns 1 after
+ * a signal, else 0. */
 static int count_node(struct cp *k, const struct ck_node *n)
 {
 	struct ck_node dir = *n;
@@ -347,7 +355,7 @@ static int copy_all(struct cp *k)
 	int rc = CK_EXIT_FINE, status;
 
 	if (!c)
-		return ck_trouble("neither memory nor threads are to be had");
+		return ck_trouble("cp: cannot start threads, or out of memory");
 	top = ck_cp_into(k->top, k->dest);
 	k->top = -1;
 	if (top) {
@@ -359,7 +367,8 @@ static int copy_all(struct cp *k)
 	return rc ? rc : status;
 }
 
-/* Without a mark the copy is as good, but cannot be resumed. */
+/* Opens the mark of a copy with -r. An error ends the command only if the mark is required: a
+ * copy without a mark is complete, but cannot be resumed. Returns the exit status. */
 static int open_mark(struct cp *k, const char *dest)
 {
 	const struct ck_cp_mark_place at = {
@@ -375,7 +384,7 @@ static int open_mark(struct cp *k, const char *dest)
 		return CK_EXIT_FINE;
 	rc = ck_cp_mark_open(&at, &k->how.mark);
 	if (rc == -EBUSY && (k->resume || !k->into))
-		return ck_trouble("%s: another process makes this copy",
+		return ck_trouble("%s: another process is making this copy",
 				  ck_show(ck_str_from(dest)));
 	if (rc && k->resume)
 		return ck_trouble("%s: cannot record which files are complete: "
@@ -384,7 +393,8 @@ static int open_mark(struct cp *k, const char *dest)
 	return CK_EXIT_FINE;
 }
 
-/* The mark stays. After a signal stderr may be full: the process must end nevertheless. */
+/* Reports an incomplete copy whose mark remains. After a signal stderr may be a full pipe;
+ * then there is no message, so that the process can end. */
 static void say_resume(const struct cp *k, const char *dest, int rc)
 {
 	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -431,8 +441,8 @@ static int prepare(struct cp *k, char **paths, int n, const char *dest)
 	return rc ? rc : check_slash(k, dest);
 }
 
-/* Names that a checkpoint has lost are in none of its directories. A run directory itself
- * has none. */
+/* Reports names that cannot be read, once for each checkpoint: no directory shows them. A
+ * run directory itself has no losses. */
 static void say_losses(struct cp *k)
 {
 	const struct ck_root *last = NULL;
@@ -450,7 +460,8 @@ static void say_losses(struct cp *k)
 	}
 }
 
-/* An export without config.json cannot be loaded. Of hf_template= the view reports it. */
+/* Warns about hf/ without config.json, which cannot be loaded. With hf_template= the view
+ * reports it. */
 static void say_config(struct cp *k)
 {
 	static const struct ck_str config = { "config.json", 11 };
@@ -470,8 +481,8 @@ static void say_config(struct cp *k)
 	}
 }
 
-/* With -r, hf/ has files of the size that hubs have. It is one file, as ls shows it, if a
- * PATH names that file. The index of a template decides before this does. */
+/* With -r, hf/ is split into files of HF_FILE bytes, unless a PATH names model.safetensors,
+ * the single file that ls shows. hf_shard_size= and the index of a template take precedence. */
 static void choose_hf_files(struct cp *k, char **paths, int n)
 {
 	static const char one[] = "model.safetensors";
@@ -564,7 +575,7 @@ static void cp_fini(struct cp *k)
 	free(k->last);
 }
 
-/* Whoever waits for this process shall see what ended it. */
+/* Ends the process by the signal, so that its parent sees the signal in the wait status. */
 static void end_by(int number)
 {
 	signal(number, SIG_DFL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dump: the catalog as text, for a person who looks for a fault and for tests
- * that compare two of them.
+ * dump: prints the catalog as text, to diagnose a fault or to compare two catalogs in a test.
+ * One thread.
  */
 #include "ckptfs/format.h"
 #include "commands.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* getfattr: the extended attributes of one file of the tree, as JSON. */
+/*
+ * getfattr: prints the extended attributes of one file of the tree as JSON, without a mount.
+ * One thread.
+ */
 #include "attributes.h"
 #include "commands.h"
 #include "offline_tree.h"

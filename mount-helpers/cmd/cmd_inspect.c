@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inspect: the tensors of a checkpoint without mounting it, as a table for a
- * person, or as JSON or CSV for a program; or the sum of them alone.
+ * inspect: lists the tensors of a checkpoint without a mount, as a table, as JSON or as CSV,
+ * or prints their sum only. One thread.
  */
 #include "ckptfs/format.h"
 #include "ckptfs/json.h"
@@ -21,12 +21,12 @@ struct inspection {
 	const struct ck_catalog *c;
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
-	const char *glob; /* NULL: all */
+	const char *glob; /* NULL: all entries */
 	enum style style;
 	bool chunks, summary_only;
 	struct ck_picked picked;
-	struct ck_totals by_dtype, by_prefix; /* of the tensors picked */
-	struct ck_layers layers;	      /* of these */
+	struct ck_totals by_dtype, by_prefix; /* of the picked tensors */
+	struct ck_layers layers;	      /* of the picked tensors */
 	struct ck_summary summary;
 	struct ck_alike alike; /* of all entries */
 	struct ck_buf out;
@@ -37,7 +37,7 @@ static struct ck_str alike_stem(const struct inspection *in, size_t i)
 	return ck_entry_names(in->c, in->alike.rows[i].entry).stem;
 }
 
-/* The same as ck_report_prefixed(), for programs. */
+/* ck_report_prefixed() as JSON. */
 static void print_prefixed_json(struct inspection *in)
 {
 	const struct ck_listing *l = in->c->listing;
@@ -51,10 +51,10 @@ static void print_prefixed_json(struct inspection *in)
 
 /* --- table ---------------------------------------------------------------- */
 
-/* Columns whose width is counted. */
+/* Columns whose width depends on their contents. */
 enum { DTYPE, SHAPE, BYTES, CHUNKS, COLUMNS };
 
-/* One shape of a million numbers must not make every line as long. */
+/* Limits the width: one shape of a million numbers must not lengthen every line. */
 enum { WIDTH_MOST = 48 };
 
 static void tensor_cells(const struct ck_tensor *t,
@@ -91,7 +91,7 @@ static void print_grid(struct inspection *in, const struct ck_tensor *t)
 	ck_buf_text(&in->out, "\n");
 }
 
-/* Of a file that several hosts may have. */
+/* Appends the hosts that have a file. */
 static void print_hosts(struct inspection *in, uint32_t file)
 {
 	const struct ck_remote_source *e = in->cp->elsewhere;
@@ -180,8 +180,7 @@ static void print_layers(struct inspection *in, struct ck_total *single)
 	}
 }
 
-/* Prefixes that have one tensor share a line, since the table shows that tensor
- * anyway. */
+/* Prints all prefixes of one tensor in one line: the table shows these tensors itself. */
 static void print_prefixes(struct inspection *in, const struct ck_totals *t)
 {
 	struct ck_total single = { 0 };
@@ -265,7 +264,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 		print_boxes(in, t);
 }
 
-/* An entry that is no tensor has a name and nothing to count. */
+/* Prints an entry that is not a tensor: its name, without counts. */
 static void print_object(struct inspection *in, const struct ck_object *o,
 			 const size_t width[static COLUMNS])
 {
@@ -354,7 +353,7 @@ static void print_layers_json(struct inspection *in)
 	ck_buf_text(&in->out, "]");
 }
 
-/* A list for each group. */
+/* Prints one JSON list for each group. */
 static void print_alike_json(struct inspection *in)
 {
 	for (size_t i = 0; i < in->alike.n; i++) {
@@ -368,7 +367,7 @@ static void print_alike_json(struct inspection *in)
 	ck_buf_text(&in->out, in->alike.n ? "]" : "");
 }
 
-/* Those that have its file: first the one on which it is read. */
+/* Prints the hosts that have a file, first the host on which it is read. */
 static void print_hosts_json(void *arg, const struct ck_item *item,
 			     struct ck_buf *out)
 {
@@ -465,8 +464,8 @@ static int count(struct inspection *in, struct ck_checkpoint *cp)
 	return rc ? rc : ck_alike_find(c, &in->alike);
 }
 
-/* A pattern that matches nothing is no error, but is told: an empty list looks
- * like an empty checkpoint. */
+/* Warns about a pattern that matches nothing: an empty list looks like an empty checkpoint.
+ * This is not an error. */
 static void say_nothing_matches(const struct inspection *in)
 {
 	struct ck_str near = ck_pick_nearest(in->c, in->glob);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * log: the messages of a mount. Following it reads the whole log again and
- * again and prints what came since: nothing is kept open, or nobody could
- * unmount. The log says how many bytes it has lost at its beginning, so that
- * the place of each line is known.
+ * log: prints the log of a mount; -f follows it. To follow, the command reads the whole log
+ * every 250 ms and prints the new lines. It keeps no file of the mount open, which would
+ * make the mount busy. A log that was cut begins with the number of bytes lost, so the
+ * position of each line is known. One thread.
  */
 #include "commands.h"
 #include "mount_report.h"
@@ -16,10 +16,11 @@ enum { POLL_USEC = 250000 };
 struct following {
 	struct ck_mount_operand at;
 	struct ck_mount_record daemon;
-	size_t seen; /* bytes of the log, from its first one */
+	size_t seen; /* bytes printed, counted from the start of the log */
 };
 
-/* Takes the line off that counts what is gone. */
+/* Removes the first line if it is the one that counts lost bytes. Returns that number, or 0
+ * without such a line. */
 static size_t take_gone(struct ck_str *text)
 {
 	struct ck_cur at = ck_cur_make(text->p, text->len);
@@ -38,7 +39,7 @@ static size_t take_gone(struct ck_str *text)
 	return gone;
 }
 
-/* The part that is new. */
+/* Prints the lines that were not printed yet. Returns the exit status. */
 static int print_new(struct following *f, const struct ck_buf *log)
 {
 	struct ck_str text = { log->data, log->len };
@@ -49,7 +50,7 @@ static int print_new(struct following *f, const struct ck_buf *log)
 		rc = ck_print_lines(
 			(struct ck_str){ log->data, log->len - text.len });
 	else if (gone > f->seen)
-		ck_trouble("%s: the log went on faster than it was read; %zu "
+		ck_trouble("%s: the log grew faster than it was read; %zu "
 			   "bytes are missing here",
 			   f->at.name, gone - f->seen);
 	else
@@ -61,8 +62,8 @@ static int print_new(struct following *f, const struct ck_buf *log)
 		(struct ck_str){ text.p + skip, text.len - skip });
 }
 
-/* Whether the daemon is still the same. A busy machine may leave the question without an
- * answer: then it goes on as long as the mount is there. */
+/* True if the daemon is still the same and alive, or if its record cannot be read, as on a
+ * busy machine: then the presence of the mount decides. */
 static bool is_same_daemon(struct following *f)
 {
 	struct ck_mount_record r;
@@ -76,7 +77,7 @@ static bool is_same_daemon(struct following *f)
 	       ck_mount_record_life(&r) != CK_LIFE_DEAD;
 }
 
-/* Whether what is mounted there is still the same. */
+/* True if the same mount and the same daemon are still there. */
 static bool goes_on(struct following *f)
 {
 	const struct ck_shown shown = {
@@ -110,7 +111,7 @@ static int follow(struct following *f)
 		if (!goes_on(f))
 			break;
 		err = ck_report_read(&f->at.mount, "log", &log);
-		/* The daemon ends: its process may still be listed. */
+		/* The daemon ends; its process may still exist. */
 		over = err == -ENOTCONN || err == -ECONNABORTED;
 		if (err == 0)
 			rc = print_new(f, &log);

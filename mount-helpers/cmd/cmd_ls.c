@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ls: names of the tree as lines, as ls(1) has them, or as JSON. A directory is listed
- * whole before those that are in it.
+ * ls: lists names of the tree without a mount, as ls(1) does or as JSON. With -R a directory
+ * is listed completely before its subdirectories. A name that cannot be listed is reported,
+ * and the listing continues. One thread.
  */
 #include "attributes.h"
 #include "ckptfs/json.h"
@@ -18,7 +19,7 @@
 
 enum { FLUSH = 1 << 16 }; /* bytes */
 
-/* The name of the last user, and of the last group: nearly all have the same. */
+/* Caches the name of the last user or group: nearly all files have the same. */
 struct owner {
 	bool known;
 	unsigned id;
@@ -28,15 +29,15 @@ struct owner {
 struct listing {
 	bool is_long, deep, json;
 	struct ck_offline u;
-	struct ck_buf out; /* printed when it is long enough */
-	bool terminal;	   /* stdout: shown names have no control characters */
+	struct ck_buf out; /* written when it has FLUSH bytes */
+	bool terminal;	   /* stdout is one: control characters are escaped */
 	bool headed;	   /* directories have a line with their path */
-	bool begun;	   /* something was listed */
-	int status;	   /* what could not be listed was said */
+	bool begun;	   /* a line was printed */
+	int status;	   /* exit status of the names that were reported */
 	struct owner user, group;
 };
 
-/* A directory, and those in it that are to be listed then. */
+/* A directory that is being listed, and its subdirectories for -R. */
 struct dir {
 	struct listing *l;
 	const char *path;
@@ -45,7 +46,7 @@ struct dir {
 
 /* --- printing ------------------------------------------------------------------------ */
 
-/* The exit status. */
+/* Returns the exit status. */
 static int flush(struct listing *l)
 {
 	return l->json ? ck_print_json(&l->out) : ck_print(&l->out);
@@ -161,7 +162,7 @@ static int add_json(struct listing *l, const struct ck_node *n,
 	return rc;
 }
 
-/* path: from the root; name: as a line has it. The exit status. */
+/* path: from the root; name: as printed in the line. Returns the exit status of writing. */
 static int add_entry(struct listing *l, const struct ck_node *n,
 		     const char *path, const char *name)
 {
@@ -218,7 +219,7 @@ static void add_heading(struct listing *l, const char *path)
 
 static int list_dir(struct listing *l, struct ck_node *n, const char *path);
 
-/* One at a time is in use. */
+/* Lists the subdirectories; holds a use of one at a time. Returns the exit status. */
 static int list_below(struct listing *l, const struct ck_paths *below)
 {
 	int rc = CK_EXIT_FINE;
@@ -253,7 +254,7 @@ static int list_dir(struct listing *l, struct ck_node *n, const char *path)
 
 /* --- the command ------------------------------------------------------------------------- */
 
-/* Files first, then what is in directories. */
+/* Lists files first, then the contents of directories. */
 static int list_all(struct listing *l, const struct ck_paths *names)
 {
 	int rc = CK_EXIT_FINE;

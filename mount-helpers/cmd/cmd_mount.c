@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount: the command returns when the tree can be used, or with the reason
- * why it cannot. So it forks first; the child opens the checkpoint, mounts,
- * and, when the mount has answered, leaves the terminal and writes one byte
- * into a pipe. A child that ends without that byte has said why on the
- * stderr that both have.
+ * mount: mounts a checkpoint. The command returns when the tree can be used, or after an
+ * error message. Without -f it forks first:
+ *
+ *	child	opens the checkpoint, mounts, waits until the mount answers, detaches
+ *		from terminal and stderr, writes one byte into a pipe, and serves
+ *	parent	waits for that byte; the pipe closes without it if the child has failed,
+ *		after the child's message on their common stderr
+ *
+ * The child has one thread until ck_cluster_start() and ck_fs_serve() start others. ready()
+ * is called by a thread of ck_fs_serve().
  */
 #include "ckptfs/fs.h"
 #include "cluster.h"
@@ -23,36 +28,36 @@ struct mount {
 	const char *source;
 	const char *place;
 	bool foreground;
-	bool fake; /* parse only, as mount(8)'s -f says */
-	bool beside_rank;
-	struct ck_inherited handed; /* by that */
+	bool fake;		    /* -f of mount(8): parse only */
+	bool beside_rank;	    /* started by a rank of ckptfs serve */
+	struct ck_inherited handed; /* descriptors from that rank */
 	struct ck_mount_options options;
 	struct ck_cluster *cluster;
 	struct ck_gpus *gpus;
 	char *target;	       /* the mount point, absolute; owned */
-	struct ck_shown there; /* before */
-	int told;	       /* write end of the pipe; -1: nobody waits */
-	const char *kind;      /* of the checkpoint */
+	struct ck_shown there; /* the mount at the target before this one */
+	int ready_fd;	       /* write end of the pipe; -1: no parent waits */
+	const char *kind;      /* format of the checkpoint */
 	char record[CK_MOUNT_RECORD_NAME];
 };
 
 /* --- the child ------------------------------------------------------------ */
 
-/* Leaves terminal, directory and stderr, then lets the parent go. Messages
- * are in the log from here on. */
+/* Detaches from terminal, working directory and stderr, then signals the parent. Later
+ * messages go to the log. */
 static void detach(struct mount *m)
 {
 	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (m->told < 0)
+	if (m->ready_fd < 0)
 		return;
 	setsid();
 	(void)!chdir("/");
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
 		dup2(null, fd);
 	ck_log_detach();
-	(void)!write(m->told, "", 1);
-	ck_fd_cleanup(&m->told);
+	(void)!write(m->ready_fd, "", 1);
+	ck_fd_cleanup(&m->ready_fd);
 }
 
 static void ready(uint64_t mount, void *arg)
@@ -66,8 +71,8 @@ static void ready(uint64_t mount, void *arg)
 	ck_cluster_ready(m->cluster);
 }
 
-/* Arrays that were needed to read the metadata go back to the system when
- * they are freed, however many came before: glibc would raise its limit. */
+/* A constant threshold returns the large arrays of the metadata reader to the system when
+ * they are freed. By default glibc raises the threshold with each freed array. */
 static void keep_memory_flat(void)
 {
 	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -81,17 +86,18 @@ static int find_hosts(struct mount *m, struct ck_diag *d)
 		       ? ck_cluster_join(&o->hosts, &m->handed, &o->format,
 					 &m->cluster, d)
 		       : ck_cluster_start(&o->hosts, &o->format, &m->source,
-					  m->told, &m->cluster, d);
+					  m->ready_fd, &m->cluster, d);
 }
 
-/* The process that the user sees may have ended while hosts were waited for: then nobody
- * wants a mount any more. */
+/* Fails with ECANCELED if the parent has ended, as by a signal, while the child waited for
+ * hosts. */
 static int check_wanted(const struct mount *m, struct ck_diag *d)
 {
-	struct pollfd fd = { .fd = m->told };
+	struct pollfd fd = { .fd = m->ready_fd };
 
-	if (m->told >= 0 && poll(&fd, 1, 0) > 0)
-		return ck_fail(d, ECANCELED, "nobody waits for the mount");
+	if (m->ready_fd >= 0 && poll(&fd, 1, 0) > 0)
+		return ck_fail(d, ECANCELED,
+			       "not mounted: the mount command has ended");
 	return 0;
 }
 
@@ -105,7 +111,7 @@ static int serve(struct mount *m)
 
 	keep_memory_flat();
 	if (rc)
-		return ck_trouble("%s: cannot be opened as log: %s",
+		return ck_trouble("%s: cannot open the log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));
 	m->options.format.write = m->options.write && !m->options.ro;
 	m->options.hosts.thread_init = ck_fs_thread_init(&m->options);
@@ -147,15 +153,15 @@ static int serve(struct mount *m)
 	return CK_EXIT_TROUBLE;
 }
 
-/* What the caller had open beyond the first three is his: a daemon that kept
- * it would hold his lock, or the end of his pipe, for days. */
+/* Closes the caller's descriptors beyond stderr. Otherwise the daemon would hold locks and
+ * pipe ends of the caller as long as it runs. */
 static void close_inherited(const struct mount *m)
 {
-	unsigned told = (unsigned)m->told;
+	unsigned kept = (unsigned)m->ready_fd;
 
-	if (told > 3)
-		(void)close_range(3, told - 1, 0);
-	(void)close_range(told + 1, ~0U, 0);
+	if (kept > 3)
+		(void)close_range(3, kept - 1, 0);
+	(void)close_range(kept + 1, ~0U, 0);
 }
 
 /* --- the parent ----------------------------------------------------------- */
@@ -174,14 +180,14 @@ static int wait_for_mount(pid_t child, int from_child)
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFSIGNALED(status))
-		return ck_trouble("mount: the daemon died of signal %d",
+		return ck_trouble("mount: signal %d killed the daemon",
 				  WTERMSIG(status));
 	return CK_EXIT_TROUBLE;
 }
 
-/* Two mounts on one place, of which only the last shows, are a mistake. What
- * is there may be dead, and is not asked. One that something else covers does
- * not show either way. */
+/* Refuses a mount point that already shows a checkpoint: the new mount would cover it. The
+ * present mount may hang, so it receives no request. A checkpoint that another mount covers
+ * is not reported. Returns the exit status. */
 static int check_free(const struct mount *m)
 {
 	const char *name = ck_show(ck_str_from(m->place));
@@ -196,8 +202,8 @@ static int check_free(const struct mount *m)
 	ck_mounts_fini(&all);
 	if (!ours)
 		return CK_EXIT_FINE;
-	return ck_trouble("%s: a checkpoint is mounted there; umount it first: "
-			  "ckptfs umount %s",
+	return ck_trouble("%s: a checkpoint is mounted there; unmount it "
+			  "first: ckptfs umount %s",
 			  name, name);
 }
 
@@ -212,18 +218,20 @@ static int start(struct mount *m)
 	if (m->foreground)
 		return serve(m);
 	if (pipe2(ends, O_CLOEXEC))
-		return ck_trouble("mount: no pipe: %s", strerror(errno));
+		return ck_trouble("mount: cannot create a pipe: %s",
+				  strerror(errno));
 	from_child = ends[0];
-	m->told = ends[1];
+	m->ready_fd = ends[1];
 	child = fork();
 	if (child < 0)
-		return ck_trouble("mount: no process: %s", strerror(errno));
+		return ck_trouble("mount: cannot start the daemon: %s",
+				  strerror(errno));
 	if (child == 0) {
 		ck_fd_cleanup(&from_child);
 		close_inherited(m);
 		return serve(m);
 	}
-	ck_fd_cleanup(&m->told);
+	ck_fd_cleanup(&m->ready_fd);
 	return wait_for_mount(child, from_child);
 }
 
@@ -260,7 +268,8 @@ static int check_options(struct mount *m)
 	return ck_check_hosts(&m->options.hosts);
 }
 
-/* letters: those of getopt(3); `f` means what the caller says. */
+/* letters: option letters as of getopt(3). *f: set by -f, whose meaning differs between the
+ * callers. */
 static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		 bool *f)
 {
@@ -305,8 +314,8 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* Who says rw wants to write; but mount(8) always says it, and one of the words
- * for devices and programs with it. */
+/* Warns if a user passed -o rw, which does not allow writing. mount(8) passes rw always,
+ * together with one of the words below: then there is no warning. */
 static void hint_write(const struct mount *m)
 {
 	static const char *const by_mount[] = { "dev", "nodev", "suid",
@@ -325,14 +334,14 @@ static void hint_write(const struct mount *m)
 
 static void mount_fini(struct mount *m)
 {
-	ck_fd_cleanup(&m->told);
+	ck_fd_cleanup(&m->ready_fd);
 	ck_inherited_fini(&m->handed);
 	ck_options_fini(&m->options);
 	free(m->target);
 }
 
 static const struct mount nothing = {
-	.told = -1,
+	.ready_fd = -1,
 	.handed = { .way = CK_RENDEZVOUS_NO_WAY,
 		    .rounds = CK_RENDEZVOUS_NO_WAY,
 		    .liveness = -1 },

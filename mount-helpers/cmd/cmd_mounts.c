@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mounts: which checkpoints are mounted, by the kernel's table and what their
- * daemons recorded. No mount is asked, so that one which hangs is listed like
- * the others.
+ * mounts: lists mounted checkpoints, from the kernel's mount table and the records of the
+ * daemons. Mounts receive no request, so a mount that hangs is listed like the others. Root
+ * sees all mounts, other users their own. One thread.
  */
 #include "ckptfs/json.h"
 #include "commands.h"

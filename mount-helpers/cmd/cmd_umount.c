@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * umount: ends mounts of ours, and no other: a wrong path given to this
- * command must not unmount somebody's disk. A mount whose daemon is dead is
- * detached at once; one that lives is asked first what would be lost.
+ * umount: unmounts mounts of type fuse.ckptfs and no others, so that a wrong path cannot
+ * unmount a disk. A mount whose daemon is dead is detached at once. Before a mount with a
+ * live daemon is unmounted, its status is read: uncommitted tensors prevent unmounting.
+ * Calls that a hung mount can block are made in child processes. One thread.
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
@@ -15,34 +16,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Another command may look at the mount just now. */
+/* Retries while the mount is busy: another command may be examining it. */
 enum { BUSY_TRIES = 5, BUSY_USEC = 100000 };
 
-/* How long the process of a mount that is gone may take to end: it closes files
- * and frees memory. */
+/* Attempts to see the end of the daemon, which closes files and frees memory: 3 s, or 10 s
+ * if the mount is in no mount namespace. */
 enum { END_TRIES = 300, LONG_END_TRIES = 1000, END_USEC = 10000 };
 
 enum { UNMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
 struct ending {
-	const char *name; /* as it was given, escaped */
+	const char *name; /* the operand, escaped for messages */
 	struct ck_mount mount;
 	struct ck_mount_record daemon;
 	bool lazy;
 	struct ck_buf dropped; /* scratch files: "2 scratch files: a, b" */
 };
 
-/* --- whether the daemon lives --------------------------------------------- */
+/* --- state of the daemon --------------------------------------------------- */
 
 enum state {
 	ANSWERS,
-	NOT_ASKED, /* only who mounted may ask */
-	SILENT,
+	NOT_ASKED, /* the mount does not admit the caller, or another error */
+	SILENT,	   /* no answer within 2 s, and the daemon is not known dead */
 	DEAD,
 };
 
-/* Whether a mount lives is seen from its answer. What the record says of the
- * process counts only if the mount does not answer. */
+/* The mount's answer decides. The record of the daemon counts only if the mount does not
+ * answer or does not admit the caller. */
 static enum state look(struct ending *e)
 {
 	int rc = ck_mount_asked(&e->mount, CK_PROBE_MSEC);
@@ -65,8 +66,9 @@ struct fusermount {
 	bool lazy;
 };
 
-/* The only program that may unmount for an ordinary user. What it says is the
- * answer. -ECHILD: it failed. */
+/* Runs fusermount3, the only program that can unmount for an ordinary user. The answer is
+ * its stderr and one more byte: `y` if it succeeded, else `n`. Returns 0, or an errno of
+ * pipe2(2), fork(2) or waitpid(2). */
 static int fusermount_work(void *arg, struct ck_buf *answer)
 {
 	const struct fusermount *f = arg;
@@ -96,22 +98,23 @@ static int fusermount_work(void *arg, struct ck_buf *answer)
 	return answer->err;
 }
 
-/* said: receives what went wrong, a line. 0, -EBUSY or -EIO. */
-static int user_unmount(const char *point, bool lazy, struct ck_buf *said)
+/* why: receives the error message, one line. Returns 0, or: -EBUSY if the mount is in use;
+ * -EIO for other errors. */
+static int user_unmount(const char *point, bool lazy, struct ck_buf *why)
 {
 	struct fusermount f = { .point = point, .lazy = lazy };
-	int rc = ck_probe(fusermount_work, &f, UNMOUNT_MSEC, NULL, said);
+	int rc = ck_probe(fusermount_work, &f, UNMOUNT_MSEC, NULL, why);
 
-	if (rc || said->len == 0) {
-		ck_buf_printf(said, "fusermount3: %s", strerror(-rc));
+	if (rc || why->len == 0) {
+		ck_buf_printf(why, "fusermount3: %s", strerror(-rc));
 		return -EIO;
 	}
-	if (said->data[--said->len] == 'y')
+	if (why->data[--why->len] == 'y')
 		return 0;
-	while (said->len && strchr("\n ", said->data[said->len - 1]))
-		said->len--;
-	said->data[said->len] = '\0';
-	return strstr(said->data, "busy") ? -EBUSY : -EIO;
+	while (why->len && strchr("\n ", why->data[why->len - 1]))
+		why->len--;
+	why->data[why->len] = '\0';
+	return strstr(why->data, "busy") ? -EBUSY : -EIO;
 }
 
 struct ending_order {
@@ -127,39 +130,39 @@ static int root_work(void *arg, struct ck_buf *answer)
 	return ck_mount_end(o->mount, o->flags);
 }
 
-/* By a child, since a directory above may be in a mount that does not answer. */
-static int root_unmount(const struct ck_mount *m, int flags,
-			struct ck_buf *said)
+/* Like user_unmount(), by umount2(2) in a child process: a directory above the mount may be
+ * in a file system that does not answer. */
+static int root_unmount(const struct ck_mount *m, int flags, struct ck_buf *why)
 {
 	struct ending_order o = { .mount = m, .flags = flags };
-	int rc = ck_probe(root_work, &o, UNMOUNT_MSEC, NULL, said);
+	int rc = ck_probe(root_work, &o, UNMOUNT_MSEC, NULL, why);
 
 	if (rc == 0)
 		return 0;
-	ck_buf_text(said, ck_why_silent(rc));
+	ck_buf_text(why, ck_why_silent(rc));
 	return rc == -EBUSY ? -EBUSY : -EIO;
 }
 
 static int unmount(const struct ending *e, bool lazy, int flags)
 {
-	struct ck_buf said = { 0 };
+	struct ck_buf why = { 0 };
 	int rc = 0, tries = BUSY_TRIES;
 
 	do {
-		said.len = 0;
+		why.len = 0;
 		if (rc)
 			usleep(BUSY_USEC);
 		if (geteuid() != 0)
-			rc = user_unmount(e->mount.point, lazy, &said);
+			rc = user_unmount(e->mount.point, lazy, &why);
 		else
 			rc = root_unmount(&e->mount,
 					  flags | (lazy ? MNT_DETACH : 0),
-					  &said);
+					  &why);
 	} while (rc == -EBUSY && --tries > 0);
 	if (rc == -EIO)
-		ck_trouble("%s: %s", e->name,
-			   ck_show((struct ck_str){ said.data, said.len }));
-	ck_buf_fini(&said);
+		ck_trouble("%s: cannot unmount: %s", e->name,
+			   ck_show((struct ck_str){ why.data, why.len }));
+	ck_buf_fini(&why);
 	return rc;
 }
 
@@ -179,7 +182,7 @@ static int say_busy(const struct ending *e)
 	return rc;
 }
 
-/* --- of a daemon that is dead --------------------------------------------- */
+/* --- mounts with a dead daemon ---------------------------------------------- */
 
 #define CONNECTIONS "/sys/fs/fuse/connections"
 
@@ -190,7 +193,7 @@ static bool has_connections(void)
 	return statfs(CONNECTIONS, &st) == 0 && st.f_type == FUSECTL_MAGIC;
 }
 
-/* The kernel knows that nothing of it is mounted any more. */
+/* True if the kernel has no FUSE connection of the mount: no namespace has it mounted. */
 static bool is_nowhere(const struct ck_mount *m)
 {
 	char name[64];
@@ -199,9 +202,8 @@ static bool is_nowhere(const struct ck_mount *m)
 	return has_connections() && access(name, F_OK) && errno == ENOENT;
 }
 
-/* Aborts the connection by the kernel's own file system, and nowhere else:
- * another may be mounted at that path. The device number is this mount's as
- * long as its root is open here. */
+/* Aborts the FUSE connection, after it has verified that fusectl is mounted at that path.
+ * The open root keeps the mount, so its device number cannot be reused meanwhile. */
 static int abort_work(void *arg, struct ck_buf *answer)
 {
 	const struct ck_mount *m = arg;
@@ -218,7 +220,7 @@ static int abort_work(void *arg, struct ck_buf *answer)
 	return answer->err;
 }
 
-/* Requests that nobody will answer end with an error. */
+/* Fails all requests that wait for the dead daemon. */
 static void abort_connection(const struct ck_mount *m)
 {
 	struct ck_mount copy = *m;
@@ -242,7 +244,7 @@ static int detach_dead(const struct ending *e)
 	return rc ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 
-/* --- of a daemon that lives ----------------------------------------------- */
+/* --- mounts with a live daemon ---------------------------------------------- */
 
 static void keep_dropped(struct ending *e, const struct ck_buf *status)
 {
@@ -261,8 +263,8 @@ static void keep_dropped(struct ending *e, const struct ck_buf *status)
 	ck_buf_fini(&names);
 }
 
-/* Refuses to unmount while tensors are staged: they would be lost. With -l they are, and a
- * line names how many. */
+/* Refuses to unmount while tensors are staged, since they would be lost. With -l it prints how
+ * many are lost. Returns the exit status. */
 static int settle_staged(const struct ending *e, const struct ck_buf *status)
 {
 	struct ck_buf staged = { 0 };
@@ -272,7 +274,7 @@ static int settle_staged(const struct ending *e, const struct ck_buf *status)
 
 	if (some && !e->lazy)
 		rc = ck_trouble("%s: tensors are staged and not committed: "
-				"%s; first commit, or abort",
+				"%s; commit or abort first",
 				e->name, staged.data);
 	else if (some && !ck_mount_elsewhere(&e->mount, true))
 		fprintf(stderr,
@@ -285,11 +287,12 @@ static int settle_staged(const struct ending *e, const struct ck_buf *status)
 
 static int say_silent(const struct ending *e)
 {
-	return ck_trouble("%s: does not answer; its process%s lives; ckptfs "
-			  "umount -l detaches it",
+	return ck_trouble("%s: does not answer; its process %s; ckptfs umount "
+			  "-l detaches it",
 			  e->name,
-			  e->daemon.pid ? ck_shown(" %d", (int)e->daemon.pid)
-					: " may be dead or");
+			  e->daemon.pid
+				  ? ck_shown("%d lives", (int)e->daemon.pid)
+				  : "is unknown");
 }
 
 static int settle(struct ending *e)
@@ -301,21 +304,21 @@ static int settle(struct ending *e)
 		keep_dropped(e, &status);
 		rc = settle_staged(e, &status);
 	} else if (rc == -EACCES || e->lazy) {
-		rc = CK_EXIT_FINE; /* only who mounted may ask */
+		rc = CK_EXIT_FINE; /* the mount does not admit the caller */
 	} else if (rc == -ETIMEDOUT) {
 		rc = say_silent(e);
 	} else {
-		rc = ck_trouble("%s: cannot be asked what would be lost: %s",
+		rc = ck_trouble("%s: cannot read which tensors would be lost: "
+				"%s; ckptfs umount -l detaches it",
 				e->name, ck_why_silent(rc));
 	}
 	ck_buf_fini(&status);
 	return rc;
 }
 
-/* Waits for the end of the process: it holds the lock of a checkpoint that is
- * mounted for writing, and the user may mount it again right after this
- * command. One that is nowhere any more ends soon, but has to end what it started
- * on other hosts. */
+/* Waits for the end of the daemon: it holds the lock of a checkpoint that is mounted for
+ * writing, and the user may mount it again after this command. A daemon whose mount is in
+ * no namespace gets more time: it has to end its processes on other hosts. */
 static void await_end(const struct ending *e)
 {
 	bool nowhere = false;
@@ -326,15 +329,16 @@ static void await_end(const struct ending *e)
 		usleep(END_USEC);
 		nowhere = nowhere || is_nowhere(&e->mount);
 	}
-	fprintf(stderr, "ckptfs: %s: unmounted, but its process %d goes on%s\n",
+	fprintf(stderr,
+		"ckptfs: %s: unmounted, but its process %d is still running%s\n",
 		e->name, (int)e->daemon.pid,
 		nowhere ? ""
 			: "; another mount namespace, such as a container, "
 			  "may have the mount");
 }
 
-/* Whether this shows a part of a mount that is also mounted elsewhere: then
- * unmounting it ends nothing, and nothing needs to be settled. */
+/* True if this is a bind mount of a subdirectory and another mount shows the whole tree:
+ * unmounting it loses nothing. */
 static bool is_spare(const struct ending *e)
 {
 	return !e->mount.whole && ck_mount_elsewhere(&e->mount, true);

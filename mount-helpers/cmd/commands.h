@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commands: one function for each subcommand, as a program's main; argv[0] is
- * the command's name. They return the exit status: CK_EXIT_FINE, or
- * CK_EXIT_TROUBLE after one line on stderr; CK_EXIT_DAMAGE is check's.
+ * commands: one function for each command, with the arguments of a main(): argv[0] is the
+ * command's name. Each is called once, by the main thread. Returns the exit status:
+ * CK_EXIT_FINE, or: CK_EXIT_TROUBLE after a message on stderr; CK_EXIT_DAMAGE if check or
+ * cp has found damage.
  */
 #ifndef CKPTFS_COMMANDS_H
 #define CKPTFS_COMMANDS_H

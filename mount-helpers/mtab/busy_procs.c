@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * busy_procs: which processes keep a mount busy, by what /proc says of their open
- * files, directories and mappings. Files in the mount are told by the number
- * of the mount or its device, so that the mount is never asked.
+ * busy_procs: finds the processes that keep a mount busy: from /proc it reads their open
+ * files, working and root directories and mappings. Files in the mount are recognised by
+ * its mount id or device number, so the mount receives no request. A child process does
+ * this, with a deadline of 10 s. No state.
  */
 #include "mounts.h"
 #include <dirent.h>
@@ -20,8 +21,8 @@ static int open_in(int dirfd, const char *name, int flags)
 	return openat(dirfd, name, flags | O_CLOEXEC);
 }
 
-/* The number behind `key` in one of /proc's texts; 0 if there is none, or a
- * negative errno. */
+/* Returns the number behind `key` in a file of /proc, 0 if the file lacks the key, or an
+ * errno of open(2) or read(2). */
 static int number_in(int dirfd, const char *name, const char *key)
 {
 	ck_auto_fd int fd = open_in(dirfd, name, O_RDONLY);
@@ -68,7 +69,7 @@ static enum looked look_at_files(int process, int mount)
 	return found;
 }
 
-/* Whether a link of /proc, `cwd` or `root`, leads into the mount. */
+/* True if the link `cwd` or `root` of a process leads into the mount. */
 static bool leads_there(int process, const char *name, int mount)
 {
 	ck_auto_fd int fd = open_in(process, name, O_PATH);
@@ -80,7 +81,7 @@ static bool leads_there(int process, const char *name, int mount)
 	return number_in(AT_FDCWD, own, "mnt_id:") == mount;
 }
 
-/* "address mode offset 00:2f inode path" */
+/* A line of /proc/PID/maps: "address mode offset 00:2f inode path". */
 static bool maps_file_there(int process, const struct ck_mount *m)
 {
 	int fd = open_in(process, "maps", O_RDONLY);
@@ -102,7 +103,7 @@ static bool maps_file_there(int process, const struct ck_mount *m)
 	return found;
 }
 
-/* By its stat: zombies and threads of the kernel have no files. */
+/* text: /proc/PID/stat. False for zombies and kernel threads, which have no files. */
 static bool has_files(const char *text)
 {
 	const char *at = strrchr(text, ')');
@@ -115,7 +116,7 @@ static bool has_files(const char *text)
 	       !strchr("ZX", state) && !(flags & KERNEL_THREAD);
 }
 
-/* comm: receives the process's name. */
+/* comm: receives the name of a process that uses the mount. */
 static enum looked look_at(int process, const struct ck_mount *m,
 			   struct ck_buf *comm)
 {
@@ -211,8 +212,8 @@ void ck_busy_procs_print(const struct ck_mounts *all, const struct ck_mount *m,
 			ck_buf_text(out, "; mounted in it: ");
 			ck_buf_escaped(out, ck_str_from(all->rows[i].point));
 		}
-	/* Asked by a child: looking at a process that waits for the mount may
-	 * block. */
+	/* A child process reads /proc: reading about a process that waits for
+	 * the mount may block. */
 	if (ck_probe(work, &copy, HOLDERS_MSEC, NULL, out))
-		ck_buf_text(out, "; who uses it cannot be found");
+		ck_buf_text(out, "; the processes that use it cannot be found");
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount_record: each daemon says who it is in a small file, so that a mount which
- * does not answer can be told from one whose daemon is dead. Root's records
- * are in /run/ckptfs, a user's in $XDG_RUNTIME_DIR/ckptfs; their names are the
- * device numbers of the mounts.
+ * mount_record: a small file that each daemon writes: its pid, start time and mount id. A
+ * command reads it to distinguish a mount that hangs from one whose daemon is dead. Root's
+ * records are in /run/ckptfs, a user's in $XDG_RUNTIME_DIR/ckptfs. The file name is the
+ * device number of the mount.
  *
- * A record is believed only if the directory and the file belong to root or to
- * the user who mounted, so that a record of one user says nothing about the
- * mounts of another; and only of the mount whose number is in it, with all that
- * are bound to it, since a device number is used again. A daemon that cannot write one goes without.
+ * A record is trusted only if the directory and the file belong to root or to the user who
+ * mounted. It applies to the mount whose id it contains, and to bind mounts of it, since
+ * the kernel reuses device numbers. A daemon that cannot write its record runs without one.
+ *
+ * States of a record: written when the mount is ready; removed by its daemon; stale after
+ * the daemon was killed, until ck_mount_records_clean(). It is replaced by rename(2), so a
+ * reader sees a complete record. No threads.
  */
 #include "ckptfs/process.h"
 #include "mounts.h"
@@ -27,8 +30,7 @@ enum { SIZE_MOST = 1024, SPACE_NONE = 0 };
 
 /* --- processes ------------------------------------------------------------ */
 
-/* State and start time of a process. False: there is none, or it cannot be
- * seen. */
+/* Reads state and start time of a process. False if it does not exist or is hidden. */
 static bool process_read(pid_t pid, char *state, uint64_t *start)
 {
 	char text[CK_PROCESS_STAT];
@@ -41,8 +43,8 @@ static bool process_read(pid_t pid, char *state, uint64_t *start)
 		      state, start) == 2;
 }
 
-/* Whether all ids of a process are that user's. Who owns its directory in /proc
- * does not say it: of one that may not be dumped that is root. */
+/* True if all uids of a process are `user`. The owner of /proc/PID does not show this:
+ * root owns the directory of a process that is not dumpable. */
 static bool process_is_of(pid_t pid, uid_t user)
 {
 	char path[64], text[1024];
@@ -109,8 +111,9 @@ static bool belongs(int fd, uid_t user)
 	       (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* What a user's directory of records is in; root's is in /run. Descriptor,
- * or a negative errno. */
+/* Opens the parent of a user's directory of records: /run for root, else
+ * $XDG_RUNTIME_DIR or /run/user/UID. Returns a descriptor, or: -EPERM if it belongs to another
+ * user or others may write it; an errno of open(2). */
 static int base_open(uid_t user)
 {
 	const char *given = getenv("XDG_RUNTIME_DIR");
@@ -129,7 +132,8 @@ static int base_open(uid_t user)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The directory of a user's records. make: it is the caller's own. */
+/* Opens a user's directory of records. make: creates it; `user` must be the caller. Returns
+ * a descriptor or an error like base_open(). */
 static int directory_open(uid_t user, bool make)
 {
 	ck_auto_fd int base = base_open(user);
@@ -144,7 +148,7 @@ static int directory_open(uid_t user, bool make)
 	if (fd < 0)
 		return -errno;
 	if (make)
-		(void)fchmod(fd, 0755); /* whatever the umask was */
+		(void)fchmod(fd, 0755); /* independent of the umask */
 	if (!belongs(fd, user)) {
 		close(fd);
 		return -EPERM;
@@ -217,7 +221,7 @@ static void device_name(unsigned major, unsigned minor,
 	snprintf(name, CK_MOUNT_RECORD_NAME, "%u:%u", major, minor);
 }
 
-/* A user may write what he likes, also of processes of others. */
+/* A user can write any pid into a record: a live process must belong to that user. */
 static bool is_credible(const struct ck_mount_record *r,
 			const struct ck_mount *m)
 {
@@ -225,7 +229,7 @@ static bool is_credible(const struct ck_mount_record *r,
 	       process_is_of(r->pid, m->user);
 }
 
-/* unique: of m, or 0. */
+/* unique: unique mount id of m, or 0. */
 static bool is_of(const struct ck_mount_record *r, const struct ck_mount *m,
 		  uint64_t unique)
 {
@@ -233,7 +237,7 @@ static bool is_of(const struct ck_mount_record *r, const struct ck_mount *m,
 	       (r->unique == unique || r->unique == 0 || unique == 0);
 }
 
-/* Whether the mount of the record with this name is there. */
+/* True if the table has the mount of the record with this file name. */
 static bool is_present(const struct ck_mounts *all, const char *name,
 		       const struct ck_mount_record *r)
 {
@@ -250,8 +254,8 @@ static bool is_present(const struct ck_mounts *all, const char *name,
 	return false;
 }
 
-/* The record has one path of a mount that may show at several: is it in the
- * table under another one? */
+/* True if the mount of the record is in the table, possibly at another path: `m` may be a
+ * bind mount of it. */
 static bool is_elsewhere(const char *name, const struct ck_mount_record *r)
 {
 	struct ck_mounts all;
@@ -283,8 +287,8 @@ static int read_work(void *arg, struct ck_buf *answer)
 	return answer->err;
 }
 
-/* By a child, since another user may have mounted anything where his records
- * should be, or above the mount. */
+/* A child process reads: another user may have mounted any file system on the directory of
+ * records, or above the mount. */
 void ck_mount_record_read(const struct ck_mount *m, struct ck_mount_record *out)
 {
 	struct ck_mount copy = *m;
@@ -315,7 +319,8 @@ static void print_own(const char *kind, const struct ck_shown *mount,
 		      mount->id, mount->unique, kind);
 }
 
-/* Under a temporary name, so that nobody reads a part. */
+/* Writes under a temporary name and renames, so that readers see a complete record. Returns
+ * 0 or a negative errno. */
 static int put_file(int dirfd, const char *name, const struct ck_buf *text)
 {
 	char temporary[CK_MOUNT_RECORD_NAME + 2];
@@ -373,7 +378,7 @@ void ck_mount_record_remove(const char *name)
 
 /* --- cleaning ------------------------------------------------------------- */
 
-/* The table of mounts is one namespace's. */
+/* The mount table covers the caller's mount namespace only. */
 static bool is_seen(const struct ck_mount_record *r)
 {
 	return r->mounts == SPACE_NONE || r->mounts == own_mounts();
@@ -402,7 +407,7 @@ static int clean_work(void *arg, struct ck_buf *answer)
 	return answer->err;
 }
 
-/* By a child, since what is above a mount may not answer. */
+/* A child process does this: directories above a mount may not answer. */
 void ck_mount_records_clean(const struct ck_mounts *present)
 {
 	struct ck_mounts copy = *present;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report_read: reads the files in .ckptfs of a mount. The file system that is mounted
- * there may be any other one: a child process reads, with a deadline (ck_probe()), the
- * length is limited, and fields with control characters are refused.
+ * mount_report: reads the files in .ckptfs of a mount. Another file system may have been
+ * mounted there meanwhile. Therefore a child process reads, with a deadline (ck_probe()).
+ * The length is limited, and fields with control characters are refused.
  */
 #include "mount_report.h"
 #include "cli.h"
@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* --- asking --------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------- */
 
 struct report {
 	const struct ck_mount *mount;
-	const char *name; /* beneath the mount's root */
+	const char *name; /* relative to the mount's root */
 };
 
 static int report_work(void *arg, struct ck_buf *out)
@@ -66,14 +66,15 @@ const char *ck_why_silent(int rc)
 	if (rc == -ETIMEDOUT)
 		return "does not answer";
 	if (rc == -EACCES)
-		return "Permission denied; others than who mounted may look "
-		       "only with the mount option allow_other";
+		return "Permission denied; only the user who mounted has "
+		       "access, or all users with the mount option "
+		       "allow_other";
 	if (rc == -ENOTCONN)
 		return "its process is dead; ckptfs umount detaches it";
 	if (rc == -ESTALE)
-		return "another mount shows there now";
+		return "another mount is at this path now";
 	if (rc == -EFBIG)
-		return "its answer has no end";
+		return "its answer is too long";
 	return strerror(-rc);
 }
 

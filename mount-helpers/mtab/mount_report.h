@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount_report: the files in .ckptfs of a mount, read from outside.
+ * mount_report: reads the files in .ckptfs of a mount for the commands. A child process
+ * reads, with a deadline. No state; called by the main thread of a command.
  */
 #ifndef CKPTFS_MOUNT_REPORT_H
 #define CKPTFS_MOUNT_REPORT_H
@@ -12,7 +13,7 @@ void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
 
 /* The mount that is the only operand of a command. */
 struct ck_mount_operand {
-	char *name; /* as it was given, escaped */
+	char *name; /* the operand, escaped for messages */
 	struct ck_mount mount;
 };
 
@@ -24,16 +25,17 @@ void ck_mount_operand_fini(struct ck_mount_operand *p);
 /* ck_report_read() with a message if it fails. Returns the exit status. */
 CK_MUST_USE int ck_mount_operand_report(const struct ck_mount_operand *p,
 					const char *report, struct ck_buf *out);
-/* Reads a file in .ckptfs of a mount. Returns 0, or: -ETIMEDOUT if the mount does not
- * answer; -ESTALE if another mount covers it; -EFBIG if the file is too large; an errno
- * of the mount. */
+/* Appends the file .ckptfs/REPORT of a mount to `out`. Returns 0, or: -ETIMEDOUT if the
+ * mount does not answer within 2 s; -ESTALE if another mount covers it; -EFBIG if the file
+ * exceeds CK_ANSWER_MAX; -ENOMEM; an errno of the mount. */
 CK_MUST_USE int ck_report_read(const struct ck_mount *m, const char *report,
 			       struct ck_buf *out);
-/* Appends the value of a field of a status. Returns false if the status lacks the field or
- * the value has control characters. */
+/* Appends the value of the first field of that name in a status; value must be empty.
+ * Returns false if the status lacks the field, the value is empty or it has control
+ * characters. */
 bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value);
-/* The text of an error of ck_report_read(). */
+/* Returns the message of an error of ck_report_read(); rc is a negative errno. */
 const char *ck_why_silent(int rc);
 
 #endif

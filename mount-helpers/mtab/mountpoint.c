@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mountpoint: which mount shows at a path. The text of a path says little: another
- * mount may cover the one that was mounted there, and who owns a directory of
- * the path may put another in its place at any time. So what the commands do
- * goes by the number that the kernel gave the mount, through descriptors.
+ * mountpoint: identifies the mount at a path, opens files in it and unmounts it. A path does
+ * not identify a mount: another mount may cover it, and the owner of a directory above can
+ * replace that directory at any time. Therefore a mount is identified by its mount id and
+ * accessed through descriptors. No state; a function that opens a path can block.
  */
 #include "cli.h"
 #include "mounts.h"
@@ -22,9 +22,9 @@
 
 enum { ROOT_FLAGS = O_PATH | O_NOFOLLOW | O_CLOEXEC };
 
-/* Asks the kernel alone, never the daemon. To a user whom the mount does not
- * let in the kernel answers only if no attribute is asked for; it gives the
- * number of the mount unasked. */
+/* The kernel answers this statx(2) without a request to the daemon. A user who has no access
+ * to the mount gets an answer only if no attribute is requested; the mount id is always
+ * included. */
 static int ask_kernel(int fd, unsigned mask, struct statx *st)
 {
 	return statx(fd, "",
@@ -91,8 +91,8 @@ uint64_t ck_mount_unique(const struct ck_mount *m)
 	return shown.unique;
 }
 
-/* path: beneath dirfd. The descriptor, or -errno; -ESTALE: another mount shows
- * there. */
+/* path: relative to dirfd. Returns an O_PATH descriptor, or: -ESTALE if another mount is
+ * there; an errno of open(2) or statx(2). */
 static int enter(int dirfd, const char *path, const struct ck_mount *m)
 {
 	int fd = openat(dirfd, path, ROOT_FLAGS);
@@ -126,8 +126,8 @@ int ck_mount_open(const struct ck_mount *m, const char *name, int flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-/* statfs(2) takes no lock of the mount, so that this process can be killed
- * while nobody answers. */
+/* statfs(2) takes no lock of the mount, so this process can be killed while it waits for a
+ * reply. */
 static int statfs_work(void *arg, struct ck_buf *answer)
 {
 	ck_auto_fd int fd = ck_mount_enter(arg);
@@ -137,8 +137,7 @@ static int statfs_work(void *arg, struct ck_buf *answer)
 		return fd;
 	if (fstatfs(fd, &st))
 		return -errno;
-	/* To a user whom the mount does not let in the kernel answers in place
-	 * of the daemon: with zeros. */
+	/* A user who has no access to the mount gets zeros from the kernel. */
 	if (st.f_blocks == 0)
 		return -EACCES;
 	(void)answer;
@@ -166,10 +165,10 @@ static int detach(const struct ck_mount *m, int flags)
 	return umount2(link, flags) ? -errno : 0;
 }
 
-/* A descriptor of the mount would keep it busy. One of the directory that it
- * is in makes all above it certain; the last name can be exchanged between the
- * comparison and the unmounting only by those who may write that directory, and not
- * by renaming, which the kernel refuses for a mount point. */
+/* An open descriptor of the mount would keep it busy. A descriptor of the parent directory
+ * fixes the path above. Between the comparison and umount2(2) the last name can be replaced
+ * only by users who may write the parent, and not by rename(2), which the kernel refuses
+ * for a mount point. */
 static int end_idle(const struct ck_mount *m, int flags)
 {
 	ck_auto_free char *parent = strdup(m->point);

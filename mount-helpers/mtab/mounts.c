@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mounts: the kernel's table of mounts, and paths to them. Nothing here
- * asks a mount.
+ * mounts: reads the kernel's mount table, and finds the row of a path. No function sends a
+ * request to a mount. Paths are resolved in a child process, since their directories may be
+ * in file systems that hang. No state.
  */
 #include "mounts.h"
 #include "ckptfs/fs.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LINKS = 40 }; /* followed, as by the kernel */
+enum { LINKS = 40 }; /* symbolic links followed, the kernel's limit */
 
 /* --- rows ----------------------------------------------------------------- */
 
@@ -84,8 +85,8 @@ bool ck_mount_elsewhere(const struct ck_mount *m, bool whole)
 
 /* --- paths ---------------------------------------------------------------- */
 
-/* Of "a/b///" the last component, "b"; the rest, "a/", is cut off behind its
- * last slash. */
+/* Returns the last component of a path, inside `path`: "b" of "a/b///". Removes the
+ * trailing slashes. */
 static char *cut_last(char *path)
 {
 	size_t len = strlen(path);
@@ -97,8 +98,8 @@ static char *cut_last(char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Where a link leads, seen from its directory. NULL and errno EINVAL: it is
- * none. */
+/* Returns the target of a symbolic link, relative to the link's directory. Caller frees it.
+ * NULL with errno set after an error: EINVAL if it is not a link. */
 static char *link_target(const char *link, const char *directory)
 {
 	char target[PATH_MAX / 2];
@@ -115,8 +116,9 @@ static char *link_target(const char *link, const char *directory)
 	return asprintf(&whole, "%s/%s", directory, target) < 0 ? NULL : whole;
 }
 
-/* One step: the parent resolved, or where a link leads. *is_link says which.
- * NULL and errno. */
+/* One step of ck_resolve(). *is_link: the last component was a link, and its target is
+ * returned, not resolved yet. Otherwise the parent is resolved. Caller frees the path. NULL with
+ * errno set after an error. */
 static char *resolve_step(char *path, bool *is_link)
 {
 	char *last = cut_last(path), *target;
@@ -195,7 +197,9 @@ char *ck_path(const char *path, struct ck_shown *shown)
 	}
 	ck_buf_fini(&answer);
 	if (rc == -ETIMEDOUT)
-		ck_trouble("%s: what it lies in does not answer", name);
+		ck_trouble("%s: the file system of a directory above it does "
+			   "not answer",
+			   name);
 	else if (!whole)
 		ck_trouble("%s: %s", name, strerror(rc ? -rc : ENOMEM));
 	return whole;
@@ -209,7 +213,8 @@ static bool has_covered(const struct ck_mounts *all, const char *path)
 	return false;
 }
 
-/* out: receives a copy of the row, with the path that leads there now. */
+/* out: receives a copy of the row; out->point is `path`. name: `path`, for messages.
+ * Returns the exit status. */
 static int find_row(const char *path, const struct ck_shown *shown,
 		    const char *name, struct ck_mount *out)
 {

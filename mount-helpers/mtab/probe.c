@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * probe: what may never be answered is asked by a child. One that waits in the
- * kernel for a mount whose process is gone may not even end when it is killed,
- * so that nobody waits for it, and it keeps nothing that others wait for: no
- * descriptor but the pipe for its answer.
+ * probe: runs a call that may block for ever in a child process, with a deadline. A child
+ * that waits in the kernel for a mount without daemon may survive SIGKILL. Therefore the
+ * parent does not wait for a killed child. The child keeps one descriptor only, the pipe for
+ * its answer, so it does not hold files or locks of its caller.
  */
 #include "mounts.h"
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MSEC = 500 }; /* until the next question whether it goes on */
+enum { LOOK_MSEC = 500 }; /* between two calls of goes_on() */
 
-/* The answer is a number, what work() returned, and its bytes. */
+/* Writes the answer to the pipe: an int, the value that work() returned, and the bytes. */
 static void run_child(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 		      int to_parent)
 {
@@ -37,14 +37,14 @@ static void run_child(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 	_exit(0);
 }
 
-/* When to give up. */
 struct limit {
-	int64_t end;
+	int64_t end; /* of ck_msec_now() */
 	bool (*goes_on)(void *arg);
 	void *arg;
 };
 
-/* Until there is something to read. -ETIMEDOUT at the limit. */
+/* Returns 0 when there are bytes or the end of the pipe, or: -ETIMEDOUT at the limit; an
+ * errno of poll(2). */
 static int wait_readable(int fd, const struct limit *l)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -93,7 +93,7 @@ int ck_probe(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 				     arg };
 	struct ck_buf all = { 0 };
 	ck_auto_fd int from_child = -1;
-	int ends[2], rc, said = -EIO;
+	int ends[2], rc, result = -EIO;
 	pid_t child;
 
 	if (pipe2(ends, O_CLOEXEC))
@@ -110,11 +110,11 @@ int ck_probe(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 		kill(child, SIGKILL);
 	while (waitpid(child, NULL, rc ? WNOHANG : 0) < 0 && errno == EINTR)
 		;
-	if (rc == 0 && all.len >= sizeof(said)) {
-		memcpy(&said, all.data, sizeof(said));
-		ck_buf_add(answer, all.data + sizeof(said),
-			   all.len - sizeof(said));
+	if (rc == 0 && all.len >= sizeof(result)) {
+		memcpy(&result, all.data, sizeof(result));
+		ck_buf_add(answer, all.data + sizeof(result),
+			   all.len - sizeof(result));
 	}
 	ck_buf_fini(&all);
-	return rc ? rc : said ? said : answer->err;
+	return rc ? rc : result ? result : answer->err;
 }

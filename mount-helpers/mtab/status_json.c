@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * status_json: the status of a mount for programs, made of its text, so that a
- * line that a later daemon adds is there without more ado. A line is
- * `name: value`; indented lines belong to the one before. Those of hosts are rows of
- * a table.
+ * status_json: converts the text of .ckptfs/status to one JSON object. The conversion is by
+ * form, so a line that a later version adds is converted, too. Lines are `name: value`;
+ * indented lines belong to the line before them; lines of hosts are rows of a table. No
+ * state.
  */
 #include "ckptfs/json.h"
 #include "mount_report.h"
 
-/* Values that are lists, and what is between. */
+/* Fields whose value is a list, and its separator. */
 static const struct {
 	const char *name, *between;
 } lists[] = {
@@ -18,7 +18,7 @@ static const struct {
 	{ "scratch", ", " },
 };
 
-/* Lines under these are a list, also if there are none. */
+/* Fields that are lists of indented lines, also if there are no such lines. */
 static const char *const indented[] = { "unknown classes", "steps not shown" };
 
 static const char host_word[] = "host ";
@@ -32,7 +32,7 @@ static int hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* In the text bytes may be %XX, as in all that is for terminals. */
+/* Decodes the %XX escapes of the text. */
 static void add_string(struct ck_buf *out, struct ck_str s)
 {
 	struct ck_buf bytes = { 0 };
@@ -71,7 +71,7 @@ static struct ck_str cut(struct ck_str s, size_t from, size_t to)
 	return (struct ck_str){ s.p + from, to - from };
 }
 
-/* Of "a, b and 3 more" the part before " and". */
+/* Removes the end of "a, b and 3 more" from " and" on. */
 static struct ck_str without_more(struct ck_str s)
 {
 	static const char and[] = " and ", more[] = " more";
@@ -108,7 +108,7 @@ static void add_list(struct ck_buf *out, struct ck_str value,
 	}
 }
 
-/* A number may be followed by a remark. */
+/* A number may be followed by "; " and a remark, which JSON omits. */
 static void add_value(struct ck_buf *out, struct ck_str value)
 {
 	size_t n = digits(value);
@@ -148,7 +148,7 @@ static bool has_indented(struct ck_str name, const struct ck_cur *rest)
 	return is_indented(rest);
 }
 
-/* "  and 3 more", behind the lines of a list. */
+/* True for "  and 3 more", the last line of a shortened list. */
 static bool is_rest(struct ck_str line)
 {
 	return line.len > 2 && without_more(cut(line, 1, line.len)).len == 0;
@@ -172,7 +172,7 @@ static void add_indented(struct ck_buf *out, struct ck_cur *at)
 
 /* --- lines -------------------------------------------------------------------- */
 
-/* "dcp (why)" is a word and a reason. */
+/* "dcp (why)" becomes two members, `kind` and `why`. */
 static void add_kind(struct ck_buf *out, struct ck_str value)
 {
 	bool ends = value.len > 3 && value.p[value.len - 1] == ')';
@@ -242,7 +242,7 @@ static void add_host(struct ck_buf *out, struct ck_str line)
 	ck_buf_text(out, "}");
 }
 
-/* All of them, which follow each other. */
+/* Converts this line and the lines of hosts that follow it. */
 static void add_hosts(struct ck_buf *out, struct ck_str line,
 		      struct ck_cur *rest)
 {

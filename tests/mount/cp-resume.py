@@ -276,7 +276,7 @@ start()
 copy = held("large", "raw")
 before = left()
 done = resume("large", "raw", out)
-tap.check(done.returncode == 2 and done.stderr == "ckptfs: top/out: another process makes this copy\n" and left() == before,
+tap.check(done.returncode == 2 and done.stderr == "ckptfs: top/out: another process is making this copy\n" and left() == before,
           "a second run while the first one copies: refused", done, before, left())
 pathlib.Path("hold").unlink()
 tap.check(copy.wait() == 0 and not left(), "the first one ends well", left())

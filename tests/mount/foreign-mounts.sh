@@ -54,7 +54,7 @@ number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
 cp record "/run/ckptfs/$number"
 exec 3<"$mnt"
 fails 'regression: a record is left over: umount' \
-	'cannot be asked what would be lost' quick 20 "$CKPTFS" umount "$mnt"
+	'cannot read which tensors would be lost' quick 20 "$CKPTFS" umount "$mnt"
 check 'regression: a record is left over: the mount stays' is_mounted
 check 'regression: a record is left over: it is served' ls "$mnt"
 exec 3<&-
@@ -140,7 +140,7 @@ beside 'a long commit' commit ioctl=8 order=order &
 wait
 for hang in ioctl opendir; do
 	told "regression: his, $hang hangs: commit" \
-		'does not answer; what has begun goes on$' 'ended: 2' "asked $hang" 'still mounted'
+		'does not answer; a running commit continues$' 'ended: 2' "asked $hang" 'still mounted'
 	what="regression: his, $hang hangs: umount -l"
 	told "$what" 'ended: 0'
 	fails "$what: no order" '' grep 'asked opendir' "$what.told"
@@ -160,7 +160,7 @@ told 'regression: silent: commit' 'does not answer' 'ended: 2'
 told 'a long commit' '^done$' 'ended: 0'
 
 foreign user=65534 status=/dev/zero
-fails 'regression: a status without end' 'its answer has no end' \
+fails 'regression: a status without end' 'its answer is too long' \
 	quick 6 "$CKPTFS" status "$mnt"
 foreign_end
 

@@ -180,7 +180,7 @@ mounted() {
 unmounted() {
 	local pid
 	if "$CKPTFS" umount "$mnt" >"$WORK/out" 2>&1; then
-		pid=$(sed -n 's/.*: unmounted, but its process \([0-9]*\) goes on.*/\1/p' "$WORK/out")
+		pid=$(sed -n 's/.*: unmounted, but its process \([0-9]*\) is still running.*/\1/p' "$WORK/out")
 		[ -z "$pid" ] || gone "$pid"
 		return
 	fi

@@ -6,14 +6,14 @@ source=$FIXTURES/plain
 one=$(stems plain | head -n 1)
 
 mounted "$source"
-fails 'a mount of ours' 'a checkpoint is mounted there; umount it first' \
+fails 'a mount of ours' 'a checkpoint is mounted there; unmount it first' \
 	"$CKPTFS" mount "$source" "$mnt"
-fails 'a mount of ours: with -o nonempty' 'umount it first' \
+fails 'a mount of ours: with -o nonempty' 'unmount it first' \
 	"$CKPTFS" mount "$source" "$mnt" -o nonempty
 ln -s mnt link
-fails 'a mount of ours: by a link' 'umount it first' \
+fails 'a mount of ours: by a link' 'unmount it first' \
 	"$CKPTFS" mount "$source" link
-fails 'a mount of ours: -f' 'umount it first' \
+fails 'a mount of ours: -f' 'unmount it first' \
 	timeout 100 "$CKPTFS" mount "$source" "$mnt" -f
 equal 'a mount of ours: it is the only one' \
 	"$(grep -c " $mnt fuse.ckptfs " /proc/self/mounts)" 1

@@ -103,7 +103,7 @@ is_dead() {
 }
 comes is_dead
 fails 'SIGKILL: the mount is dead' 'not connected' ls "$mnt"
-fails 'SIGKILL: mounting over it' 'umount it first' \
+fails 'SIGKILL: mounting over it' 'unmount it first' \
 	"$CKPTFS" mount "$source" "$mnt"
 check 'SIGKILL: ckptfs umount' "$CKPTFS" umount "$mnt"
 check 'SIGKILL: the mount is gone' not_mounted
@@ -157,7 +157,7 @@ if unshare -m --propagation private true 2>/dev/null; then
 	until [ -s other ]; do sleep 0.05; done
 	"$CKPTFS" umount "$mnt" 2>said
 	equal 'another namespace: umount' $? 0
-	check 'another namespace: it is told' grep -q "process $pid goes on" said
+	check 'another namespace: it is told' grep -q "process $pid is still running" said
 	check 'another namespace: not mounted here' not_mounted
 	kill "$other"
 	check 'another namespace: the daemon ends with it' gone "$pid"

@@ -89,7 +89,7 @@ hanging
 check 'dead, and hangs: mounts lists it' \
 	grep -q "^$mnt .* $pid  dead\$" <<<"$(quick "$CKPTFS" mounts)"
 fails 'dead, and hangs: status' 'does not answer' quick "$CKPTFS" status "$mnt"
-fails 'dead, and hangs: mounting over it' 'umount it first' \
+fails 'dead, and hangs: mounting over it' 'unmount it first' \
 	quick "$CKPTFS" mount "$source" "$mnt"
 check 'dead, and hangs: a second client' umounts "$mnt"
 next_works 'dead, and hangs: a second client'
@@ -240,10 +240,10 @@ swapped() {
 	rm -rf parent moved
 	return $status
 }
-fails 'regression: a directory above is swapped' 'another mount shows there' \
+fails 'regression: a directory above is swapped' 'another mount is at this path' \
 	swapped
 fails 'regression: a directory above is swapped: -l' \
-	'another mount shows there' swapped -l
+	'another mount is at this path' swapped -l
 
 # --- what is lost ------------------------------------------------------------
 
@@ -275,7 +275,7 @@ gone "$pid"
 mkdir empty
 mounted "$source"
 mount --bind empty "$mnt/.ckptfs"
-fails 'no status: refused' 'cannot be asked what would be lost' umounts "$mnt"
+fails 'no status: refused' 'cannot read which tensors would be lost' umounts "$mnt"
 umount "$mnt/.ckptfs"
 unmounted
 

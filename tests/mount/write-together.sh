@@ -190,9 +190,9 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	}
 	mounted "$source" -o write,commit=manual,allow_other
 	cp again "$mnt/raw/$one"
-	fails 'another user: commit' 'who may write' \
+	fails 'another user: commit' 'users who may write' \
 		as_nobody "$CKPTFS" commit "$mnt"
-	fails 'another user: abort' 'who may write' \
+	fails 'another user: abort' 'users who may write' \
 		as_nobody "$CKPTFS" abort "$mnt"
 	check 'another user: status' as_nobody "$CKPTFS" status "$mnt"
 	equal 'another user: it is still staged' "$(staged)" 1
