@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* attributes: see attributes.h. */
+/*
+ * attributes: prints the extended attributes of a node as JSON, in the order of
+ * listxattr(2). An attribute that has no value is left out. No state.
+ */
 #include "attributes.h"
 #include "ckptfs/json.h"
 #include <errno.h>
 
 static const char error[] = CK_XATTR_PREFIX "error";
 
-/* *first: no other one is before it. */
+/* *first: the object has no member yet. */
 static int add(const struct ck_node *n, const char *name, bool *first,
 	       struct ck_buf *out)
 {

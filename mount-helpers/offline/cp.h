@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp: files and directories of the tree become such ones of a file system. The
- * thread that asks walks through directories; others copy files, large ones several
- * at a time. A file has a temporary name until it is whole.
+ * cp: copies files and directories of the tree to a file system. The calling thread walks
+ * through the directories and queues files. Worker threads copy them; several can copy
+ * ranges of one large file. A file has a temporary name until it is complete.
+ *
+ * Order of calls: ck_cp_begin(), ck_cp_into(), ck_cp_run() for each node, ck_cp_into_end(),
+ * ck_cp_end(), all by one thread. Errors are reported on stderr when they occur.
  */
 #ifndef CKPTFS_CP_H
 #define CKPTFS_CP_H
@@ -10,10 +13,10 @@
 #include "cp_progress.h"
 #include "offline_tree.h"
 
-enum { CK_COPY_THREADS = 256 }; /* most of them */
+enum { CK_COPY_THREADS = 256 }; /* maximum */
 
 struct ck_cp;
-/* A directory that is written into. */
+/* A directory that receives copies. */
 struct ck_cp_dir;
 
 /* --- cp_mark.c ---------------------------------------------------------------- */
@@ -31,65 +34,69 @@ enum ck_cp_mark_form {
 	CK_CP_MARK_IS,	 /* DEST is the copy; that run made it */
 };
 
-/* The name of the mark: a hash of what is copied. */
+/* The file name of the mark: a hash of the paths that are copied and of `several`. */
 void ck_cp_mark_name(const struct ck_paths *names, bool several,
 		     char out[static CK_CP_MARK_NAME]);
+/* Reads the mark in the directory DEST. */
 enum ck_cp_mark_form ck_cp_mark_look(const char *dest, const char *name);
 
-/* Where a mark lies. */
+/* Location of a mark. */
 struct ck_cp_mark_place {
 	/* DEST if it existed before the copy; else the directory that it is or will be in, and
 	 * `last` is its name there. */
 	int dir;
 	const char *last;
-	size_t base; /* bytes of DEST in messages */
-	const char *name;
-	bool resume; /* files in the mark are not copied again */
+	size_t base;	  /* length of DEST in the paths of ck_cp_dir */
+	const char *name; /* ck_cp_mark_name() */
+	bool resume;	  /* files in the mark are not copied again */
 };
 
-/* Makes or takes over the mark, and locks it; makes DEST with the mark in it. Returns 0,
- * or: -EBUSY if another process makes the same copy; -ENOMEM; errors of open(2), mkdir(2)
- * and rename(2). */
+/* Creates or takes over the mark, and locks it. If `last` does not exist, creates that
+ * directory with the mark in it. Caller calls ck_cp_mark_close(). Returns 0, or: -EBUSY if
+ * another process makes the same copy; -EPERM if the file belongs to another user;
+ * -ENOMEM; an errno of open(2), mkdir(2), write(2) or rename(2). */
 CK_MUST_USE int ck_cp_mark_open(const struct ck_cp_mark_place *at,
 				struct ck_cp_mark **out);
-/* Frees it; the file stays if it was not removed. NULL is allowed. */
+/* Unlocks and frees the mark; its file stays. NULL is allowed. */
 void ck_cp_mark_close(struct ck_cp_mark *m);
 /* Prints how many files were skipped. */
 void ck_cp_mark_say(struct ck_cp_mark *m);
 
 /* --- cp_threads.c ----------------------------------------------------------------------- */
 
-/* How to copy. */
+/* Options of a copy. The objects that it points to outlive the copy. */
 struct ck_cp_how {
-	struct ck_offline *from; /* outlives the copying */
-	unsigned threads;	 /* at least 1 */
-	bool sync;		 /* what was written is durable at the end */
-	struct ck_progress *progress; /* outlives it, too */
-	struct ck_cp_mark *mark;      /* NULL, or outlives it, too */
+	struct ck_offline *from;
+	unsigned threads; /* at least 1 */
+	bool sync;	  /* fsync(2) each file and directory */
+	struct ck_progress *progress;
+	struct ck_cp_mark *mark; /* NULL: not resumable */
 };
 
-/* SIGINT, SIGTERM, SIGHUP and SIGQUIT are no more than noted from now on, if they are
- * not ignored; SIGPIPE and SIGXFSZ are. */
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT only set ck_cp_signalled(), unless they are
+ * ignored. SIGPIPE and SIGXFSZ are ignored. */
 void ck_cp_signals(void);
-/* The signal that came, or 0. */
+/* Returns the number of the last such signal, or 0. Any thread. */
 int ck_cp_signalled(void);
 
-/* Files made from now on have the mode that the tree shows, whatever the umask is.
- * NULL: neither memory nor threads are to be had. */
+/* Starts the threads. Sets the umask of the process to 077; each file gets the mode that
+ * the tree shows when it is complete. NULL if out of memory, if no thread starts, or if the
+ * checkpoint's directory cannot be examined. */
 struct ck_cp *ck_cp_begin(const struct ck_cp_how *how);
-/* Waits until all is copied, or after an error that stopped it until nothing of it
- * is left under a temporary name. The exit status; what was wrong was said. */
+/* Waits until all files are copied, or, if the copy was stopped, until all temporary files
+ * are removed. Frees `c`. Returns the worst exit status that was reported. */
 CK_MUST_USE int ck_cp_end(struct ck_cp *c);
 
-/* A directory that there is, as `path` names it in messages: empty if names in it are
- * said alone. Takes fd, which need be open for reading only with `sync`; NULL: out of
- * memory. */
+/* Returns the directory `fd` as a destination. path: its name in messages; "" if messages
+ * shall have names in it only. Takes fd, which must be readable if files are synced, and may be
+ * O_PATH otherwise. NULL if out of memory. */
 struct ck_cp_dir *ck_cp_into(int fd, const char *path);
-/* Nothing more is copied into it by the caller. NULL is allowed. */
+/* Drops the caller's use. NULL is allowed. */
 void ck_cp_into_end(struct ck_cp *c, struct ck_cp_dir *into);
 
-/* Copies a node that is in use, with all that is in it, to a name in a directory.
- * What is wrong is said then, or later by another thread. False: all ends. */
+/* Copies a node, which is in use, and its contents to a name in a directory. A directory or
+ * link is copied before this returns; a file may be queued. Waits while the queue is full.
+ * False if the copy was stopped and no other node may be copied. */
 CK_MUST_USE bool ck_cp_run(struct ck_cp *c, const struct ck_named *from,
 			   struct ck_cp_dir *into, const char *name);
 

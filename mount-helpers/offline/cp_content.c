@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_content: an id of what a copy of a file has. Ids of two runs are equal only if both
+ * cp_content: the id of a copied file's contents. Ids of two runs are equal only if both
  * read the same save with the same options. An id has no bytes of tensors: instead it has the
  * times and inode of every data file, as they were when the checkpoint was opened. A
- * data file that changes later fails the copy, or changes the ids of the next run. Its ctime
- * shows bytes that were written in place under the old mtime.
+ * data file that changes later fails the copy, or changes the ids of the next run. The ctime
+ * reveals bytes that were written in place with the old mtime restored. The hash of a
+ * checkpoint is computed once and kept; any thread may ask for an id.
  */
 #include "cp_internal.h"
 #include <inttypes.h>
 
-/* The checkpoint, or a step of a run directory. A step that was closed may leave its address
- * to another one: the inode and the time of its metadata tell them apart. */
+/* A checkpoint, or a step of a run directory. After a step was closed, another one can have
+ * its address: the inode and the time of its metadata distinguish them. */
 struct ck_content_source {
 	const struct ck_checkpoint *cp;
 	ino_t ino;
@@ -24,7 +25,7 @@ static void time_add(struct ck_buf *out, struct timespec t)
 	ck_buf_u64(out, (uint64_t)t.tv_nsec);
 }
 
-/* The dump has names, shapes, and the place of every item. */
+/* The dump of the catalog has names, shapes, and the location of every item. */
 static void source_print(struct ck_checkpoint *cp, const struct stat *metadata,
 			 struct ck_buf *out)
 {
@@ -80,7 +81,8 @@ static const char *source_sum(struct ck_contents *s, struct ck_checkpoint *cp)
 	return source_add(s, cp, &metadata);
 }
 
-/* Kind, number and length of a part, and its bytes if it is no part of a data file. */
+/* Prints kind, number and length of a part, and its bytes unless a data file contains them.
+ * Returns 0 or an error of slice->make(). */
 static int part_print(const struct ck_slice *slice, uint32_t i,
 		      struct ck_buf *out)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_directory: directories that are written into. One that was made can be written by
- * its owner until all that belongs in it is there; then it gets the mode and the time
- * of the tree's. Files in it are private until they are whole.
+ * cp_directory: directories that receive copies, counted by their uses. A directory that
+ * cp created is writable by its owner until its contents are complete; then it gets mode
+ * and time of the tree's directory. The walk creates directories; the thread that drops
+ * the last use completes one.
  */
 #include "cp_internal.h"
 #include <errno.h>
@@ -39,7 +40,8 @@ struct ck_cp_dir *ck_cp_dir_use(struct ck_cp_dir *into)
 
 /* --- completing one ----------------------------------------------------------------- */
 
-/* What a file system cannot keep is left out; it is our own file or directory. */
+/* Returns the errno of a failed call, or 0 if the file system does not support it. The file
+ * is cp's own, so EPERM does not mean a missing permission. */
 static int not_kept(int rc)
 {
 	bool cannot = errno == EPERM || errno == ENOTSUP || errno == ENOSYS;
@@ -107,7 +109,8 @@ static bool is_source(const struct ck_cp *c, int fd)
 	       st.st_ino == c->source.st_ino;
 }
 
-/* A descriptor, or a negative errno, which was said. */
+/* *made: the directory was created by this copy. Returns a descriptor, or a negative errno
+ * after a message. */
 static int open_dir(struct ck_cp *c, const struct ck_cp_dir *up,
 		    const char *name, bool *made)
 {
@@ -136,7 +139,8 @@ static int open_dir(struct ck_cp *c, const struct ck_cp_dir *up,
 	return err ? -err : fd;
 }
 
-/* The directory of the tree is in use from now on. */
+/* Takes a use of the tree's directory and reads its attributes. Returns 0 or a negative
+ * errno. */
 static int note_source(struct ck_cp *c, const struct ck_named *from,
 		       struct ck_node *n, struct ck_node_stat *st)
 {
@@ -152,7 +156,7 @@ static int note_source(struct ck_cp *c, const struct ck_named *from,
 	return rc;
 }
 
-/* Takes the use of n. */
+/* Takes over the use of n, also after an error. NULL after a message. */
 static struct ck_cp_dir *enter(struct ck_cp *c, struct ck_cp_dir *up,
 			       const char *name, const struct ck_node *n)
 {

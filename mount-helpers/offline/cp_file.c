@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_file: one file, which several threads may copy ranges of. It has a name of its
- * own until all bytes, its mode and its time are there.
+ * cp_file: the copy of one file. It is written under a temporary name, and renamed when all
+ * bytes, its mode and its time are set and the source has not changed. One thread opens it,
+ * several may copy ranges of it, and the last one of them ends it.
  */
 #include "cp_internal.h"
 #include <errno.h>
@@ -32,15 +33,15 @@ struct ck_cp_file *ck_cp_file_make(const struct ck_named *from,
 
 /* --- failures ----------------------------------------------------------------------- */
 
-/* Both say it once. */
+/* Reports the first failure of a file only. */
 static void unread(struct ck_cp *c, struct ck_cp_file *f, int rc)
 {
 	if (!atomic_exchange(&f->failed, true))
 		ck_cp_unread(c, &f->from, rc);
 }
 
-/* What is too large for the file system says nothing of the others; and the size
- * may be a part of the damage. */
+/* EFBIG concerns this file only, so the copy continues. If the source is damaged its size may
+ * be wrong, too: that is reported as EIO of the source. */
 static void unwritten(struct ck_cp *c, struct ck_cp_file *f, int err)
 {
 	if (err == EFBIG && f->source.faulty)
@@ -184,7 +185,7 @@ void ck_cp_file_range(struct ck_cp *c, struct ck_cp_file *f, uint64_t begin,
 
 /* --- its end -------------------------------------------------------------------------- */
 
-/* Some file systems tell only at close(2) that bytes have no room. */
+/* Some file systems report a full disk at close(2) only. Returns 0 or a positive errno. */
 static int target_close(struct ck_cp_file *f)
 {
 	int fd = f->fd;
@@ -214,14 +215,15 @@ static int give_name(struct ck_cp *c, struct ck_cp_file *f)
 	return err;
 }
 
-/* Whether it has its name. */
+/* Returns true if the file got its name. */
 static bool complete(struct ck_cp *c, struct ck_cp_file *f)
 {
 	int rc, err;
 
 	if (atomic_load(&f->failed))
 		return false;
-	/* What changed after it was read may have been changed before, too. */
+	/* A source that changed after it was read may also have changed
+	 * before. */
 	rc = ck_offline_check(c->how.from, &f->source);
 	if (rc) {
 		unread(c, f, rc);

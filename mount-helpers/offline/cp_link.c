@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_link: a link of the tree becomes a link, which leads where the tree's does once
- * that is copied, too.
+ * cp_link: copies a symbolic link with its target text unchanged. It leads to the copy of
+ * its target if that is copied, too. Called by the walk; no state.
  */
 #include "cp_internal.h"
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A positive errno, or 0. */
+/* Creates the link under a temporary name and renames it. Returns 0 or a positive errno. */
 static int link_make(const struct ck_cp_mark *mark,
 		     const struct ck_cp_dir *into, const char *name,
 		     const char *target, const struct ck_node_stat *st)
@@ -22,7 +22,7 @@ static int link_make(const struct ck_cp_mark *mark,
 		return rc;
 	if (symlinkat(target, into->fd, temporary))
 		return errno;
-	/* Some file systems keep no times of links. */
+	/* An error is ignored: some file systems do not store times of links. */
 	(void)utimensat(into->fd, temporary, times, AT_SYMLINK_NOFOLLOW);
 	if (renameat(into->fd, temporary, into->fd, name) == 0)
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_mark: the record of a copy, by which a later run skips what is complete. Lines:
+ * cp_mark: the record of a copy, from which a later run learns which files are complete. Lines:
  *
  *	ckptfs-cp 1 FORM ID		form: + DEST is the copy, - the copy is in DEST
  *	D TAB path TAB			a directory that this copy makes
@@ -14,7 +14,8 @@
  * appended. A write begins and ends with a line feed: a torn line spoils no other one.
  * A lost line costs one more copy, nothing else.
  *
- * The mark is locked while a copy runs; without locks, temporary files of earlier runs stay.
+ * The mark is locked while a copy runs. If the file system has no locks, temporary files of
+ * earlier runs stay. All threads append, with one write(2) for each line.
  */
 #include "ckptfs/table.h"
 #include "cli.h"
@@ -41,7 +42,7 @@ static const char form_is = '+', form_in = '-', synced[] = "sync",
 /* A line of an earlier run. */
 struct row {
 	struct ck_str key, facts;
-	bool met; /* this copy has such a file: set by the one thread that copies it */
+	bool met; /* this copy has the file; set by the thread that opens it */
 };
 
 struct ck_cp_mark {
@@ -134,7 +135,6 @@ static int row_add(struct ck_cp_mark *m, struct ck_str line)
 	return 0;
 }
 
-/* NULL if no line has that key. */
 static struct row *row_find(const struct ck_cp_mark *m,
 			    const struct ck_buf *key)
 {
@@ -252,7 +252,7 @@ void ck_cp_mark_add(const struct ck_cp *c, const struct ck_cp_file *f,
 			 c->how.sync ? synced : c->how.mark->boot);
 }
 
-/* --- what an earlier run has completed ------------------------------------------------------ */
+/* --- files of earlier runs ------------------------------------------------------------------ */
 
 static bool sync_name(const struct ck_cp_dir *into, const char *name)
 {
@@ -489,7 +489,7 @@ static int place_open(struct ck_cp_mark *m, const struct ck_cp_mark_place *at)
 	return at->last && errno == ENOENT ? dest_make(m, at) : -errno;
 }
 
-/* Empty if the system has none. */
+/* Reads an id of this boot of the system; `out` is not changed if there is no such id. */
 static void boot_read(char out[static CK_CONTENT_HEX])
 {
 	ck_auto_fd int fd = open("/proc/sys/kernel/random/boot_id",

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* progress: see cp_progress.h. */
+/*
+ * cp_progress: the progress line of a copy. Its thread waits for the period or the end with
+ * the lock released, and draws with the lock held. Drawing never blocks: a line is skipped
+ * while stderr does not accept output.
+ */
 #include "cp_progress.h"
 #include <errno.h>
 #include <poll.h>
@@ -35,8 +39,8 @@ void ck_progress_add(struct ck_progress *p, uint64_t bytes)
 
 /* --- the line ------------------------------------------------------------------------ */
 
-/* A terminal may be stopped, and a pipe be full: who writes then waits, and no
- * signal that is only noted ends that. */
+/* True if stderr accepts output within msec. A write(2) to a stopped terminal or a full pipe
+ * would block, and SA_RESTART signals do not interrupt it. */
 static bool is_read(int msec)
 {
 	struct pollfd end = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -47,7 +51,7 @@ static bool is_read(int msec)
 
 static void put(const struct ck_buf *line)
 {
-	/* Nobody is told that a terminal is gone. */
+	/* An error is ignored: there is no other place to report it. */
 	if (!line->err && is_read(0))
 		(void)!ck_write_full(STDERR_FILENO, line->data, line->len);
 }
@@ -80,7 +84,7 @@ static void add_time(struct ck_buf *line, uint64_t seconds)
 			      (unsigned)(seconds % 60));
 }
 
-/* In the unit that suits the total. */
+/* Uses the unit that suits the total. */
 static void add_amounts(struct ck_buf *line, uint64_t done, uint64_t total)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
@@ -112,7 +116,7 @@ static void draw(struct ck_progress *p)
 	p->shown = true;
 }
 
-/* --- when it is there ----------------------------------------------------------------- */
+/* --- thread ---------------------------------------------------------------------------- */
 
 static void *drawing(void *arg)
 {
@@ -133,7 +137,6 @@ static void *drawing(void *arg)
 	return NULL;
 }
 
-/* Without a thread there is no line. */
 void ck_progress_begin(struct ck_progress *p, uint64_t total)
 {
 	p->total = total;

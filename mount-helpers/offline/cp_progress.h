@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * progress: a line on a terminal that says how much of so many bytes is done.
+ * cp_progress: a progress line on stderr: bytes done, total, rate and time left. A thread
+ * of its own redraws it every 200 ms, from ck_progress_begin() to ck_progress_end(). Other
+ * threads hide it while they print.
  */
 #ifndef CKPTFS_CP_PROGRESS_H
 #define CKPTFS_CP_PROGRESS_H
@@ -19,30 +21,31 @@ struct ck_progress {
 	_Atomic uint64_t done; /* bytes */
 	/* Constant: */
 	int (*given_up)(void);
-	/* Constant while the line is there: */
-	uint64_t total;
+	/* Constant from begin to end: */
+	uint64_t total;	       /* bytes */
 	struct timespec begun; /* CLOCK_MONOTONIC */
-	pthread_mutex_t lock;  /* the terminal's, too */
+	pthread_mutex_t lock;  /* also serialises output to stderr */
 	pthread_cond_t ending;
 	/* Under lock: */
 	bool over, shown;
-	/* One thread, that which began it: */
-	pthread_t thread; /* draws, if is_on */
+	/* One thread, that of ck_progress_begin(): */
+	pthread_t thread; /* draws the line, if is_on */
 	bool is_on;
 };
 
-/* Before anything else, by one thread. given_up(): not 0 when nobody has to be told
- * anything any more; any thread. */
+/* Called first. given_up(): returns not 0 when output must not wait any more, as after a
+ * signal; called by any thread. */
 void ck_progress_init(struct ck_progress *p, int (*given_up)(void));
 void ck_progress_fini(struct ck_progress *p);
-/* Shows the line from soon on, five times a second, until it ends. */
+/* Starts the thread that draws; without one there is no line. total: bytes. */
 void ck_progress_begin(struct ck_progress *p, uint64_t total);
+/* Stops the thread and removes the line. Does nothing if it was not begun. */
 void ck_progress_end(struct ck_progress *p);
-/* So many bytes more are done. Any thread. */
+/* Adds to the bytes done. Any thread. */
 void ck_progress_add(struct ck_progress *p, uint64_t bytes);
-/* Between these the line is not there, and the calling thread alone prints. Waits
- * until somebody reads what is printed. False: it was given up, nothing may be
- * printed, and it is not to be shown again. */
+/* ck_progress_hide() removes the line and gives the calling thread the right to print, until
+ * it calls ck_progress_show(). Waits until stderr accepts output. False if given_up(): the
+ * caller must not print, and must not call ck_progress_show(). Any thread. */
 CK_MUST_USE bool ck_progress_hide(struct ck_progress *p);
 void ck_progress_show(struct ck_progress *p);
 

@@ -13,7 +13,7 @@
 
 /* --- threads ------------------------------------------------------------------------- */
 
-/* What a thread has taken. */
+/* A range that a thread has taken and copies. */
 struct range {
 	struct ck_cp_file *file; /* NULL: nothing */
 	uint64_t begin, end;
@@ -24,6 +24,7 @@ static bool has_more(const struct ck_cp_file *f)
 	return f && f->next < f->size;
 }
 
+/* Removes a file from the list of open ones. Must hold the lock. */
 static void leave_open(struct ck_cp *c, struct ck_cp_file *f)
 {
 	struct ck_cp_file **at = &c->open;
@@ -44,7 +45,8 @@ static void take_range(struct ck_cp *c, struct ck_cp_file *f, struct range *r)
 		leave_open(c, f);
 }
 
-/* A range was copied, or never will be. The file, if that was the last one. */
+/* Ends a range, copied or failed. Returns the file if that was its last range, else NULL.
+ * r->file stays set if the file has more ranges. Must hold the lock. */
 static struct ck_cp_file *release(struct ck_cp *c, struct range *r)
 {
 	struct ck_cp_file *f = r->file;
@@ -62,7 +64,8 @@ static struct ck_cp_file *release(struct ck_cp *c, struct range *r)
 	return f->users ? NULL : f;
 }
 
-/* The lock is released meanwhile. */
+/* Opens the first file of the queue and takes a range of it; r->file stays NULL if it cannot
+ * be copied. Must hold the lock, which is released while the file is opened. */
 static void take_queued(struct ck_cp *c, struct range *r)
 {
 	struct ck_cp_file *f = c->first;
@@ -91,7 +94,8 @@ static void take_queued(struct ck_cp *c, struct range *r)
 		pthread_cond_broadcast(&c->work);
 }
 
-/* Gives back what was taken, and takes what is next. False: there is nothing. */
+/* Ends the range of a thread and takes the next one; waits for it. False if there are no
+ * more ranges, or the copy is stopping. */
 static bool take(struct ck_cp *c, struct range *r)
 {
 	struct ck_cp_file *done;
@@ -140,7 +144,7 @@ static void *copying(void *arg)
 	while (take(c, &r))
 		ck_cp_file_range(c, r.file, r.begin, r.end, buffer);
 	ck_pages_free(buffer, buffer ? CK_COPY_PIECE : 0);
-	/* After an error the other threads still wait for ranges and for room. */
+	/* After an error other threads may still wait for ranges or for room. */
 	wake_all(c);
 	return NULL;
 }
@@ -187,7 +191,7 @@ struct ck_cp *ck_cp_begin(const struct ck_cp_how *how)
 	return c;
 }
 
-/* What is left when it was stopped. */
+/* Ends the files of a list that a stopped copy has not completed. */
 static void drop(struct ck_cp *c, struct ck_cp_file *f)
 {
 	while (f) {
@@ -199,7 +203,8 @@ static void drop(struct ck_cp *c, struct ck_cp_file *f)
 	}
 }
 
-/* DEST gets its mode and time after the mark is gone. */
+/* Removes the mark of a complete copy. The use of its directory is dropped after that, so that
+ * DEST gets its mode and time last. */
 static void mark_end(struct ck_cp *c)
 {
 	if (c->how.mark && atomic_load(&c->status) == CK_EXIT_FINE &&
@@ -228,6 +233,7 @@ int ck_cp_end(struct ck_cp *c)
 
 /* --- the walk ---------------------------------------------------------------------------- */
 
+/* Waits for room in the queue. False if the copy is stopping; the file is queued anyway. */
 static bool queue(struct ck_cp *c, struct ck_cp_file *f)
 {
 	pthread_mutex_lock(&c->lock);

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* offline_tree: see offline_tree.h. */
+/*
+ * offline_tree: opens a checkpoint and its tree for commands without a mount, and reads its
+ * files. On one host a read is synchronous. With several hosts it goes through the streams,
+ * which prefetch: `held` counts what is in flight for a reader. The main thread opens and
+ * closes; any thread may read.
+ */
 #include "offline_tree.h"
 #include "ckptfs/run.h"
 #include "cli.h"
@@ -101,7 +106,8 @@ static struct ck_files *files_of(const struct ck_tree_file *f)
 	return ck_root_checkpoint(f->node.dir.root)->files;
 }
 
-/* Of a step all files are here. */
+/* Reads on this host. The files of a step of a run directory are always local, and are
+ * read without the route. */
 static int read_here(struct ck_reader *r, struct ck_read *what,
 		     ck_stream_taker *take, void *arg)
 {
@@ -166,7 +172,7 @@ static void reader_drop(struct ck_stream *s)
 	pthread_mutex_unlock(&u->lock);
 }
 
-/* What is read ahead of several hosts. */
+/* Makes the prefetch streams of a checkpoint on several hosts. */
 static int streams_make(struct ck_offline *u)
 {
 	const struct ck_streams_options o = { .route = &u->route,
@@ -240,7 +246,7 @@ uint64_t ck_offline_size(const struct ck_tree_file *f)
 	return f->opened ? ck_open_slice_slice(f->opened)->size : 0;
 }
 
-/* Of empty ones nothing was read. */
+/* Compares the data files of a layout. Empty boxes have no bytes in a file. */
 static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 {
 	uint32_t last = UINT32_MAX;

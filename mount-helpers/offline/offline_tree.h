@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * offline_tree: the tree of a checkpoint in this process, for commands that need no
- * mount. Names, sizes, modes, attributes and bytes are those of a mount for reading.
+ * offline_tree: the tree of a checkpoint in the process of a command, without a mount.
+ * Names, sizes, modes, attributes and bytes are those of a read-only mount. The main thread
+ * opens and closes it; functions marked "any thread" may be called in between by others.
  */
 #ifndef CKPTFS_OFFLINE_TREE_H
 #define CKPTFS_OFFLINE_TREE_H
@@ -11,31 +12,30 @@
 #include "ckptfs/tree.h"
 
 struct ck_offline {
-	/* Set by the caller, constant, and freed with the rest: */
+	/* Set by the caller before opening; freed by ck_offline_close(): */
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
 	struct ck_view_options view;
-	/* Private, but to those who call the tree; constant while it is open: */
-	struct ck_cluster *cluster; /* NULL: there is one host */
+	/* Set by ck_offline_open(), constant while it is open: */
+	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
 	struct ck_checkpoint *cp;
 	struct ck_template template;
 	struct ck_tree_options shown;
 	struct ck_root *root;
 	struct ck_tree *tree;
 	struct ck_route route;
-	struct ck_streams *streams; /* NULL: there is one host */
+	struct ck_streams *streams; /* NULL: the checkpoint is on this host */
 
-	pthread_mutex_t lock;
-	/* Under lock, as every ck_reader's held is: */
+	pthread_mutex_t lock; /* also protects `held` of each ck_reader */
 	pthread_cond_t changed;
 };
 
-/* One who reads a file from front to back, or a part of it. */
+/* A sequential reader of a file or of a part of it. One thread. */
 struct ck_reader {
 	struct ck_offline *u;
 	const struct ck_tree_file *file;
 	struct ck_stream stream;
-	unsigned held; /* what is read ahead for it */
+	unsigned held; /* references of read-ahead in flight; under u->lock */
 };
 
 /* --- the checkpoint ---------------------------------------------------------------- */
@@ -60,70 +60,74 @@ void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp);
 
 /* --- its tree ---------------------------------------------------------------------- */
 
-/* Opens the checkpoint SRC; messages of the library stay in .ckptfs/log from now on.
- * The exit status, which was said why; close it in any case. */
+/* Opens the checkpoint SRC. From now on messages of the library go to .ckptfs/log only.
+ * Returns the exit status, after a message if it is not 0. Caller closes it in any case. */
 CK_MUST_USE int ck_offline_open(struct ck_offline *u, const char *src);
 void ck_offline_close(struct ck_offline *u);
 
 /* --- files ---------------------------------------------------------------------- */
 
-/* As open(2) of the mount: -EISDIR, errors of files that cannot be opened. Close it in
- * any case. Any thread. */
+/* Opens a file of the tree. Returns 0, or: -EISDIR for a directory; other errors of
+ * ck_tree_pin() and ck_tree_file_open(). out->err: a fault of the file that each read
+ * returns. Caller calls ck_tree_file_close() in any case. Any thread. */
 CK_MUST_USE int ck_offline_file(struct ck_offline *u, const struct ck_node *n,
 				struct ck_tree_file *out);
-/* Bytes of it; 0 where nobody knows how many there are. */
+/* Returns the size of a file in bytes; 0 if it could not be opened. */
 uint64_t ck_offline_size(const struct ck_tree_file *f);
-/* The file is the caller's, and is closed after it. */
+/* Returns a reader of `f`. Caller calls ck_reader_end(), and closes the file after that. */
 struct ck_reader ck_reader_of(struct ck_offline *u,
 			      const struct ck_tree_file *f);
-/* Hands over the bytes [vpos, vpos + len), all of them, or is the error that the mount
- * answers. There is room for them. */
+/* Passes the bytes [vpos, vpos + len) of the file to take(), which may be called several
+ * times. room: len bytes of scratch memory. Returns 0 if all bytes were passed, or the error
+ * that read(2) of the mount returns. */
 CK_MUST_USE int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len,
 			       void *room, ck_stream_taker *take, void *arg);
-/* Waits until nothing is on its way for it. */
+/* Waits until no read-ahead of the reader is in flight. */
 void ck_reader_end(struct ck_reader *r);
-/* Whether the data files that its bytes were read from are still those that were seen
- * first, by name and time: 0, -ESTALE, or why that cannot be told. */
+/* Compares the data files of an open file with those at the time of opening, by name and
+ * time. Returns 0 if they are the same, or: -ESTALE; an errno of comparing them. */
 CK_MUST_USE int ck_offline_check(struct ck_offline *u,
 				 const struct ck_tree_file *f);
-/* Says on stderr that a file could not be read, and of damage what it is: rc is a
- * negative errno. The exit status: CK_EXIT_DAMAGE for bytes that are lost or wrong,
- * else CK_EXIT_TROUBLE. Any thread. */
+/* Reports on stderr that a file cannot be read, with the fault if it is damaged. rc: a
+ * negative errno. Returns CK_EXIT_DAMAGE if rc is EIO, ENODATA, EBADMSG or ESTALE, else
+ * CK_EXIT_TROUBLE. Any thread. */
 int ck_offline_say(const struct ck_node *n, const char *path, int rc);
 
-/* --- what PATHs name -------------------------------------------------------------- */
+/* --- PATH arguments ----------------------------------------------------------------- */
 
 struct ck_named {
-	struct ck_node node; /* in use; a directory has a number */
+	struct ck_node node; /* in use, so a directory has a number */
 	char *path; /* from the root, without a slash at either end; owned */
 };
 
 struct ck_paths {
 	struct ck_named *all;
 	size_t n, cap;
-	bool by_pattern; /* a PATH was, or may have been, more than a name */
+	bool by_pattern; /* a PATH was a pattern, or failed and may be one */
 };
 
-/* Finds what a PATH of the mount names: a name, or by a pattern of fnmatch(3) several,
- * in the order of their directories. What there is not is said on stderr. The exit
- * status; ck_paths_fini() *out in any case. */
+/* Appends the nodes that a PATH names: one name, or the matches of an fnmatch(3) pattern in
+ * the order of their directories. Returns the exit status, after a message if it is not 0.
+ * Caller calls ck_paths_fini() in any case. */
 CK_MUST_USE int ck_paths_find(struct ck_offline *u, const char *path,
 			      struct ck_paths *out);
 void ck_paths_fini(struct ck_paths *names);
-/* Adds one. Takes path, NULL of which is out of memory. -ENOMEM. */
+/* Appends a node. Takes `path`, also after an error; NULL counts as out of memory. Returns 0,
+ * or: -ENOMEM. */
 CK_MUST_USE int ck_paths_add(struct ck_paths *to, const struct ck_node *n,
 			     char *path);
-/* The path of a name in the directory of a path: free() it. NULL: out of memory. */
+/* Returns PATH/NAME, or NAME if path is "". Caller frees it. NULL if out of memory. */
 char *ck_path_join(const char *path, const char *name);
-/* A PATH as messages have it: as it is, for names of the tree are escaped already, but
- * no control character. Valid as long as path and what ck_show() returns. */
+/* Returns a PATH for messages: unchanged, since names of the tree are escaped already, or
+ * escaped if it has control characters; "." for "". Valid as long as `path` and the results
+ * of ck_show(). */
 const char *ck_path_shown(const char *path);
 
 /* --- directories -------------------------------------------------------------------- */
 
-/* Calls each() with all that is in a directory, in its order; name is valid until it
- * returns. Stops where it does not return 0, and returns that, or an error of the
- * directory (a negative errno). */
+/* Calls each() for every entry of a directory, in its order. `name` is valid during the call
+ * only. Stops when each() does not return 0. Returns that value, 0 at the end, or a negative
+ * errno of the directory. each() must not return -ENOENT, which would be read as the end. */
 CK_MUST_USE int ck_offline_each(struct ck_offline *u, uint64_t dir,
 				int (*each)(void *arg, struct ck_node *n,
 					    const char *name),

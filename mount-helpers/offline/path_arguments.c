@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * path_arguments: what the PATHs of a command name. A name that there is stands for itself, also
- * where it could be a pattern; so whatever `ls` shows can be given as it is.
+ * path_arguments: resolves the PATH arguments of a command to nodes of the tree. A component
+ * that exists as a name is not read as a pattern, so each name that `ls` shows is a valid
+ * PATH. No state; the main thread.
  */
 #include "ckptfs/run.h"
 #include "cli.h"
@@ -14,16 +15,16 @@
 struct finding {
 	struct ck_offline *u;
 	struct ck_paths *out;
-	locale_t utf8; /* names are; 0: patterns match bytes */
+	locale_t utf8; /* of names; 0: patterns match bytes */
 };
 
-/* What was found so far of one PATH, and what is to be found there. */
+/* One component of a PATH: the directory that was reached, and the name to find in it. */
 struct step {
 	struct finding *f;
 	struct ck_node in;
 	const char *path; /* of `in` */
-	char *pattern;	  /* for names in it; owned */
-	const char *rest; /* behind that */
+	char *pattern;	  /* the component; owned */
+	const char *rest; /* of the PATH, behind the component */
 };
 
 static int find_in(struct finding *f, const struct ck_node *in,
@@ -57,8 +58,8 @@ char *ck_path_join(const char *path, const char *name)
 									  : out;
 }
 
-/* A link of a run directory leads to a name beside it; one at the end of a PATH is that
- * itself. */
+/* Follows a link of a run directory, whose target is a name beside it. A link at the end of
+ * a PATH is not followed. Takes a use of the node. Returns 0 or a negative errno. */
 static int follow(const struct step *s, struct ck_node *n)
 {
 	struct ck_tree *t = s->f->u->tree;
@@ -76,7 +77,8 @@ static int follow(const struct step *s, struct ck_node *n)
 	return rc ? rc : ck_tree_use(t, n);
 }
 
-/* A name that is there, and what is behind it; it is in use for as long as the tree. */
+/* Continues with the rest of the PATH in a node that was found. The node stays in use until
+ * the tree is closed. Returns 0 or a negative errno. */
 static int found(const struct step *s, struct ck_node *n, const char *name)
 {
 	ck_auto_free char *path = ck_path_join(s->path, name);
@@ -87,7 +89,7 @@ static int found(const struct step *s, struct ck_node *n, const char *name)
 	return rc ? rc : find_in(s->f, n, path, s->rest);
 }
 
-/* A `?` is a character. */
+/* A `?` of the pattern matches one UTF-8 character. */
 static bool matches(const struct step *s, const char *name)
 {
 	locale_t before = s->f->utf8 ? uselocale(s->f->utf8) : NULL;
@@ -103,11 +105,12 @@ static int found_each(void *arg, struct ck_node *n, const char *name)
 	const struct step *s = arg;
 	int rc = matches(s, name) ? found(s, n, name) : 0;
 
-	/* What is behind it need not be there in each of several. */
+	/* Not every match of a pattern needs to have the rest of the PATH. */
 	return rc == -ENOTDIR || rc == -ENOENT ? 0 : rc;
 }
 
-/* In a directory. */
+/* Finds the component in its directory. Returns 0, or: -ENOENT if nothing matches; other
+ * errors of the tree. */
 static int find_name(struct step *s)
 {
 	struct ck_offline *u = s->f->u;
@@ -125,7 +128,8 @@ static int find_name(struct step *s)
 	return rc == 0 && s->f->out->n == before ? -ENOENT : rc;
 }
 
-/* `rest` is what is left of the PATH. */
+/* Finds `rest`, the remainder of a PATH, beneath `in`. Returns 0, or: -ENOTDIR if `in` is not
+ * a directory; -ENOENT; -ENOMEM; other errors of the tree. */
 static int find_in(struct finding *f, const struct ck_node *in,
 		   const char *path, const char *rest)
 {

@@ -21,14 +21,14 @@ open(path, device=0, private=False) gives a Tensor, or raises OSError:
     ENOTTY      not a file of a tensor
     ENODATA, EBADMSG, EIO, ESTALE: as reading the file would, and others
 
-What has no name in DLPack, as fp8, comes as bytes: uint8, with one dimension more if an
-element has several of them. Tensor.dtype says what they are, as torch names it:
+A dtype that DLPack lacks, such as fp8, is passed as bytes: uint8, with one more dimension if
+an element has several bytes. Tensor.dtype is the name of the dtype in torch:
 
     t = ckptfs_gpu.open(path)
     w = torch.from_dlpack(t).view(getattr(torch, t.dtype))
 
-The file stays open, and the memory there, until the Tensor and all that was made of it are
-gone; what others made is noticed within half a second, and at once by Tensor.close().
+The file stays open, and the memory allocated, until the Tensor and all tensors made from it
+are deleted. A thread detects this within half a second, Tensor.close() at once.
 """
 import atexit
 import collections
@@ -85,8 +85,8 @@ def _undisturbed():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# A test without FUSE has an AF_UNIX socket in place of a mount, where the mount's own code
-# answers: "unix:SOCKET#raw/model.w". A connection there is what an open file is here.
+# A test without FUSE replaces the mount by an AF_UNIX socket, "unix:SOCKET#raw/model.w", behind
+# which the mount's own code answers. A connection replaces an open file.
 _OFFER = "unix:"
 
 
@@ -107,16 +107,17 @@ def _request(fd, path, gpu):
         fcntl.ioctl(fd, _IOC_GPU, gpu)
         return
     os.write(fd, bytes(gpu) + path.rpartition("#")[2].encode())
-    said = os.read(fd, 4 + ctypes.sizeof(gpu))
-    code = int.from_bytes(said[:4], sys.byteorder) if len(said) > 4 else errno.EIO
+    reply = os.read(fd, 4 + ctypes.sizeof(gpu))
+    code = int.from_bytes(reply[:4], sys.byteorder) if len(reply) > 4 else errno.EIO
     if code:
         raise OSError(code, os.strerror(code))
-    ctypes.memmove(ctypes.byref(gpu), said[4:], ctypes.sizeof(gpu))
+    ctypes.memmove(ctypes.byref(gpu), reply[4:], ctypes.sizeof(gpu))
 
 
 def _ask(fd, path, uuid, flags):
-    """What the mount says of the file's tensor, which then is there until it is closed. A
-    signal makes it begin anew, which those of a timer could do for ever."""
+    """Requests the tensor of a file and returns the mount's reply, a _Gpu. The memory stays
+    allocated until fd is closed. After an interrupted request the next one blocks signals:
+    the signals of a timer could interrupt each request."""
     undisturbed = contextlib.nullcontext
     while True:
         gpu = _Gpu(version=_VERSION, flags=flags, uuid=uuid)
@@ -180,7 +181,7 @@ class _Handle(ctypes.Structure):
 
 
 class _Device:
-    """By the number that it has in this process, and its primary context."""
+    """A GPU, identified by its CUDA ordinal in this process, and its primary context."""
 
     def __init__(self, driver, ordinal):
         self.driver, self.ordinal = driver, ordinal
@@ -192,7 +193,7 @@ class _Device:
 
     @contextlib.contextmanager
     def current(self):
-        """Its context is; afterwards, what was before."""
+        """Makes its context current, and restores the previous one at the end."""
         before = ctypes.c_void_p()
         if not self.context:
             self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), self.number)
@@ -211,7 +212,7 @@ class _Device:
         return at.value
 
     def unmap(self, at):
-        """When all that uses it has ended."""
+        """Waits until all work of the context has ended, then unmaps. Errors are ignored."""
         with contextlib.suppress(OSError), self.current():
             with contextlib.suppress(OSError):
                 self.driver.cuCtxSynchronize()
@@ -225,23 +226,23 @@ class _Device:
 
 # --- open files -----------------------------------------------------------------------------
 
-_lock = threading.Lock()   # of all that follows, but for _gone
+_lock = threading.Lock()   # protects the following variables except _gone
 _driver = None
 _devices = {}              # {ordinal: _Device}
 _mapped = {}               # {(ordinal, handle): [address, users]}: a handle is opened once
 _files = set()
-_gone = collections.deque()  # files whose Tensor is gone: it may end at any time, locked or not
+_gone = collections.deque()  # files whose Tensor was deleted; __del__() runs with or without _lock
 
 
 class _File:
-    """What a Tensor shares with all that was made of it."""
+    """An open file, shared by a Tensor and the tensors made from it."""
 
     def __init__(self, fd, device):
         self.fd, self.device = fd, device
-        self.key = None       # of _mapped
-        self.at = 0
-        self.is_left = False  # the Tensor is gone
-        self.lent = set()     # what was made of it
+        self.key = None       # in _mapped; None: not mapped
+        self.at = 0           # device address
+        self.is_left = False  # the Tensor was deleted or closed
+        self.lent = set()     # a _Lent for each tensor made from it
         _files.add(self)
 
     def map(self, gpu):
@@ -255,7 +256,7 @@ class _File:
         self.at = _mapped[key][0] + gpu.offset
 
     def end(self):
-        """Of an error it can say nothing: the memory goes with the file in any case."""
+        """Unmaps and closes. Errors are ignored: closing the file releases the memory."""
         _files.discard(self)
         key, self.key = self.key, None
         if key:
@@ -273,7 +274,8 @@ class _File:
 
 
 def _let_go():
-    """Files whose Tensor is gone. Who has the lock does it when he gives that back."""
+    """Releases files whose Tensor was deleted. If another thread holds _lock, that thread
+    does it when it releases _lock."""
     while _gone and _lock.acquire(blocking=False):
         try:
             while _gone:
@@ -339,14 +341,14 @@ _capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _capsule_is = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
-# The deleter is called by any thread, while an exception is on its way, or when Python has
-# ended: no function in Python can be that, it would lose the exception at least. time(2)
-# can, and writes to where it is pointed: to the first field of the struct. _watch() sees it.
+# The deleter is called by any thread, during exception handling, or after Python has ended. A
+# Python function cannot serve as deleter, since it would lose the exception. time(3) can: it
+# writes to its argument, the first field of the struct. _watch() detects the change.
 _DELETER = ctypes.cast(_libc.time, ctypes.c_void_p).value
 
 
 class _Lent:
-    """What a capsule points to. It lies where it can stay when Python has ended."""
+    """The struct that a capsule points to, in memory that remains valid after Python has ended."""
 
     def __init__(self, file, kind, tensor):
         self.file, self.name = file, kind.NAME
@@ -369,7 +371,7 @@ class _Lent:
         self.capsule = _capsule_new(self.address, self.name, None)
 
     def is_back(self):
-        """Nobody has the capsule any more, or who took what is in it has called time()."""
+        """True if the capsule was deleted unused, or its consumer has called the deleter."""
         if self.capsule and not _capsule_is(self.capsule, self.name):
             self.capsule = None
         if self.capsule:
@@ -394,7 +396,7 @@ def _references(holder):
     return sys.getrefcount(holder.capsule)
 
 
-_ALONE = _references(_Alone())  # nobody else has it
+_ALONE = _references(_Alone())  # reference count of an object with one owner
 _lent = set()
 _watcher = None
 _SHORT, _LONG = 0.02, 0.5  # seconds
@@ -409,7 +411,7 @@ def _strides(shape):
 
 
 def _take_back(some):
-    """Locked. Whether there was something."""
+    """Frees those that were returned. True if there were any. Must hold _lock."""
     back = [lent for lent in some if lent.is_back()]
     for lent in back:
         lent.end()
@@ -417,7 +419,8 @@ def _take_back(some):
 
 
 def _watch():
-    """A thread, as long as something is lent. Of much it takes 1/20 of the time."""
+    """Thread that frees returned structs; it ends when there are no more. It polls every 20 to
+    500 ms, and uses at most 1/20 of the time."""
     global _watcher
     wait = _SHORT
     while True:
@@ -432,7 +435,7 @@ def _watch():
 
 
 def _lend(file, kind, tensor):
-    """Locked. A capsule."""
+    """Returns a capsule of the tensor. Must hold _lock."""
     global _watcher
     lent = _Lent(file, kind, tensor)
     file.lent.add(lent)
@@ -444,11 +447,11 @@ def _lend(file, kind, tensor):
     return lent.capsule
 
 
-# --- what it is for -------------------------------------------------------------------------
+# --- public interface -------------------------------------------------------------------------
 
 
 class _Form:
-    """Of a tensor, as DLPack has it."""
+    """Type code, bits and shape of a tensor in DLPack."""
 
     def __init__(self, gpu, shape, private):
         self.private, self.shape = private, shape
@@ -479,8 +482,8 @@ class Tensor:
         return _CUDA, self._file.device.ordinal
 
     def __dlpack__(self, stream=None, *, max_version=None, dl_device=None, copy=None):
-        """For from_dlpack() of torch and others. All of it has been written, so that no
-        stream has to wait."""
+        """For from_dlpack() of torch and others. The tensor is completely written, so streams
+        need not be synchronised."""
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError("the tensor is on another device; copy it where it is used")
         if copy:
@@ -492,7 +495,7 @@ class Tensor:
             return _lend(self._file, kind, self._form)
 
     def close(self):
-        """Gives the memory back. OSError EBUSY: something that was made of it is there."""
+        """Releases the memory. Raises OSError EBUSY if a tensor made from it still exists."""
         with _locked():
             _take_back(self._file.lent)
             if self._file.lent:
@@ -507,7 +510,7 @@ class Tensor:
 
 
 def _device(ordinal):
-    """Locked."""
+    """Returns the _Device of an ordinal. Must hold _lock."""
     global _driver
     if not _driver:
         _driver = _Driver()
@@ -530,9 +533,9 @@ def _ask_with_room(*question):
 
 
 def open(path, device=0, private=False):
-    """The tensor of a file of a mount, in the memory of that GPU: a Tensor. `device` is
-    the number that CUDA, and torch, have for it in this process. `private`: memory of its
-    own, which may be written."""
+    """Returns the tensor of a file of a mount as a Tensor in GPU memory. `device`: ordinal of
+    the GPU in this process, as in CUDA and torch. `private`: the memory is not shared and may
+    be written."""
     fd = _open(path)
     try:
         with _locked():
@@ -551,14 +554,14 @@ def open(path, device=0, private=False):
         raise
 
 
-# --- ends -----------------------------------------------------------------------------------
+# --- end of the process -----------------------------------------------------------------------
 
-_is_on = True  # None, and False, where Python ends
+_is_on = True  # False or None while Python ends
 
 
 @atexit.register
 def _at_exit():
-    """What is there then stays until the process ends."""
+    """Remaining tensors stay valid until the process ends."""
     global _is_on
     with _locked():
         _take_back(_lent)
@@ -570,7 +573,7 @@ def _at_exit():
 
 
 def _forked():
-    """CUDA is nothing for a child of fork(), nor are these files."""
+    """A child of fork() cannot use its parent's CUDA context: closes the files."""
     global _lock, _driver, _watcher
     _lock = threading.Lock()
     for file in list(_files):

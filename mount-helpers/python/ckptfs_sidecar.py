@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Which parameters lie where in the flat parameters of FSDP1, for ckptfs.
+"""Writes the layout of FSDP1's flat parameters, for ckptfs.
 
-A checkpoint of FullyShardedDataParallel in LOCAL_STATE_DICT form has flat parameters, each
-all parameters of a module behind each other: which ones, of what shape, it does not say.
-This writes it down, beside the files of the ranks, where ckptfs looks for it:
+A checkpoint of FullyShardedDataParallel in LOCAL_STATE_DICT form has flat parameters. Each
+is the concatenation of all parameters of a module; their names and shapes are not stored.
+This module writes them to a file beside the files of the ranks, where ckptfs finds it:
 
     import ckptfs_sidecar
     if torch.distributed.get_rank() == 0:
@@ -17,12 +17,12 @@ plain model, which needs no memory when it is made on the device "meta":
     ckptfs_sidecar.write(model, "checkpoint/ckptfs-flat.json", units=["", "layers.0", "layers.1"],
                          world_size=8, use_orig_params=True, low_precision_dtype=torch.bfloat16)
 
-The arguments of describe(), and of write(), which puts what it returns into a file:
+The arguments of describe(), and of write(), which writes its result to a file:
 
     units                the names of the modules that FSDP wrapped, "" for the model itself.
                          None: `model` is FSDP's, and all but `optimizers` is read from it
     world_size           ranks that share a flat parameter
-    use_orig_params      as FSDP was told; False if it was told nothing
+    use_orig_params      the argument of FSDP; False if it was not passed
     low_precision_dtype  MixedPrecision.param_dtype; or a dict from names of modules to it,
                          if they differ, as FSDP's do of BatchNorm
     optimizers           optimizers, whose state is kept under numbers; or of each the list of
@@ -278,7 +278,8 @@ def _optimizer_names(optimizer, names, owner, order):
 
 
 def describe(model, *, units=None, world_size=None, use_orig_params=None, low_precision_dtype=None, optimizers=()):
-    """What the sidecar says, as a dict; see above."""
+    """Returns the contents of the sidecar as a dict. Raises ValueError if the model cannot be
+    described."""
     owner, order = {}, []
     if units is None:
         found, names, world_size, use_orig_params = _live(model, world_size, use_orig_params, low_precision_dtype)
@@ -291,15 +292,15 @@ def describe(model, *, units=None, world_size=None, use_orig_params=None, low_pr
 
 
 def write(model, path, *, units=None, world_size=None, use_orig_params=None, low_precision_dtype=None, optimizers=()):
-    """describe() into a file, which is there as a whole or as it was before."""
-    said = describe(model, units=units, world_size=world_size, use_orig_params=use_orig_params,
-                    low_precision_dtype=low_precision_dtype, optimizers=optimizers)
+    """Writes describe() to a file, which is replaced atomically."""
+    found = describe(model, units=units, world_size=world_size, use_orig_params=use_orig_params,
+                     low_precision_dtype=low_precision_dtype, optimizers=optimizers)
     path = os.fspath(path)
     folder, name = os.path.split(path)
     scratch = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
     try:
         with open(scratch, "x", encoding="ascii") as file:
-            json.dump(said, file)
+            json.dump(found, file)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
