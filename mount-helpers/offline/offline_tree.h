@@ -12,11 +12,11 @@
 #include "ckptfs/tree.h"
 
 struct ck_offline {
-	/* Set by the caller before opening; freed by ck_offline_close(): */
+	/* Constant, set by the caller; freed by ck_offline_close(): */
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
 	struct ck_view_options view;
-	/* Set by ck_offline_open(), constant while it is open: */
+	/* Constant while it is open, set by ck_offline_open(): */
 	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
 	struct ck_checkpoint *cp;
 	struct ck_template template;
@@ -26,7 +26,8 @@ struct ck_offline {
 	struct ck_route route;
 	struct ck_streams *streams; /* NULL: the checkpoint is on this host */
 
-	pthread_mutex_t lock; /* also protects `held` of each ck_reader */
+	pthread_mutex_t lock;
+	/* Under lock, like `held` of each ck_reader: */
 	pthread_cond_t changed;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * said: the sidecar of a checkpoint: the file that option sidecar= names, or ckptfs-flat.json
- * in its directory, which all hosts have to have alike.
+ * said: finds and reads the sidecar of a checkpoint: the file of option sidecar=, or
+ * ckptfs-flat.json in its directory, which must be equal on all hosts. No state beyond the
+ * struct; used by the thread that loads the checkpoint.
  */
 #ifndef CK_FORMAT_SAID_H
 #define CK_FORMAT_SAID_H
@@ -10,8 +11,9 @@
 #include "sidecar.h"
 
 struct ck_flat_said {
-	struct ck_sidecar is; /* empty: there is none, or it was refused */
-	uint64_t len;	      /* of its text */
+	struct ck_sidecar
+		is;   /* empty without a sidecar, or if it was refused */
+	uint64_t len; /* bytes of its text */
 	/* private */
 	struct ck_metadata_text text;
 };
@@ -19,19 +21,22 @@ struct ck_flat_said {
 /* The name of the sidecar in a checkpoint. */
 #define CK_FLAT_SIDECAR "ckptfs-flat.json"
 
-/* Reads it. One that is malformed is a line of damage; one that cannot be read a doubt, but an
- * error if an option names it: of open(2), or -EBADMSG. -ENOMEM, and other errors that pass. */
+/* Reads the sidecar. In the directory, a malformed sidecar becomes a line of damage and an
+ * unreadable one a doubt. Caller calls ck_flat_said_fini(). Returns 0, or: -EBADMSG or an errno
+ * of open(2) if an option names it; -ENOMEM; other transient errors. */
 CK_MUST_USE int ck_flat_said_read(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c,
 				  const struct ck_format_options *options,
 				  struct ck_flat_said *out, struct ck_diag *d);
-/* Notes that there is one, and that it is not read; when, ends the sentence. -ENOMEM. */
+/* Adds a note that the sidecar exists and is not read. when: the end of that sentence. Returns 0,
+ * or: -ENOMEM. */
 CK_MUST_USE int ck_flat_said_unread(const struct ck_checkpoint *cp,
 				    struct ck_catalog *c,
 				    const struct ck_format_options *options,
 				    const char *when, struct ck_diag *d);
 void ck_flat_said_fini(struct ck_flat_said *said);
-/* Whether the file that an option names can be read; 0 without one. Errors as above. */
+/* Returns 0 if the file of option sidecar= can be read or there is no such option, or errors
+ * like ck_flat_said_read(). */
 CK_MUST_USE int ck_flat_said_check(const struct ck_format_options *options,
 				   struct ck_diag *d);
 

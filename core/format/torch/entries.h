@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* entries: what was found in the pickles of files, in the order in which it is shown. */
+/*
+ * entries: the contents of torch files on the way into the catalog. States of a row: read
+ * (points into the pickle of its file), held (copied to the load's arena, so that the pickle
+ * can be freed), shown (an entry of the catalog). Used by one thread, that of the load.
+ */
 #ifndef CK_TORCH_ENTRIES_H
 #define CK_TORCH_ENTRIES_H
 
@@ -10,86 +14,84 @@
 #include "own.h"
 #include "torch_internal.h"
 
-/* What was found in files is kept without their pickles, of which there is one at a time. What
- * many files have in common is kept once. */
+/* One pickle is in memory at a time. Facts that files have in common are stored once. */
 
-/* A path that a file has, or several. */
+/* A path in the nested state dict, of one or several files. */
 struct ck_torch_path {
-	struct ck_str key; /* its parts between dots; they are pieces of it: */
-	const struct ck_path_part *parts; /* nparts */
+	struct ck_str key;		  /* the parts, joined by dots */
+	const struct ck_path_part *parts; /* nparts, inside `key` */
 	uint32_t nparts;
-	uint32_t file;	/* the last one that has it, + 1 */
+	uint32_t file;	/* number of the last file with it, + 1 */
 	uint32_t group; /* of rows in ../ranks/load.c, + 1 */
 };
 
-/* What is said of a tensor, whole. */
+/* The description of a whole tensor. */
 struct ck_torch_spec {
 	uint8_t kind;  /* enum ck_tensor_kind */
 	bool partial;  /* each rank has a summand: there is no whole tensor */
-	bool is_known; /* its dtype */
+	bool is_known; /* the dtype is */
 	uint32_t ndim;
 	struct ck_str dtype;	/* without "torch." */
-	const int64_t *whole;	/* ndim zeros, and its shape: as one box */
-	const int64_t *shape;	/* behind them */
-	const int64_t *last_at; /* of the box that was kept last */
-	const struct ck_sharding *sharding; /* NULL: nothing tells */
+	const int64_t *whole;	/* as one box: ndim zeros, then the shape */
+	const int64_t *shape;	/* ndim, the second half of `whole` */
+	const int64_t *last_at; /* `at` of the box that was held last */
+	const struct ck_sharding *sharding; /* NULL: unknown */
 };
 
-/* Elements of a tensor. */
+/* A stored box of a tensor. */
 struct ck_torch_box {
-	const int64_t *at; /* ndim offsets, ndim sizes */
-	const uint64_t
-		*strides; /* of its elements, bytes; NULL: none is needed */
+	const int64_t *at; /* ndim offsets, ndim sizes, in elements */
+	/* ndim, in bytes; NULL: contiguous. */
+	const uint64_t *strides;
 	struct ck_item item;
 };
 
-/* A value that is no tensor: a pickle of its own, and where the storages are that it
- * refers to. */
+/* A value that is not a tensor: a pickle of its own, and the locations of the storages that
+ * it refers to. */
 struct ck_torch_value {
 	struct ck_str pickle;
 	const struct ck_item *storages;
 	uint32_t nstorages;
 };
 
-/* Why elements, or a value, cannot be had. */
+/* A reason why elements or a value cannot be read. */
 struct ck_torch_lost {
-	int err; /* of a tensor ENODATA: it is on the device "meta" */
+	int err; /* positive; ENODATA: the tensor is on the device "meta" */
 	const char *what;
 	struct ck_torch_lost *next;
 };
 
-/* The end of a path in a file. */
+/* A leaf of the nested state dict of one file. */
 struct ck_torch_row {
 	struct ck_torch_path *path;
-	/* A tensor has a spec, unless it is malformed; a value has none. */
+	/* NULL: a value that is not a tensor, or a malformed tensor. */
 	const struct ck_torch_spec *spec;
 
 	union {
 		const struct ck_torch_box *boxes; /* nboxes */
-		/* NULL: nobody can have it. Of each rank its own; equal ones are one. */
+		/* NULL: it cannot be read. Ranks with equal values share one. */
 		const struct ck_torch_value *value;
 	};
 
-	struct ck_torch_lost *lost; /* what of it; NULL: nothing */
+	struct ck_torch_lost *lost; /* list of losses, or NULL */
 	uint32_t nboxes;
 	uint32_t file; /* in files[] */
-	uint32_t
-		also; /* another file that has this key, + 1; 0: there is none */
-	uint32_t next; /* row of its group, + 1; 0: it is the last one */
+	uint32_t also; /* another file with this key, + 1; 0: only this one */
+	uint32_t next; /* next row of its group, + 1; 0: the last one */
 	bool is_value;
 	bool shown;
-	bool piece;  /* of a flat parameter: local/ alone has it */
-	bool unread; /* malformed: a line of damage says so */
+	bool piece;  /* of a flat parameter: appears in local/ only */
+	bool unread; /* malformed: becomes a line of damage */
 };
 
-/* A row of the file whose pickle is there. */
+/* A row of the file whose pickle is in memory. */
 struct ck_torch_read {
 	const struct ck_pv *value;
-	/* What a rank has of a tensor that is cut; NULL: it is none. */
+	/* One rank's part of a sharded tensor; NULL: not sharded. */
 	const struct ck_rank_part *part;
 };
 
-/* Things by texts of theirs, each once. Zero-initialise. */
+/* A table of objects by text, each text once. Zero-initialise. */
 struct ck_torch_known {
 	struct ck_torch_known_as {
 		struct ck_str text;
@@ -100,22 +102,22 @@ struct ck_torch_known {
 	struct ck_table table;
 };
 
-/* What is shown already under a name. */
+/* The owner of a shown name. */
 struct ck_torch_shown {
 	struct ck_str name;
 	const struct ck_torch_row *row;
-	uint32_t param; /* 1 + the tensor of a sidecar's that it is; or 0 */
+	uint32_t param; /* tensor made by a sidecar, + 1; 0: not one */
 	uint32_t
-		tried; /* `<name>~2` to `<name>~<tried>` are taken; 0: none was tried */
+		tried; /* `<name>~2` to `<name>~<tried>` are taken; 0: untried */
 };
 
-/* The bytes of a tensor that is shown. */
+/* The bytes of a shown tensor, to find tensors that share them. */
 struct ck_torch_bytes {
-	struct ck_str what; /* place, dtype, shape and strides, as bytes */
+	struct ck_str what; /* location, dtype, shape and strides, as bytes */
 	uint32_t tensor;    /* of the catalog */
 };
 
-/* A flat parameter of FSDP1, and who has which of its elements. */
+/* A flat parameter of FSDP1, and the shards that the ranks have. */
 struct ck_torch_flat {
 	struct ck_str key, dtype;
 	const struct ck_torch_path *path;
@@ -129,7 +131,7 @@ struct ck_torch_load {
 	struct ck_catalog *c;
 	struct ck_diag *d;
 	struct ck_torch_file *files; /* in their order */
-	/* Of the memory that does not depend on sizes what no file has taken yet. */
+	/* Bytes left of the memory budget that all files share. */
 	uint64_t spare;
 	size_t nfiles, files_cap;
 	struct ck_dir_names paths; /* of each */
@@ -137,15 +139,14 @@ struct ck_torch_load {
 	bool beside; /* one file beside a checkpoint of another format, `above` as well */
 	bool has_index;
 	struct ck_index index; /* its files are the first ones of files */
-	bool is_union; /* what all files have, by one name each; else each is by itself */
+	bool is_union;	       /* names of all files form one state dict */
 	struct ck_arena arena;
 	struct ck_torch_row *rows;
 	size_t nrows, rows_cap;
 	struct ck_torch_read *reads; /* of the file that is read */
 	size_t nreads, reads_cap;
 	struct ck_torch_known known_paths, known_specs, known_values;
-	struct ck_buf
-		text; /* by which a path is known, while it is looked for */
+	struct ck_buf text; /* scratch: the text of a path in known_paths */
 	struct ck_torch_sums **sums; /* of records of files */
 	size_t nsums, sums_cap;
 	struct ck_torch_shown *shown;
@@ -156,19 +157,19 @@ struct ck_torch_load {
 	struct ck_table same; /* numbers in bytes */
 	struct ck_torch_flat *flats;
 	size_t nflats, flats_cap;
-	struct ck_flat_said said; /* what they are made of */
-	uint64_t
-		world; /* ranks that share them, as files have it; 0: they do not say */
-	uint64_t given; /* rows of the catalog that were there before */
-	uint64_t made;	/* and that a sidecar has made */
+	struct ck_flat_said said; /* the sidecar, with their parameters */
+	uint64_t world; /* ranks that share them, from the files; 0: unknown */
+	uint64_t given; /* rows of the catalog before this load */
+	uint64_t made;	/* rows that the sidecar has added */
 	struct ck_rank_trees *trees; /* ../ranks/state.c */
 };
 
 /* --- files.c ------------------------------------------------------------------------- */
 
-/* Reads all files, and their rows. -EBADMSG: none is good, or one is dangerous. */
+/* Reads all files and their rows; an unreadable file becomes a line of damage. Returns 0, or:
+ * -EBADMSG if no file can be read or one is dangerous; -ENOMEM; other errors of files. */
 CK_MUST_USE int ck_torch_files_read(struct ck_torch_load *l);
-/* The same; none may be good. */
+/* Like ck_torch_files_read(), but without readable files it returns 0. *some: there is one. */
 CK_MUST_USE int ck_torch_files_try(struct ck_torch_load *l, bool *some);
 
 /* --- torch.c ---------------------------------------------------------------------------- */
@@ -210,15 +211,17 @@ CK_MUST_USE int ck_torch_zero_note(struct ck_torch_load *l);
 
 /* --- known.c ------------------------------------------------------------------------ */
 
-/* What is known by a text. If nothing is, *is is NULL, and to be set. -ENOMEM. */
+/* Finds or adds the row of a text. (*as)->is of a new one is NULL; caller sets it. Returns 0,
+ * or: -ENOMEM. */
 CK_MUST_USE int ck_torch_known_find(struct ck_torch_known *k,
 				    struct ck_arena *arena, struct ck_str text,
 				    struct ck_torch_known_as **as);
 void ck_torch_known_fini(struct ck_torch_known *k);
-/* The path of a row, which may lie anywhere: *twice is set if the file has it already. -ENOMEM. */
+/* Replaces row->path by the load's copy of an equal path. *twice: the file already has a row
+ * with it. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_torch_path_know(struct ck_torch_load *l,
 				   struct ck_torch_row *row, bool *twice);
-/* -EBADMSG, which says so. */
+/* Fails with -EBADMSG: two entries have one path. */
 int ck_torch_twice(const struct ck_torch_path *path, struct ck_diag *d);
 /* The paths of rows from `first` on, each once: equal for equal paths only, with the types
  * of their parts. -EBADMSG: one file has two of them; -ENOMEM. */

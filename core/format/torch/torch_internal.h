@@ -12,38 +12,38 @@
 #include "../load/index.h"
 #include "../ranks/ranks.h"
 
-/* Bytes of a file that hold a storage, or were to. */
+/* The location of a storage in a file. */
 struct ck_torch_storage {
 	struct ck_str key;
-	uint64_t fpos, len;
-	uint64_t unit;	 /* bytes of an element, of the legacy container */
-	const char *bad; /* why nobody can have it; NULL: it is good */
+	uint64_t fpos, len; /* bytes */
+	uint64_t unit;	    /* bytes of an element; legacy container only */
+	const char *bad;    /* why it cannot be read; NULL: it can */
 };
 
 struct ck_torch_own; /* own.h */
 
 /* A file that was read. */
 struct ck_torch_file {
-	const char *name; /* relative; the load's */
-	uint32_t number;  /* in cp->files */
-	bool good;	  /* it is there; else a line of damage says why not */
-	bool known; /* its paths are kept, whatever else is wrong with it */
-	size_t row, nrows;     /* its rows among all */
-	struct ck_arena arena; /* of what they say, while it is read */
-	struct ck_str above;   /* the part before all its paths; empty: none */
-	struct ck_rank_answer answer; /* of what is in it */
-	uint64_t rank;		      /* CK_NO_RANK: nothing tells */
-	int64_t family;		      /* CK_RANK_NO_FAMILY */
+	const char *name;  /* relative; the load's */
+	uint32_t number;   /* in cp->files */
+	bool good;	   /* it was read; otherwise it has a line of damage */
+	bool known;	   /* its paths were stored, whatever else is damaged */
+	size_t row, nrows; /* its rows in the load's rows */
+	struct ck_arena arena; /* of its rows, while it is read */
+	struct ck_str above;   /* prefix of all its paths; may be empty */
+	struct ck_rank_answer answer; /* of the values in it */
+	uint64_t rank;		      /* CK_NO_RANK: unknown */
+	int64_t family;		      /* or CK_RANK_NO_FAMILY */
 	bool big;		      /* values are big-endian */
 	bool is_zip;
-	size_t len;    /* of its pickle */
-	uint64_t fpos; /* of it */
+	size_t len;    /* bytes of the pickle */
+	uint64_t fpos; /* position of the pickle */
 	/* Until its rows are held: */
 	struct ck_pickle pickle;
-	void *bytes; /* of it; owned */
+	void *bytes; /* of the pickle; owned */
 	/* A zip container: */
 	struct ck_zip zip;
-	/* The other one: sorted by key. Texts are in the pickle, or keys. */
+	/* The legacy container: sorted by key. */
 	struct ck_torch_storage *storages;
 	size_t nstorages;
 };
@@ -53,17 +53,19 @@ struct ck_torch_file {
 /* Bytes that tell. */
 enum { CK_TORCH_HEAD = 32 };
 
-/* By its first bytes, of which there are so many. */
+/* True if the first len bytes are those of a torch file. */
 bool ck_torch_begins(const uint8_t *head, size_t len);
-/* Bytes of the magic number that the legacy container begins with; 0: it is none. */
+/* Returns the length of the magic number of the legacy container; 0 for another file. */
 size_t ck_torch_magic(const uint8_t *head, size_t len);
-/* Reads a file by its number; f->name is set. d says what is wrong with it, and f is to be
- * freed also then; f->pickle.dangerous: somebody meant harm. Errors of the source; -EBADMSG. */
+/* Reads the file f->number; caller sets f->name. Caller calls ck_torch_file_fini() in any case.
+ * Returns 0, or: -EBADMSG if it is malformed, with f->pickle.dangerous if it calls a dangerous
+ * function; errors of the source. */
 CK_MUST_USE int ck_torch_file_read(struct ck_files *files,
 				   struct ck_torch_file *f, struct ck_diag *d);
-/* Frees all that is in memory of it; what it is called, and who it is of, stays. */
+/* Frees pickle, zip directory, storages and arena. Name, prefix and rank stay. */
 void ck_torch_file_fini(struct ck_torch_file *f);
-/* Where a storage lies; out->bad says what is wrong with it. */
+/* Finds a storage by its key; out->bad is set if it cannot be read. Returns 0 or a negative
+ * errno. */
 CK_MUST_USE int ck_torch_storage_find(const struct ck_torch_file *f,
 				      struct ck_str key,
 				      struct ck_torch_storage *out,
@@ -71,14 +73,14 @@ CK_MUST_USE int ck_torch_storage_find(const struct ck_torch_file *f,
 
 /* --- legacy.c ------------------------------------------------------------------------------ */
 
-/* at: what is behind the magic number. */
+/* Reads a file of the legacy container. at: position behind the magic number. */
 CK_MUST_USE int ck_torch_legacy_read(struct ck_stored *stored, uint64_t at,
 				     struct ck_torch_file *f,
 				     struct ck_diag *d);
 
 /* --- flatten.c ------------------------------------------------------------------------------ */
 
-/* What is at the end of a path, which has nparts. */
+/* A leaf of the nested state dict. */
 struct ck_torch_leaf {
 	struct ck_str key; /* its parts, joined by dots */
 	const struct ck_path_part *path;
@@ -86,9 +88,9 @@ struct ck_torch_leaf {
 	const struct ck_pv *value;
 };
 
-/* Calls leaf() for each, in the order of the pickle. above: a part before all paths; empty:
- * there is none. name: of what is no dict or list. -EBADMSG: nested too deep, or too many;
- * -ENOMEM; what leaf() returns. */
+/* Calls leaf() for each leaf, in the order of the pickle. above: prefix of all paths, or empty.
+ * name: the path if the root is neither dict nor list. Returns 0, or: -EBADMSG if it is nested
+ * too deep or has too many leaves; -ENOMEM; a value other than 0 from leaf(). */
 CK_MUST_USE int ck_torch_flatten(struct ck_pickle *p, struct ck_str above,
 				 struct ck_str name,
 				 int (*leaf)(void *arg,
