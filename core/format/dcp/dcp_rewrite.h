@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dcp_rewrite: a `.metadata` with other places for some boxes, made of the
- * bytes of the old one (rewrite.c), and the proof that it is that and
- * nothing else (verify.c).
+ * dcp_rewrite: writes a new `.metadata` in which some boxes have other locations, from the
+ * bytes of the old one (rewrite.c), and verifies it (verify.c). Steps of a commit:
+ *
+ *	ck_dcp_rewrite()	writes the new bytes
+ *	ck_dcp_verify_says()	parses them: the catalog must have the wanted locations
+ *	ck_dcp_verify_is()	compares them with the old bytes: nothing else may differ
+ *	ck_dcp_known_next()	after the rename: the new bytes are the known ones
+ *
+ * Used by one thread at a time, that of the commit.
  */
 #ifndef CK_FORMAT_DCP_REWRITE_H
 #define CK_FORMAT_DCP_REWRITE_H
@@ -11,40 +17,39 @@
 #include "ckptfs/rewrite.h"
 #include "dcp.h"
 
-/* What is remembered of a `.metadata`, so that changing it needs no second
- * parsing: which BUILDs its places are at, and which bytes it has. */
+/* The facts of a `.metadata` that allow to change it without parsing it again: the BUILDs of
+ * its locations, and a hash of its bytes. */
 struct ck_dcp_known {
-	/* What it has of each; the catalog may have more behind that. */
+	/* Rows of the catalog that are from it; later rows are not. */
 	uint32_t nentries, ntensors, nchunks;
 	struct ck_dcp_places places;
-	uint64_t seed; /* of the sums */
+	uint64_t seed; /* of the hashes */
 	uint64_t places_sum;
-	uint64_t len, sum;	     /* of the bytes */
-	uint64_t next_len, next_sum; /* of those that were written last */
+	uint64_t len, sum;	     /* of its bytes */
+	uint64_t next_len, next_sum; /* of the bytes written last */
 };
 
-/* Of bytes that were just parsed into the catalog, with their places, which it
- * takes. */
+/* Records `bytes`, which were just parsed into the catalog. Takes `places`. */
 void ck_dcp_known_make(struct ck_dcp_known *k, const struct ck_catalog *c,
 		       struct ck_dcp_places *places, struct ck_str bytes);
-/* What was written last is the `.metadata` now. */
+/* The bytes that ck_dcp_verify_is() has accepted are the `.metadata` now. */
 void ck_dcp_known_next(struct ck_dcp_known *k);
-/* Can this box have another place? -EOPNOTSUPP. */
+/* Returns 0 if the location of a box can be changed, or: -EOPNOTSUPP if it is not in the
+ * `.metadata`, shared with another object or nested too deep. */
 CK_MUST_USE int ck_dcp_place_check(const struct ck_catalog *c,
 				   const struct ck_dcp_known *k, uint32_t chunk,
 				   struct ck_diag *d);
 void ck_dcp_known_fini(struct ck_dcp_known *k);
 
-/* One change: where, and what was there before. */
+/* One change of the bytes: an insertion before a BUILD, which replaces an earlier one. */
 struct ck_dcp_edit {
 	uint32_t change;    /* index in changes */
-	uint32_t build;	    /* number of the BUILD it is before */
-	uint32_t cut;	    /* bytes of an earlier insertion there */
-	bool cut_transform; /* which had transform_descriptors */
+	uint32_t build;	    /* number of the BUILD behind the insertion */
+	uint32_t cut;	    /* bytes of the earlier insertion, 0 without one */
+	bool cut_transform; /* the earlier one had transform_descriptors */
 };
 
-/* What is wanted: a known `.metadata`, what the catalog made of it says, and
- * the changes, sorted by chunk. */
+/* The request: a known `.metadata`, its catalog, and the changes, sorted by chunk. */
 struct ck_dcp_wish {
 	const struct ck_catalog *catalog;
 	struct ck_dcp_known *known;
@@ -58,44 +63,44 @@ void ck_dcp_wish_fini(struct ck_dcp_wish *w);
  * bytes that are known; else as ck_metadata_write(). */
 CK_MUST_USE int ck_dcp_rewrite(struct ck_dcp_wish *w, struct ck_str old,
 			       int out, struct ck_diag *d);
-/* Do the bytes say what is wanted? All of them are parsed again. -EIO: they
- * do not. */
+/* Parses new bytes and compares all entries with the request. Returns 0 if they agree, or:
+ * -EIO if they differ; -ENOMEM. */
 CK_MUST_USE int ck_dcp_verify_says(const struct ck_dcp_wish *w,
 				   struct ck_str bytes, struct ck_diag *d);
-/* Are they the old ones with the changes? Remembers them as the last ones
- * written. -EIO: they are not. */
+/* Compares new bytes with the old ones plus the changes, by hash. Records them for
+ * ck_dcp_known_next(). Returns 0 if they agree, or: -EIO if they differ; -ENOMEM. */
 CK_MUST_USE int ck_dcp_verify_is(const struct ck_dcp_wish *w,
 				 struct ck_str bytes, struct ck_diag *d);
 
-/* What is put before a BUILD: the keys of one place. */
+/* The bytes inserted before a BUILD: the keys of one location. */
 struct ck_dcp_insertion {
 	struct ck_str path;
 	uint64_t fpos, length;
 	bool transform; /* with transform_descriptors: None */
 };
 
-/* out is cleared before. */
+/* Prints an insertion into `out`, which is cleared first. */
 void ck_dcp_insertion_make(const struct ck_dcp_insertion *i,
 			   struct ck_buf *out);
-/* The one that says where this chunk lies now. */
+/* Returns the insertion for the present location of a chunk. */
 struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 					    uint32_t chunk, bool transform);
-/* The one that an edit puts there. What is or hides a transform there is
- * hidden. */
+/* Returns the insertion of an edit. It sets transform_descriptors to None if the object or the
+ * earlier insertion has that field. */
 struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
 					     const struct ck_dcp_edit *e);
 
 /* Opcode and length. */
 enum { CK_DCP_FRAME_HEADER = 9 };
 
-/* A pickle changed at some positions, in order: so many bytes more there, or
- * less (modulo 2^64). */
+/* The growth of a pickle by its edits, in order of position. */
 struct ck_dcp_growth {
-	uint64_t at;
-	uint64_t more; /* here and before */
+	uint64_t at;   /* position in the old bytes */
+	uint64_t more; /* bytes inserted up to here, modulo 2^64 */
 };
 
-/* By how much what begins in [begin, end) grows. */
+/* Returns the bytes, modulo 2^64, by which the edits at positions in [begin, end) lengthen the
+ * pickle. */
 uint64_t ck_dcp_growth_in(const struct ck_dcp_growth *g, size_t n,
 			  uint64_t begin, uint64_t end);
 

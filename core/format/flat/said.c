@@ -59,15 +59,15 @@ static int named(const struct ck_format_options *options,
 		      : text_take(fd, name_of(options), out, d);
 }
 
-/* Whoever asks again may be told otherwise. Hosts that have different ones have them still. */
+/* True for a transient error. Sidecars that differ between hosts (ESTALE) stay different. */
 static bool is_passing(const struct ck_checkpoint *cp, int rc)
 {
 	return ck_is_shortage(rc) || rc == -EINTR || rc == -EAGAIN ||
 	       rc == -ETIMEDOUT || (rc == -ESTALE && !cp->elsewhere);
 }
 
-/* The checkpoint is as without it: nothing of it is good, or it cannot be read, which is no
- * damage: somebody else may. */
+/* Continues without the sidecar. A malformed one is a line of damage. One that cannot be read
+ * is a doubt: the caller may lack a permission. Returns 0, or: -ENOMEM. */
 static int refuse(struct ck_catalog *c, struct ck_flat_said *said, int err,
 		  const struct ck_diag *why, struct ck_diag *d)
 {

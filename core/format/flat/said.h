@@ -21,9 +21,9 @@ struct ck_flat_said {
 /* The name of the sidecar in a checkpoint. */
 #define CK_FLAT_SIDECAR "ckptfs-flat.json"
 
-/* Reads the sidecar. In the directory, a malformed sidecar becomes a line of damage and an
- * unreadable one a doubt. Caller calls ck_flat_said_fini(). Returns 0, or: -EBADMSG or an errno
- * of open(2) if an option names it; -ENOMEM; other transient errors. */
+/* Reads the sidecar. A malformed one becomes a line of damage; one in the directory that cannot be
+ * read becomes a doubt. Caller calls ck_flat_said_fini(). Returns 0, or: an errno of open(2) or
+ * -EBADMSG if the file of option sidecar= cannot be read; -ENOMEM; other transient errors. */
 CK_MUST_USE int ck_flat_said_read(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c,
 				  const struct ck_format_options *options,

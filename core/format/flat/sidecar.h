@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar: ckptfs-flat.json, which says what parameters the flat parameters of FSDP1 are
- * made of; mount-helpers/python/ckptfs_sidecar.py writes it. A value: it knows neither
- * catalog nor files.
+ * sidecar: ckptfs-flat.json, the layout of the parameters in the flat parameters of FSDP1.
+ * mount-helpers/python/ckptfs_sidecar.py writes it. A value, immutable after it was read:
+ * it depends neither on the catalog nor on files, and any thread may read it.
  *
  * Source: torch/distributed/fsdp/_flat_param.py, _init_flat_param_and_metadata() (order,
  * alignment, what is shared), torch/optim/optimizer.py, state_dict() (numbers of state).
@@ -27,35 +27,34 @@ struct ck_sidecar_param {
 	uint32_t shape; /* first of ndim in ck_sidecar.shapes */
 };
 
-/* A further name of a parameter. */
+/* Another name of a parameter. */
 struct ck_sidecar_shared {
-	struct ck_str fqn, name; /* name: of the other */
+	struct ck_str fqn, name; /* name: first name of the parameter */
 	uint32_t of;		 /* in ck_sidecar.params */
 };
 
-/* A flat parameter: its parameters are inside it and disjoint, in the file's order. What
- * is in none is padding. */
+/* A flat parameter: its parameters are inside it and disjoint, in the file's order.
+ * Elements between them are padding. */
 struct ck_sidecar_unit {
 	struct ck_str flat_param;
-	struct ck_str dtype; /* as spelled; p is NULL: not said */
+	struct ck_str dtype; /* as spelled; p is NULL if it is missing */
 	uint64_t numel;
 	uint32_t param, nparams;  /* first in ck_sidecar.params */
 	uint32_t shared, nshared; /* first in ck_sidecar.shared */
 };
 
-/* What an optimizer has under a number: a unit, or a parameter. */
+/* The meaning of one number in an optimizer's state: a unit or a parameter. */
 struct ck_sidecar_state {
 	struct ck_str name;
-	uint32_t
-		unit; /* also of the parameter; CK_SIDECAR_NONE: it is in none */
-	uint32_t param; /* CK_SIDECAR_NONE: it is the unit */
+	uint32_t unit;	/* of the parameter, too; CK_SIDECAR_NONE: no unit */
+	uint32_t param; /* CK_SIDECAR_NONE: the whole unit */
 };
 
 struct ck_sidecar_optimizer {
 	uint32_t state, nstates; /* first in ck_sidecar.states, by number */
 };
 
-/* Texts lie in the JSON, or in `texts`. All names of units differ, and so do all of
+/* Texts are in the JSON or in `texts`. Names of units are unique, and so are names of
  * parameters. */
 struct ck_sidecar {
 	struct ck_sidecar_unit *units;
@@ -65,21 +64,19 @@ struct ck_sidecar {
 	struct ck_sidecar_state *states;
 	int64_t *shapes;
 	size_t nunits, nparams, nshared, noptimizers, nstates, nshapes;
-	uint64_t world; /* 0: not said */
+	uint64_t world; /* ranks that share a flat parameter; 0: missing */
 	/* private */
 	size_t units_cap, params_cap, shared_cap, optimizers_cap, states_cap,
 		shapes_cap;
-	uint32_t *
-		by_length; /* units, sorted by length of their names, then bytes */
-	struct ck_sidecar_name *by_name; /* of parameters and those that share
-					  * them, sorted */
+	uint32_t *by_length; /* units by length of their names, then bytes */
+	struct ck_sidecar_name *by_name; /* all names of parameters, sorted */
 	size_t nnames;
 	struct ck_arena texts;
 	struct ck_json_reader *json; /* while it is read */
 };
 
-/* text: the whole file, which outlives it. -EBADMSG: it is refused, and the diagnosis
- * says why; -ENOMEM. fini in any case. */
+/* Parses the text of a file, which must outlive *s. Caller calls ck_sidecar_fini() in any
+ * case. Returns 0, or: -EBADMSG if it is malformed or inconsistent; -ENOMEM. */
 CK_MUST_USE int ck_sidecar_read(struct ck_sidecar *s, struct ck_str text,
 				struct ck_diag *d);
 void ck_sidecar_fini(struct ck_sidecar *s);
@@ -90,20 +87,20 @@ static inline const int64_t *ck_sidecar_shape(const struct ck_sidecar *s,
 	return s->shapes + p->shape;
 }
 
-/* --- what an entry is: names.c ---------------------------------------------------- */
+/* --- lookup: names.c --------------------------------------------------------------- */
 
-/* The unit that an entry is which is shown under this name: its own name is that, or
- * what is behind a dot of it, the longest such. *prefix: what stands before, with the dot;
- * it is put before the names of the unit's parameters. NULL: none. */
+/* Returns the unit of an entry: the unit with the longest name that is the shown name or its end
+ * behind a dot. *prefix: the rest before it, with the dot; it precedes the names of the
+ * unit's parameters. NULL if there is no such unit. */
 const struct ck_sidecar_unit *ck_sidecar_find(const struct ck_sidecar *s,
 					      struct ck_str shown,
 					      struct ck_str *prefix);
-/* Is the unit about a tensor of so many elements, which is shown under this name?
- * -EBADMSG, and the diagnosis is a line of damage: it is not used. */
+/* Returns 0 if the unit has numel elements, or: -EBADMSG with a diagnosis for a line of
+ * damage; the unit must not be used then. */
 CK_MUST_USE int ck_sidecar_fits(const struct ck_sidecar_unit *unit,
 				struct ck_str shown, uint64_t numel,
 				struct ck_diag *d);
-/* What an optimizer has under a number; NULL: nothing is said. */
+/* Returns the meaning of a number in an optimizer's state; NULL if the sidecar lacks it. */
 const struct ck_sidecar_state *ck_sidecar_state(const struct ck_sidecar *s,
 						uint64_t optimizer,
 						uint64_t number);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stored: the bytes of one item, in its data file or in memory.
+ * stored: reads the bytes of one item from its data file. Between ck_stored_get() and
+ * ck_stored_put() the file is in use; the latter verifies that the file has not changed.
+ * An item is used by one thread at a time.
  */
 #ifndef CK_FORMAT_STORED_H
 #define CK_FORMAT_STORED_H
@@ -9,46 +11,47 @@
 #include "ckptfs/source.h"
 #include "ckptfs/zip.h"
 
-/* An item as it is in its file. */
+/* An item whose file is in use. */
 struct ck_stored {
 	struct ck_files *files;
 	struct ck_file file; /* in use */
-	uint64_t fpos;
-	uint64_t length;
-	bool changed; /* its host says that the file is another one by now */
-	bool again; /* all of it is to be done once more: copies of the file on
-			 * other hosts are read from now on */
-	uint64_t ahead; /* where the kernel was asked to read to, in the file;
-			 * 0: it was not */
+	uint64_t fpos;	     /* bytes */
+	uint64_t length;     /* bytes */
+	bool changed;	     /* a remote host reported another file */
+	/* The caller must repeat all reads: they have failed over to replicas
+	 * of the file on other hosts. */
+	bool again;
+	uint64_t ahead; /* end of the read-ahead request; 0: not requested */
 };
 
-/* The item of a chunk, its file in use: ck_stored_put() it. d says what is wrong with
- * the file, or that the item is not inside of it. */
+/* Takes a use of the file of an item. After success caller calls ck_stored_put(). Returns 0,
+ * or: -ENODATA if the item ends beyond its file; errors of ck_files_get(). */
 CK_MUST_USE int ck_stored_get(struct ck_files *files,
 			      const struct ck_item *chunk,
 			      struct ck_stored *out, struct ck_diag *d);
-/* Something is wrong with it: whether that says nothing, for its file is another one by
- * now. */
+/* Called after a fault was found. True if the fault does not count, because the file was
+ * replaced meanwhile or its reads have failed over (item->again). */
 CK_MUST_USE bool ck_stored_is_other(struct ck_stored *item);
-/* rc, *d: what became of it; d is set on an error. Returns rc, or -ESTALE if that
- * is what has happened. */
+/* Drops the use of the file. rc, *d: result of reading the item. Returns rc, or: -ESTALE if the
+ * file has changed; a transient error if that cannot be verified. */
 CK_MUST_USE int ck_stored_put(struct ck_stored *item, int rc,
 			      struct ck_diag *d);
-/* Of an archive. The item must outlive what is made of the source. */
+/* Sources for reading a zip archive. The item, or the bytes, must outlive the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);
 struct ck_zip_source ck_source_memory(void *bytes, size_t len);
-/* Reads it all. *out is owned by the caller. */
+/* Reads all bytes of an item. Caller owns *out. Returns 0, or: -ENODATA if the file is too
+ * short; transient errors of reading; -ENOMEM. */
 CK_MUST_USE int ck_stored_read(struct ck_stored *item, void **out,
 			       struct ck_diag *d);
-/* Of what was read of it before: whether its file is still that one, if it is remote, which
- * nobody else looks at. */
+/* Reads one byte of a remote item, so that its host compares the file with the one read
+ * before. Returns 0, also for a local item, or errors like ck_stored_read(). */
 CK_MUST_USE int ck_stored_touch(struct ck_stored *item, struct ck_diag *d);
-/* What an item may become when its stream transforms are undone: one that
- * holds a box of so many bytes; one of so many bytes that holds who knows
- * what. */
+/* Limits in bytes for the result of undoing stream transforms: for a box of `bytes` bytes, and
+ * for a stored value of `length` bytes. */
 uint64_t ck_undone_box(uint64_t bytes);
 uint64_t ck_undone_value(uint64_t length);
-/* Reads it all and undoes its stream transforms, see ck_transform_undo(). */
+/* Reads an item and undoes its stream transforms, see ck_transform_undo(). Caller owns
+ * *out, of *len bytes, at most `limit`. */
 CK_MUST_USE int ck_stored_undo(struct ck_stored *item,
 			       struct ck_str descriptors, uint64_t limit,
 			       void **out, size_t *len, struct ck_diag *d);
