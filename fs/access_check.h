@@ -3,8 +3,8 @@
  * access_check: permission checks with the present modes and owners of the
  * source.
  */
-#ifndef CKPTFS_FS_ACCESS_CHECK_H
-#define CKPTFS_FS_ACCESS_CHECK_H
+#ifndef CKPTFS_ACCESS_CHECK_H
+#define CKPTFS_ACCESS_CHECK_H
 
 #define FUSE_USE_VERSION 314
 

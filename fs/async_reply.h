@@ -2,8 +2,8 @@
 /*
  * async_reply: replies to requests that need bytes of remote files.
  */
-#ifndef CKPTFS_FS_ASYNC_REPLY_H
-#define CKPTFS_FS_ASYNC_REPLY_H
+#ifndef CKPTFS_ASYNC_REPLY_H
+#define CKPTFS_ASYNC_REPLY_H
 
 #include "handle.h"
 

@@ -3,8 +3,8 @@
  * caller: the user and the groups of the thread that sent a request, and the
  * permissions that a mode gives them.
  */
-#ifndef CKPTFS_FS_CALLER_H
-#define CKPTFS_FS_CALLER_H
+#ifndef CKPTFS_CALLER_H
+#define CKPTFS_CALLER_H
 
 #define FUSE_USE_VERSION 314
 

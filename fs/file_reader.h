@@ -2,8 +2,8 @@
 /*
  * file_reader: reads one version of a file of the tree.
  */
-#ifndef CKPTFS_FS_FILE_READER_H
-#define CKPTFS_FS_FILE_READER_H
+#ifndef CKPTFS_FILE_READER_H
+#define CKPTFS_FILE_READER_H
 
 #include "ckptfs/move.h"
 #include "ckptfs/tree.h"

@@ -3,8 +3,8 @@
  * gpu_ioctl_args: arguments and results of CKPTFS_IOC_GPU, see ckptfs/client.h.
  * It does not depend on FUSE.
  */
-#ifndef CKPTFS_FS_GPU_IOCTL_ARGS_H
-#define CKPTFS_FS_GPU_IOCTL_ARGS_H
+#ifndef CKPTFS_GPU_IOCTL_ARGS_H
+#define CKPTFS_GPU_IOCTL_ARGS_H
 
 #include "ckptfs/client.h"
 #include "ckptfs/export.h"

@@ -2,8 +2,8 @@
 /*
  * handle: an open file, as the functions that read from it know it.
  */
-#ifndef CKPTFS_FS_HANDLE_H
-#define CKPTFS_FS_HANDLE_H
+#ifndef CKPTFS_HANDLE_H
+#define CKPTFS_HANDLE_H
 
 #include "ckptfs/export.h"
 #include "file_reader.h"

@@ -5,8 +5,8 @@
  * A request is handled by two functions: a static do_X() that finds the result
  * or a negative errno, and ck_fs_X() that replies exactly once.
  */
-#ifndef CKPTFS_FS_INTERNAL_H
-#define CKPTFS_FS_INTERNAL_H
+#ifndef CKPTFS_INTERNAL_H
+#define CKPTFS_INTERNAL_H
 
 #include "access_check.h"
 #include "caller.h"

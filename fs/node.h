@@ -3,8 +3,8 @@
  * node: nodes of a mount, by inode number. These are the nodes of the tree, and
  * scratch files, which have numbers that the tree never uses.
  */
-#ifndef CKPTFS_FS_NODE_H
-#define CKPTFS_FS_NODE_H
+#ifndef CKPTFS_NODE_H
+#define CKPTFS_NODE_H
 
 #define FUSE_USE_VERSION 314
 

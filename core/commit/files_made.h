@@ -4,8 +4,8 @@
  * operations on all files of a batch (shard.c). Called by the thread of the commit,
  * unless stated otherwise.
  */
-#ifndef CK_COMMIT_FILES_MADE_H
-#define CK_COMMIT_FILES_MADE_H
+#ifndef CK_FILES_MADE_H
+#define CK_FILES_MADE_H
 
 #include "ckptfs/rewrite.h"
 

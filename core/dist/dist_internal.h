@@ -3,8 +3,8 @@
  * dist_internal: what client and server side share: sizes and helpers of
  * messages, and a flag that wakes a thread in poll(2).
  */
-#ifndef CK_PEER_INTERNAL_H
-#define CK_PEER_INTERNAL_H
+#ifndef CK_DIST_INTERNAL_H
+#define CK_DIST_INTERNAL_H
 
 #include "ckptfs/wire.h"
 

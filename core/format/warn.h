@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* warn: what the parts of warnings share, see ckptfs/warnings.h. */
-#ifndef CK_FORMAT_WARN_H
-#define CK_FORMAT_WARN_H
+#ifndef CK_WARN_H
+#define CK_WARN_H
 
 #include "item/remarks.h"
 #include "kind.h"

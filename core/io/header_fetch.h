@@ -3,8 +3,8 @@
  * header_fetch: what a read needs of remote files. It is noted while the read is planned,
  * and done when the mover has brought it.
  */
-#ifndef CK_REMOTE_H
-#define CK_REMOTE_H
+#ifndef CK_HEADER_FETCH_H
+#define CK_HEADER_FETCH_H
 
 #include "ckptfs/move.h"
 

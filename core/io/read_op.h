@@ -3,8 +3,8 @@
  * read_op: runs one read of a slice, wherever its files are. Stateless; any
  * thread.
  */
-#ifndef CK_READING_H
-#define CK_READING_H
+#ifndef CK_READ_OP_H
+#define CK_READ_OP_H
 
 #include "header_fetch.h"
 #include "staging.h"

@@ -5,8 +5,8 @@
  * The second half, the descriptors of the slot, moves them from there to the
  * result. For one read and its thread.
  */
-#ifndef CK_PACKED_H
-#define CK_PACKED_H
+#ifndef CK_STAGING_H
+#define CK_STAGING_H
 
 #include "ckptfs/gatherer.h"
 #include "ckptfs/move.h"

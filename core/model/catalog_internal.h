@@ -2,8 +2,8 @@
 /*
  * catalog_internal: what the files of the catalog share while it is built.
  */
-#ifndef CK_MODEL_CATALOG_INTERNAL_H
-#define CK_MODEL_CATALOG_INTERNAL_H
+#ifndef CK_CATALOG_INTERNAL_H
+#define CK_CATALOG_INTERNAL_H
 
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/model.h"

@@ -6,8 +6,8 @@
  *
  * rounded up: 128 bits, the highest of them set.
  */
-#ifndef CK_SYNTAX_POW10_H
-#define CK_SYNTAX_POW10_H
+#ifndef CK_POW10_H
+#define CK_POW10_H
 
 #include <stdint.h>
 

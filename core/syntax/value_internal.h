@@ -4,8 +4,8 @@
  * value_again.c (repeated values), value_leaf.c (values without nested values),
  * value_tensor.c (calls that build a tensor).
  */
-#ifndef CK_SYNTAX_VALUE_INTERNAL_H
-#define CK_SYNTAX_VALUE_INTERNAL_H
+#ifndef CK_VALUE_INTERNAL_H
+#define CK_VALUE_INTERNAL_H
 
 #include "ckptfs/value.h"
 

@@ -3,8 +3,8 @@
  * Interface between the parts of the zip reader: zip_end.c (bytes and end
  * records), zip.c (records).
  */
-#ifndef CK_SYNTAX_ZIP_INTERNAL_H
-#define CK_SYNTAX_ZIP_INTERNAL_H
+#ifndef CK_ZIP_INTERNAL_H
+#define CK_ZIP_INTERNAL_H
 
 #include "ckptfs/zip.h"
 

@@ -5,8 +5,8 @@
  * not, the some thousands that were used last are remembered, so that a directory does
  * not have another number each time it is looked up.
  */
-#ifndef CK_TREE_DIRS_H
-#define CK_TREE_DIRS_H
+#ifndef CK_DIRS_H
+#define CK_DIRS_H
 
 #include "ckptfs/view.h"
 #include "number.h"

@@ -12,8 +12,8 @@
  * FUSE wants it. The last directory's numbers are never given, and are free for
  * nodes that the tree does not know.
  */
-#ifndef CK_TREE_NUMBER_H
-#define CK_TREE_NUMBER_H
+#ifndef CK_NUMBER_H
+#define CK_NUMBER_H
 
 #include "ckptfs/base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the parts share: replicas.c (copies, and what is said), pieces.c (pieces of parameters). */
-#ifndef CK_TREE_REPLICAS_INTERNAL_H
-#define CK_TREE_REPLICAS_INTERNAL_H
+#ifndef CK_REPLICAS_INTERNAL_H
+#define CK_REPLICAS_INTERNAL_H
 
 #include "ckptfs/move.h"
 #include "ckptfs/replicas.h"

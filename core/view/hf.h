@@ -4,8 +4,8 @@
  * tensors it has and by which names (hf_choose.c), into which files they go (hf_plan.c),
  * and what the bytes of a file are (hf_file.c).
  */
-#ifndef CK_VIEW_HF_H
-#define CK_VIEW_HF_H
+#ifndef CK_HF_H
+#define CK_HF_H
 
 #include "ckptfs/sections.h"
 #include "ckptfs/view.h"

@@ -3,8 +3,8 @@
  * detacher: the process that unmounts for a daemon of root. It identifies the
  * mount by the number in the kernel, not by its path alone.
  */
-#ifndef CKPTFS_FS_DETACHER_H
-#define CKPTFS_FS_DETACHER_H
+#ifndef CKPTFS_DETACHER_H
+#define CKPTFS_DETACHER_H
 
 #include "ckptfs/fs.h"
 #include "mounted.h"

@@ -2,8 +2,8 @@
 /*
  * host: properties of this machine that mounting depends on.
  */
-#ifndef CKPTFS_FS_HOST_H
-#define CKPTFS_FS_HOST_H
+#ifndef CKPTFS_HOST_H
+#define CKPTFS_HOST_H
 
 #include <stdbool.h>
 

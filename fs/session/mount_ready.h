@@ -3,8 +3,8 @@
  * mount_ready: the thread that reports that a mount can be used, and ends it at
  * a signal.
  */
-#ifndef CKPTFS_FS_MOUNT_READY_H
-#define CKPTFS_FS_MOUNT_READY_H
+#ifndef CKPTFS_MOUNT_READY_H
+#define CKPTFS_MOUNT_READY_H
 
 #include "mounted.h"
 #include <pthread.h>

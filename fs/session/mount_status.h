@@ -2,8 +2,8 @@
 /*
  * mount_status: the state of a mount, in .ckptfs/status and in the log.
  */
-#ifndef CKPTFS_FS_MOUNT_STATUS_H
-#define CKPTFS_FS_MOUNT_STATUS_H
+#ifndef CKPTFS_MOUNT_STATUS_H
+#define CKPTFS_MOUNT_STATUS_H
 
 #include "ckptfs/base.h"
 

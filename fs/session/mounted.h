@@ -3,8 +3,8 @@
  * mounted: identifies a mount in the kernel. A path is not enough: the owner of
  * a directory above the mount point may replace it at any time.
  */
-#ifndef CKPTFS_FS_MOUNTED_H
-#define CKPTFS_FS_MOUNTED_H
+#ifndef CKPTFS_MOUNTED_H
+#define CKPTFS_MOUNTED_H
 
 #include "ckptfs/base.h"
 

@@ -2,8 +2,8 @@
 /*
  * pool: threads for requests that wait for the source.
  */
-#ifndef CKPTFS_FS_POOL_H
-#define CKPTFS_FS_POOL_H
+#ifndef CKPTFS_POOL_H
+#define CKPTFS_POOL_H
 
 #include "ckptfs/base.h"
 

@@ -2,8 +2,8 @@
 /*
  * commit_thread: commits, and notifies the kernel of them.
  */
-#ifndef CKPTFS_FS_COMMIT_THREAD_H
-#define CKPTFS_FS_COMMIT_THREAD_H
+#ifndef CKPTFS_COMMIT_THREAD_H
+#define CKPTFS_COMMIT_THREAD_H
 
 #define FUSE_USE_VERSION 314
 

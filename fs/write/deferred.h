@@ -3,8 +3,8 @@
  * deferred: requests that wait until a write handle of their tensor is
  * released.
  */
-#ifndef CKPTFS_FS_DEFERRED_H
-#define CKPTFS_FS_DEFERRED_H
+#ifndef CKPTFS_DEFERRED_H
+#define CKPTFS_DEFERRED_H
 
 #include "ckptfs/base.h"
 #include <errno.h>

@@ -2,8 +2,8 @@
 /*
  * outcome: sentences about the tensors that a commit has committed or dropped.
  */
-#ifndef CKPTFS_FS_OUTCOME_H
-#define CKPTFS_FS_OUTCOME_H
+#ifndef CKPTFS_OUTCOME_H
+#define CKPTFS_OUTCOME_H
 
 #include "ckptfs/commit.h"
 

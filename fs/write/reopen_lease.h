@@ -3,8 +3,8 @@
  * reopen_lease: prevents starvation of open(2) by commits. A thread whose open
  * failed with ESTALE gets 300 ms in which no new version is published.
  */
-#ifndef CKPTFS_FS_REOPEN_LEASE_H
-#define CKPTFS_FS_REOPEN_LEASE_H
+#ifndef CKPTFS_REOPEN_LEASE_H
+#define CKPTFS_REOPEN_LEASE_H
 
 #include <sys/types.h>
 

@@ -3,8 +3,8 @@
  * scratch: files that are not tensors, in directories of tensors or boxes. They
  * exist until the end of the mount, and are identified by numbers.
  */
-#ifndef CKPTFS_FS_SCRATCH_H
-#define CKPTFS_FS_SCRATCH_H
+#ifndef CKPTFS_SCRATCH_H
+#define CKPTFS_SCRATCH_H
 
 #include "ckptfs/base.h"
 #include <sys/stat.h>

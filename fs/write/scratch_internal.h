@@ -2,8 +2,8 @@
 /*
  * scratch, inside: interfaces that its files share.
  */
-#ifndef CKPTFS_FS_SCRATCH_INTERNAL_H
-#define CKPTFS_FS_SCRATCH_INTERNAL_H
+#ifndef CKPTFS_SCRATCH_INTERNAL_H
+#define CKPTFS_SCRATCH_INTERNAL_H
 
 #include "../internal.h"
 #include "ckptfs/written_ranges.h"

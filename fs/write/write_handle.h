@@ -2,8 +2,8 @@
 /*
  * write_handle: state of writing a tensor or box, from open(2) to release.
  */
-#ifndef CKPTFS_FS_WRITE_HANDLE_H
-#define CKPTFS_FS_WRITE_HANDLE_H
+#ifndef CKPTFS_WRITE_HANDLE_H
+#define CKPTFS_WRITE_HANDLE_H
 
 #include "commit_thread.h"
 #include "deferred.h"

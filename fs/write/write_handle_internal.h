@@ -2,8 +2,8 @@
 /*
  * write_handle, inside: interfaces that write_handle.c and writers.c share.
  */
-#ifndef CKPTFS_FS_WRITE_HANDLE_INTERNAL_H
-#define CKPTFS_FS_WRITE_HANDLE_INTERNAL_H
+#ifndef CKPTFS_WRITE_HANDLE_INTERNAL_H
+#define CKPTFS_WRITE_HANDLE_INTERNAL_H
 
 #include "../internal.h"
 

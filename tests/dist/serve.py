@@ -277,27 +277,30 @@ def test_refused(hosts):
 
 
 def other_version(hosts):
-    """The program and its plugin with another version in them."""
+    """The program, its library and its modules with another version in them."""
+    build = os.path.dirname(os.path.dirname(CKPTFS))
     place = f"{hosts.base}/other"
-    os.makedirs(place, exist_ok=True)
+    for folder in ("mount-helpers", "core"):
+        os.makedirs(f"{place}/{folder}", exist_ok=True)
     version = subprocess.run([CKPTFS, "--version"], stdout=subprocess.PIPE,
                              text=True, check=True).stdout.split()[1]
     other = version[:-1] + ("8" if version[-1] == "9" else "9")
-    for name in ("ckptfs", "ckptfs-mpi.so"):
-        with open(f"{os.path.dirname(CKPTFS)}/{name}", "rb") as f:
+    for name in ("mount-helpers/ckptfs", "mount-helpers/ckptfs-dist.so",
+                 "mount-helpers/ckptfs-mpi.so", "core/libckptfs.so"):
+        with open(f"{build}/{name}", "rb") as f:
             data = f.read()
         with open(f"{place}/{name}", "wb") as f:
             f.write(data.replace(version.encode() + b"\0",
                                  other.encode() + b"\0"))
         os.chmod(f"{place}/{name}", 0o755)
-    return f"{place}/ckptfs", version, other
+    return f"{place}/mount-helpers/ckptfs", version, other
 
 
 def test_version(hosts):
     program, version, other = other_version(hosts)
     choose = f"{hosts.base}/choose"
     with open(choose, "w") as f:
-        f.write(f'#!/bin/sh\n[ "$(hostname)" != h2 ] || exec {program} "$@"\n'
+        f.write(f'#!/bin/sh\n[ "$(hostname)" != h2 ] || exec env -u LD_LIBRARY_PATH {program} "$@"\n'
                 f'exec {CKPTFS} "$@"\n')
     os.chmod(choose, 0o755)
     job = Job(hosts, everywhere(hosts), program=choose)

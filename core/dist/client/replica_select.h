@@ -4,8 +4,8 @@
  * The result depends only on what the hosts have reported, and never on time:
  * every mount whose host has no replica itself reaches the same result.
  */
-#ifndef CK_COPIES_H
-#define CK_COPIES_H
+#ifndef CK_REPLICA_SELECT_H
+#define CK_REPLICA_SELECT_H
 
 #include "ckptfs/base.h"
 

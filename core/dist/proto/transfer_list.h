@@ -7,8 +7,8 @@
  *
  *	want	rank u32, body u32, bytes u32, at u32, body x u8
  */
-#ifndef CK_WANTS_H
-#define CK_WANTS_H
+#ifndef CK_TRANSFER_LIST_H
+#define CK_TRANSFER_LIST_H
 
 #include "ckptfs/wire.h"
 

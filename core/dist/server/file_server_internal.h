@@ -4,8 +4,8 @@
  * two functions: one computes the memory that its reply takes, the other one
  * answers it.
  */
-#ifndef CK_OWNER_INTERNAL_H
-#define CK_OWNER_INTERNAL_H
+#ifndef CK_FILE_SERVER_INTERNAL_H
+#define CK_FILE_SERVER_INTERNAL_H
 
 #include "ckptfs/file_server.h"
 #include "dist_internal.h"

@@ -62,7 +62,7 @@ static void job_sent(struct ck_parcel *p, int rc)
 							 parcel));
 
 	(void)rc;
-	ck_subprocess_free(j->serve, j);
+	ck_serve_job_free(j->serve, j);
 }
 
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
@@ -72,7 +72,7 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 	if (j->sender < CK_FROM_RANK) {
 		if (s->ends[j->sender].frames->fd >= 0)
 			answer_link(s, j);
-		ck_subprocess_free(s, j);
+		ck_serve_job_free(s, j);
 		return;
 	}
 	j->serve = s;

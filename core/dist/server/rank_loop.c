@@ -79,7 +79,7 @@ int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 		return rc;
 	if (sender >= CK_FROM_RANK && ck_request_queue_are_too_many(s, sender))
 		return -EPROTO;
-	j = ck_subprocess_make(s, sender, m);
+	j = ck_serve_job_make(s, sender, m);
 	if (!j)
 		return -ENOMEM;
 	j->place = place;
@@ -184,7 +184,7 @@ static void answers_send(struct ck_serve *s)
 		j = ck_request_queue_take(&s->answered);
 		pthread_mutex_unlock(&s->lock);
 		if (j && j->rc)
-			ck_subprocess_free(s, j); /* no reply; see work() */
+			ck_serve_job_free(s, j); /* no reply; see work() */
 		else if (j)
 			ck_serve_answer(s, j);
 	} while (j);

@@ -9,8 +9,8 @@
  * all sending and receiving; worker threads read files. The files call each
  * other in a cycle: they are one object.
  */
-#ifndef CK_SERVE_INTERNAL_H
-#define CK_SERVE_INTERNAL_H
+#ifndef CK_RANK_LOOP_INTERNAL_H
+#define CK_RANK_LOOP_INTERNAL_H
 
 #include "ckptfs/serve.h"
 #include "forward_table.h"
@@ -114,11 +114,11 @@ struct ck_serve {
 CK_MUST_USE int ck_request_queue_init(struct ck_serve *s);
 /* Frees all requests. No worker thread may be running. */
 void ck_request_queue_fini(struct ck_serve *s);
-/* Copies a request and counts it for its sender, until ck_subprocess_free().
+/* Copies a request and counts it for its sender, until ck_serve_job_free().
  * NULL if out of memory. */
-struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
-					const struct ck_message *m);
-void ck_subprocess_free(struct ck_serve *s, struct ck_serve_job *j);
+struct ck_serve_job *ck_serve_job_make(struct ck_serve *s, uint32_t sender,
+				       const struct ck_message *m);
+void ck_serve_job_free(struct ck_serve *s, struct ck_serve_job *j);
 /* Appends to a list. Must hold the lock if the list is in ck_serve. */
 void ck_request_queue_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
 /* Removes and returns the first request; NULL if the list is empty. Must hold

@@ -11,8 +11,8 @@
 
 /* --- requests ------------------------------------------------------------- */
 
-struct ck_serve_job *ck_subprocess_make(struct ck_serve *s, uint32_t sender,
-					const struct ck_message *m)
+struct ck_serve_job *ck_serve_job_make(struct ck_serve *s, uint32_t sender,
+				       const struct ck_message *m)
 {
 	struct ck_serve_job *j = calloc(1, sizeof(*j) + m->head.body);
 	char *body = (char *)(j + 1);
@@ -37,7 +37,7 @@ static void note_unsent(struct ck_serve *s)
 	ck_request_queue_call(s);
 }
 
-void ck_subprocess_free(struct ck_serve *s, struct ck_serve_job *j)
+void ck_serve_job_free(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_serve_sender *sender = &s->senders[j->sender];
 
@@ -190,7 +190,7 @@ static void free_all(struct ck_serve *s, struct ck_serve_jobs q)
 	struct ck_serve_job *j;
 
 	while ((j = ck_request_queue_take(&q)))
-		ck_subprocess_free(s, j);
+		ck_serve_job_free(s, j);
 }
 
 void ck_request_queue_forget(struct ck_serve *s, uint32_t sender)

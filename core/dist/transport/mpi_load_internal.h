@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* mpi_load_internal: loads a given file as MPI transport, for tests. */
-#ifndef CK_PLUGIN_INTERNAL_H
-#define CK_PLUGIN_INTERNAL_H
+#ifndef CK_MPI_LOAD_INTERNAL_H
+#define CK_MPI_LOAD_INTERNAL_H
 
 #include "ckptfs/mpi_load.h"
 

@@ -6,8 +6,8 @@
  *
  * Source: SerializationFormat.SAFETENSORS, torch/distributed/checkpoint/filesystem.py.
  */
-#ifndef CK_FORMAT_BLOB_H
-#define CK_FORMAT_BLOB_H
+#ifndef CK_BLOB_H
+#define CK_BLOB_H
 
 #include "../item/stored.h"
 #include "ckptfs/format.h"

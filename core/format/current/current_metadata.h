@@ -4,8 +4,8 @@
  * checkpoint shows, and whose replacement means that the checkpoint was saved again.
  * The format chooses the file and reads its contents.
  */
-#ifndef CK_METADATA_H
-#define CK_METADATA_H
+#ifndef CK_CURRENT_METADATA_H
+#define CK_CURRENT_METADATA_H
 
 #include "../kind.h"
 

@@ -5,8 +5,8 @@
  * the items in it count as unread. Layouts and the locating of boxes
  * both write here, and neither needs the other for it.
  */
-#ifndef CK_FORMAT_ITEMS_READ_H
-#define CK_FORMAT_ITEMS_READ_H
+#ifndef CK_ITEMS_READ_H
+#define CK_ITEMS_READ_H
 
 #include "ckptfs/format.h"
 

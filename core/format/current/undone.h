@@ -4,8 +4,8 @@
  * tensors that are parts of one archive are read one after another, and each would undo all
  * of it.
  */
-#ifndef CK_FORMAT_UNDONE_H
-#define CK_FORMAT_UNDONE_H
+#ifndef CK_UNDONE_H
+#define CK_UNDONE_H
 
 #include "../item/item.h"
 #include "../item/stored.h"

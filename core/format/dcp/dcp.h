@@ -5,8 +5,8 @@
  * stored box is one torch.save archive, found by (relative_path, offset,
  * length).
  */
-#ifndef CK_FORMAT_DCP_H
-#define CK_FORMAT_DCP_H
+#ifndef CK_DCP_H
+#define CK_DCP_H
 
 #include "ckptfs/model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What lies beside DCP: what Megatron saves, see common.c, and a sidecar, see flat.c. */
-#ifndef CK_FORMAT_DCP_COMMON_H
-#define CK_FORMAT_DCP_COMMON_H
+#ifndef CK_DCP_COMMON_H
+#define CK_DCP_COMMON_H
 
 #include "../kind.h"
 

@@ -2,8 +2,8 @@
 /*
  * dcp_files: what the two ways of saving share: one `.metadata`, or one of each rank.
  */
-#ifndef CK_FORMAT_DCP_FILES_H
-#define CK_FORMAT_DCP_FILES_H
+#ifndef CK_DCP_FILES_H
+#define CK_DCP_FILES_H
 
 #include "../load/load_gather.h"
 

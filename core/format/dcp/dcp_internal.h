@@ -3,8 +3,8 @@
  * What the two halves of the `.metadata` reader share: metadata.c takes
  * rows from the pickle as it runs, join.c joins them into the catalog.
  */
-#ifndef CK_FORMAT_DCP_INTERNAL_H
-#define CK_FORMAT_DCP_INTERNAL_H
+#ifndef CK_DCP_INTERNAL_H
+#define CK_DCP_INTERNAL_H
 
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"

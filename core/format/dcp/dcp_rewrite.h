@@ -10,8 +10,8 @@
  *
  * Used by one thread at a time, that of the commit.
  */
-#ifndef CK_FORMAT_DCP_REWRITE_H
-#define CK_FORMAT_DCP_REWRITE_H
+#ifndef CK_DCP_REWRITE_H
+#define CK_DCP_REWRITE_H
 
 #include "ckptfs/pickle.h"
 #include "ckptfs/rewrite.h"

@@ -2,8 +2,8 @@
 /*
  * nested: ranks of data files that lie in directories of their own.
  */
-#ifndef CK_FORMAT_DCP_NESTED_H
-#define CK_FORMAT_DCP_NESTED_H
+#ifndef CK_NESTED_H
+#define CK_NESTED_H
 
 #include "ckptfs/source.h"
 

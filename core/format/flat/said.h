@@ -4,8 +4,8 @@
  * ckptfs-flat.json in its directory, which must be equal on all hosts. No state beyond the
  * struct; used by the thread that loads the checkpoint.
  */
-#ifndef CK_FORMAT_SAID_H
-#define CK_FORMAT_SAID_H
+#ifndef CK_SAID_H
+#define CK_SAID_H
 
 #include "../load/load_gather.h"
 #include "sidecar.h"

@@ -7,8 +7,8 @@
  * Source: torch/distributed/fsdp/_flat_param.py, _init_flat_param_and_metadata() (order,
  * alignment, what is shared), torch/optim/optimizer.py, state_dict() (numbers of state).
  */
-#ifndef CK_FORMAT_SIDECAR_H
-#define CK_FORMAT_SIDECAR_H
+#ifndef CK_SIDECAR_H
+#define CK_SIDECAR_H
 
 #include "ckptfs/json_reader.h"
 #include "ckptfs/model.h"

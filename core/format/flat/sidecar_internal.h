@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the parts share: sidecar.c (the text), names.c (names, and what is compared). */
-#ifndef CK_FORMAT_SIDECAR_INTERNAL_H
-#define CK_FORMAT_SIDECAR_INTERNAL_H
+#ifndef CK_SIDECAR_INTERNAL_H
+#define CK_SIDECAR_INTERNAL_H
 
 #include "sidecar.h"
 

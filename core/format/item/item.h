@@ -3,8 +3,8 @@
  * item: one torch.save archive that holds one tensor: where are its elements,
  * and is it the tensor that the metadata promised.
  */
-#ifndef CK_FORMAT_ITEM_H
-#define CK_FORMAT_ITEM_H
+#ifndef CK_ITEM_H
+#define CK_ITEM_H
 
 #include "ckptfs/layout.h"
 #include "ckptfs/pickle.h"

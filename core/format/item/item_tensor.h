@@ -3,8 +3,8 @@
  * item_tensor: a tensor as torch.save writes it into a pickle: of which storage, and which elements
  * of that. Whatever holds storages is not known here.
  */
-#ifndef CK_FORMAT_TENSOR_H
-#define CK_FORMAT_TENSOR_H
+#ifndef CK_ITEM_TENSOR_H
+#define CK_ITEM_TENSOR_H
 
 #include "ckptfs/layout.h"
 #include "ckptfs/pickle.h"

@@ -5,8 +5,8 @@
  *
  * Each function may be called by any thread. If memory is short, a fact is not recorded.
  */
-#ifndef CK_FORMAT_REMARKS_H
-#define CK_FORMAT_REMARKS_H
+#ifndef CK_REMARKS_H
+#define CK_REMARKS_H
 
 #include "ckptfs/pickle.h"
 

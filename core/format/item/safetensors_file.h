@@ -3,8 +3,8 @@
  * safetensors_file: a safetensors file whose header was read, or a piece of one: DCP can
  * store a box as a piece that ends with its data file (current/blob.h).
  */
-#ifndef CK_FORMAT_SAFETENSORS_FILE_H
-#define CK_FORMAT_SAFETENSORS_FILE_H
+#ifndef CK_SAFETENSORS_FILE_H
+#define CK_SAFETENSORS_FILE_H
 
 #include "ckptfs/source.h"
 #include "safetensors_header.h"

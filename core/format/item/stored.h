@@ -4,8 +4,8 @@
  * ck_stored_put() the file is in use; the latter verifies that the file has not changed.
  * An item is used by one thread at a time.
  */
-#ifndef CK_FORMAT_STORED_H
-#define CK_FORMAT_STORED_H
+#ifndef CK_STORED_H
+#define CK_STORED_H
 
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"

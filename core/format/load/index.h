@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* index: which names a directory shows, and the file of each, where an index says it. */
-#ifndef CK_FORMAT_INDEX_H
-#define CK_FORMAT_INDEX_H
+#ifndef CK_INDEX_H
+#define CK_INDEX_H
 
 #include "ckptfs/weight_map.h"
 #include "load_gather.h"

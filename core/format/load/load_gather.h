@@ -4,8 +4,8 @@
  * directories of all hosts appear as one: ck_dir_each() lists it, ck_files_get() and
  * ck_files_read() read its data files.
  */
-#ifndef CK_FORMAT_GATHER_H
-#define CK_FORMAT_GATHER_H
+#ifndef CK_LOAD_GATHER_H
+#define CK_LOAD_GATHER_H
 
 #include "../current/current_metadata.h"
 #include "../kind.h"

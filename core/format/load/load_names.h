@@ -3,8 +3,8 @@
  * load_names: files in the directory of a checkpoint that has no list of its own files, by what
  * they are called.
  */
-#ifndef CK_FORMAT_NAMES_H
-#define CK_FORMAT_NAMES_H
+#ifndef CK_LOAD_NAMES_H
+#define CK_LOAD_NAMES_H
 
 #include "ckptfs/remote_source.h"
 #include <dirent.h>

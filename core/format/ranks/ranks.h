@@ -6,8 +6,8 @@
  * from: torch/distributed/tensor/_dtensor_spec.py, torch/distributed/device_mesh.py,
  * torch/distributed/_shard/sharded_tensor/api.py, releases 2.1 to 2.15.
  */
-#ifndef CK_FORMAT_RANKS_H
-#define CK_FORMAT_RANKS_H
+#ifndef CK_RANKS_H
+#define CK_RANKS_H
 
 #include "ckptfs/model.h"
 #include "ckptfs/pickle.h"

@@ -3,8 +3,8 @@
  * What the parts of ranks share: objects of classes whose modules changed over the
  * releases (object.c), meshes (mesh.c), and the two kinds of value.
  */
-#ifndef CK_FORMAT_RANKS_INTERNAL_H
-#define CK_FORMAT_RANKS_INTERNAL_H
+#ifndef CK_RANKS_INTERNAL_H
+#define CK_RANKS_INTERNAL_H
 
 #include "ranks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the parts share: optimizers.c (which dicts are some), state.c (what becomes of theirs). */
-#ifndef CK_RANKS_STATE_INTERNAL_H
-#define CK_RANKS_STATE_INTERNAL_H
+#ifndef CK_STATE_INTERNAL_H
+#define CK_STATE_INTERNAL_H
 
 #include "ranks_flat.h"
 

@@ -4,8 +4,8 @@
  * (points into the pickle of its file), held (copied to the load's arena, so that the pickle
  * can be freed), shown (an entry of the catalog). Used by one thread, that of the load.
  */
-#ifndef CK_TORCH_ENTRIES_H
-#define CK_TORCH_ENTRIES_H
+#ifndef CK_ENTRIES_H
+#define CK_ENTRIES_H
 
 #include "../flat/said.h"
 #include "../ranks/ranks.h"

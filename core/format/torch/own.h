@@ -3,8 +3,8 @@
  * own: what a checkpoint of torch files keeps: the ranks of its files, and the CRC-32 of the
  * records of zip containers.
  */
-#ifndef CK_TORCH_OWN_H
-#define CK_TORCH_OWN_H
+#ifndef CK_OWN_H
+#define CK_OWN_H
 
 #include "torch_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gather_tiles: the tiles (tiles.h) of a gather request for a GPU. */
-#ifndef CK_WORK_H
-#define CK_WORK_H
+#ifndef CK_GATHER_TILES_H
+#define CK_GATHER_TILES_H
 
 #include "ckptfs/gpu.h"
 #include "ckptfs/tiles.h"

@@ -4,8 +4,8 @@
  * slot behind the bytes that they move, so that one copy brings both to the
  * device.
  */
-#ifndef CK_LAUNCH_TILES_H
-#define CK_LAUNCH_TILES_H
+#ifndef CK_KERNEL_LAUNCH_H
+#define CK_KERNEL_LAUNCH_H
 
 #include "device.h"
 

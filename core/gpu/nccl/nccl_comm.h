@@ -3,8 +3,8 @@
  * nccl_comm: an NCCL communicator on a device, with a stream for its transfers.
  * One thread at a time.
  */
-#ifndef CK_NCCL_LANE_H
-#define CK_NCCL_LANE_H
+#ifndef CK_NCCL_COMM_H
+#define CK_NCCL_COMM_H
 
 #include "device.h"
 #include "nccl_load.h"

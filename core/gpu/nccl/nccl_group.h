@@ -3,8 +3,8 @@
  * nccl_group: a group of NCCL transfers from its start to its end. A group that
  * makes no progress is ended by aborting its communicator. One thread.
  */
-#ifndef CK_NCCL_FLIGHT_H
-#define CK_NCCL_FLIGHT_H
+#ifndef CK_NCCL_GROUP_H
+#define CK_NCCL_GROUP_H
 
 #include "nccl_epochs.h"
 

@@ -3,8 +3,8 @@
  * run_plan: from where the copies of a plan come, and the copying: from memory, from
  * mapped files, from files that cannot be mapped, and from remote ones later.
  */
-#ifndef CK_COPIES_H
-#define CK_COPIES_H
+#ifndef CK_RUN_PLAN_H
+#define CK_RUN_PLAN_H
 
 #include "header_fetch.h"
 #include "staging.h"

@@ -11,8 +11,8 @@
  * Who includes this may define CK_TILE_FROM(address, size) and CK_TILE_TO(address, size):
  * where bytes are that are loaded and stored.
  */
-#ifndef CK_TILE_BODY_H
-#define CK_TILE_BODY_H
+#ifndef CK_BODY_H
+#define CK_BODY_H
 
 #include "ckptfs/tile.h"
 

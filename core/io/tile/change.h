@@ -2,8 +2,8 @@
 /*
  * change: as body.h, where values change on the way: unit by unit.
  */
-#ifndef CK_TILE_CHANGE_H
-#define CK_TILE_CHANGE_H
+#ifndef CK_CHANGE_H
+#define CK_CHANGE_H
 
 #include "body.h"
 

@@ -4,8 +4,8 @@
  * pickle.c (pass two: the machine), pickle_ops.c (its opcodes),
  * pickle_text.c (text arguments), pickle_global.c (names).
  */
-#ifndef CK_SYNTAX_PICKLE_INTERNAL_H
-#define CK_SYNTAX_PICKLE_INTERNAL_H
+#ifndef CK_PICKLE_INTERNAL_H
+#define CK_PICKLE_INTERNAL_H
 
 #include "ckptfs/pickle.h"
 #include "pickle_names.h"

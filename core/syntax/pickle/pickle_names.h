@@ -3,8 +3,8 @@
  * pickle_names: names of classes and functions in a pickle: pickle_global.c,
  * pickle_renamed.c. A part of pickle_internal.h.
  */
-#ifndef CK_SYNTAX_PICKLE_NAMES_H
-#define CK_SYNTAX_PICKLE_NAMES_H
+#ifndef CK_PICKLE_NAMES_H
+#define CK_PICKLE_NAMES_H
 
 #include "ckptfs/pickle.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* pickle_plain: objects that are read in one pass, see pickle_plain.c. */
-#ifndef CK_SYNTAX_PICKLE_PLAIN_H
-#define CK_SYNTAX_PICKLE_PLAIN_H
+#ifndef CK_PICKLE_PLAIN_H
+#define CK_PICKLE_PLAIN_H
 
 #include "pickle_internal.h"
 

@@ -4,8 +4,8 @@
  * order), pickler_named.c (memo numbers, names of classes), pickler_leaf.c
  * (values without nested values).
  */
-#ifndef CK_SYNTAX_PICKLER_INTERNAL_H
-#define CK_SYNTAX_PICKLER_INTERNAL_H
+#ifndef CK_PICKLER_INTERNAL_H
+#define CK_PICKLER_INTERNAL_H
 
 #include "ckptfs/pickler.h"
 #include "pickle_internal.h"
