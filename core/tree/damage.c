@@ -69,7 +69,7 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 	uint32_t last = CK_NO_FILE;
 
 	if (!ck_tensor_is_whole(c, tensor))
-		return false; /* losses name what one rank lacks */
+		return false; /* the report of losses has these tensors */
 	faulty = faulty || t->err || t->holes;
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++) {
 		const struct ck_item *item = ck_item_walk_to(&walk, c,
@@ -83,8 +83,8 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 	return faulty;
 }
 
-/* Whether all files of a tensor are still those seen at the mount. *passing:
- * of some that could not be told. */
+/* True if a file of a tensor has changed since the mount. Sets *passing if a file could
+ * not be examined for a transient reason. */
 static bool files_changed(struct ck_damage *known,
 			  const struct ck_layout *layout, bool *passing)
 {
@@ -137,9 +137,8 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 	passing |= (*out)->passing;
 	lasting = changed || (*out)->faulty;
 	*faulty = lasting || passing;
-	/* A window can show that there is a fault, not that there is none; what
-	 * could not be asked shows nothing, nor does a version that is not the
-	 * present one, or is not any more. */
+	/* Record the result of a check of the present version only. A window, or a
+	 * check with transient errors, can prove a fault but not its absence. */
 	if (!is_present(known, *out) || (!lasting && (window || passing)))
 		return 0;
 	faulty_set(known, tensor, lasting);
@@ -299,7 +298,7 @@ void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
 		      damaged, c->listing->n, seen, items);
 }
 
-/* Whoever mounts it hears once of what it is taken as, and that it is damaged. */
+/* Logs, once at the mount, the kind of the checkpoint and its damage. */
 void ck_damage_log(const struct ck_damage *known)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dirs: see dirs.h. A directory has more than one number when versions of files have
- * passed what the one before has room for; what is open has an older one. All of them
- * are there as long as the directory.
+ * dirs: the table of directories in use, as dirs.h describes it. One lock guards the
+ * table and all nodes; any thread.
+ *
+ * A file's node number has few bits for its version. When a version exceeds them, the
+ * directory gets another number with a later base. Open files keep the older number,
+ * which stays valid until the directory is dropped.
  */
 #include "tree_internal.h"
 
@@ -18,7 +21,7 @@ struct ck_dir_number {
 	struct ck_dir_number *next; /* of the chain */
 };
 
-/* What has changed is under ck_dirs.lock. */
+/* A directory. All fields but dir, parent and entry are under ck_dirs.lock. */
 struct ck_dir_node {
 	struct ck_dir dir;
 	struct ck_dir_node *parent; /* the root's is itself */
@@ -35,8 +38,8 @@ struct ck_dir_node {
 
 /* --- roots --------------------------------------------------------------------- */
 
-/* All directories of a root, the newest first, so that each is before the one that it is
- * in. */
+/* Adds a directory to the list of its root. The newest is first, so that each directory
+ * precedes its parent. */
 static void peer_add(struct ck_dir_node *node)
 {
 	struct ck_root *root = node->dir.root;
@@ -59,7 +62,7 @@ static void peer_drop(struct ck_dir_node *node)
 		node->peer->peer_at = node->peer_at;
 }
 
-/* What is used in a step is used in the run that it is of. */
+/* Counts uses in a root, and in the roots of the run directories above it. */
 static void root_use(const struct ck_dir_node *node, uint64_t n, bool more)
 {
 	for (struct ck_root *r = node->dir.root; r; r = r->above)
@@ -87,7 +90,7 @@ static struct ck_dir_row row_of(const struct ck_dir_number *number)
 
 /* --- tables ------------------------------------------------------------------ */
 
-/* Users choose names, and so places. */
+/* Seeded, since users choose names and thereby places. */
 static size_t hash_of(const struct ck_dirs *d, uint64_t key)
 {
 	struct ck_str bytes = { (const char *)&key, sizeof(key) };

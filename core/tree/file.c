@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file: an open file is the slice that its view made and the catalog that it was made
- * of, which say the same for as long as it is open, and what was located of it so far.
+ * file: an open file has the slice that its view made, the catalog of its open, and the
+ * layouts located so far. Slice and catalog do not change while it is open. Any thread may
+ * read; open and close are for one.
  */
 #include "tree_internal.h"
 
-/* A fault that turns up when the file is opened is known before the first read. */
+/* Locates a tensor. A fault found during the open is recorded in f->faulty, before the
+ * first read. */
 static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		  const struct ck_layout **out)
 {
@@ -52,7 +54,8 @@ static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
 	ck_layout_put(f->node.dir.root->cp, layout);
 }
 
-/* Overlaps of what boxes hold, one behind the other, with [begin, end). */
+/* A walk over the bytes of boxes, one behind the other, for their overlaps with
+ * [begin, end). */
 struct guessed {
 	const struct ck_catalog *c;
 	uint64_t at, begin, end;
@@ -60,7 +63,7 @@ struct guessed {
 	void *arg;
 };
 
-/* False: lengths that nobody has. */
+/* Returns false if the sum of lengths overflows. */
 static bool guess_item(struct guessed *g, uint32_t chunk)
 {
 	const struct ck_item *item = ck_catalog_item(g->c, chunk);
@@ -75,8 +78,8 @@ static bool guess_item(struct guessed *g, uint32_t chunk)
 	return true;
 }
 
-/* As if the elements of boxes followed each other, which is so where rows are cut;
- * headers are brought with them. */
+/* Guesses file ranges for read-ahead as if the elements of boxes followed each other, as
+ * with shards of rows. Item headers lie in these ranges too. */
 static void guess(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		  uint64_t begin, uint64_t end, ck_range_use *each, void *arg)
 {
@@ -95,7 +98,7 @@ static void guess(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 			break;
 }
 
-/* What is known already of a file whose items are looked at when a read touches them. */
+/* True if a fault of the file is known before its items are checked by reads. */
 static bool has_known_fault(const struct ck_tree_file *f,
 			    const struct ck_slice *slice)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * list: a directory that is read, and all that are in use. A reader takes the numbers of
- * files from the row that the directory had at the beginning, and says at the end how
- * many of them are in use.
+ * list: listings of one directory, and of all directories in use. A listing numbers files
+ * by the row that the directory had at its beginning. At its end the listing counts the
+ * uses of these numbers. One thread uses a listing.
  */
 #include "tree_internal.h"
 
@@ -11,7 +11,7 @@
 struct ck_tree_list {
 	struct ck_tree *tree;
 	struct ck_tree_place place; /* the directory is in use */
-	uint64_t uses;		    /* of files of it, by this reader */
+	uint64_t uses;		    /* of its files, by this listing */
 };
 
 int ck_tree_list(struct ck_tree *t, uint64_t dir, struct ck_tree_list **out)
@@ -50,7 +50,7 @@ void ck_tree_list_end(struct ck_tree_list *l)
 
 /* --- its entries ------------------------------------------------------------------- */
 
-/* A number of the row at hand, if it has room for the version. */
+/* Numbers a file by this row. Returns false if the row cannot represent the version. */
 static bool number_of_row(const struct ck_dir_row *row, struct ck_node *n)
 {
 	uint64_t behind = ck_version_in(row, n->about.version);
@@ -61,7 +61,7 @@ static bool number_of_row(const struct ck_dir_row *row, struct ck_node *n)
 	return true;
 }
 
-/* 0: it has none. */
+/* Returns 0 if the directory has no number. */
 static uint64_t dir_number(struct ck_tree_list *l, const struct ck_node *n)
 {
 	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
@@ -84,8 +84,9 @@ static int number_set(struct ck_tree_list *l, struct ck_node *n)
 		       : ck_tree_number(l->tree, &l->place, n, &n->number);
 }
 
-/* One that is gone meanwhile, or cannot be looked up since no number is left for it,
- * is no reason to end; one that has none in this generation is listed without. */
+/* Finds the next entry from *at on. Entries that were removed meanwhile, or for which no
+ * number is free, are skipped. An entry without a number in this generation is listed
+ * without one. */
 static int entry_at(struct ck_tree_list *l, uint64_t *at, struct ck_node *out)
 {
 	const struct ck_dir *dir = &l->place.row.dir;

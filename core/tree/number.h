@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * number: what a node's number consists of, from its low bits up:
+ * number: the fields of a node number, from its low bits up:
  *
  *	version		how many generations behind the making of the directory's
  *			number the bytes of the entry were changed; 0: not since
  *	entry		1 + its number in the directory; 0: the directory itself
  *	directory	each that is looked up has its own
  *
- * So a number says what it stands for and nothing is kept for a file. The
- * directory itself has version 1, so that the root, directory 0, is node 1 as
- * FUSE wants it. The last directory's numbers are never given, and are free for
- * nodes that the tree does not know.
+ * A number identifies its node without a table of files. A directory itself has
+ * version 1, so that the root, directory 0, is node 1 as FUSE requires. The numbers
+ * of the last directory are reserved for nodes outside the tree.
  */
 #ifndef CK_NUMBER_H
 #define CK_NUMBER_H
@@ -52,7 +51,7 @@ static inline bool ck_number_is_dir(uint64_t number)
 	return number == ck_number_of_dir(ck_number_dir(number));
 }
 
-/* Of a number that is no directory's own. False: of none. */
+/* Gets the entry of a file's number. Returns false for the number of a directory. */
 static inline bool ck_number_entry(uint64_t number, uint32_t *entry)
 {
 	uint32_t plus_one = (uint32_t)(number >> CK_VERSION_BITS &

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts share: replicas.c (copies, and what is said), pieces.c (pieces of parameters). */
+/* replicas_internal: shared by replicas.c (comparison of replicas, reports) and pieces.c
+ * (pieces of parameters). */
 #ifndef CK_REPLICAS_INTERNAL_H
 #define CK_REPLICAS_INTERNAL_H
 
@@ -8,7 +9,7 @@
 
 enum { CK_SIDE_BYTES = 1 << 20 };
 
-/* A box as it is read. */
+/* One of two boxes that are compared. */
 struct ck_side {
 	struct ck_locator locator; /* first: the locator is the side */
 	struct ck_checkpoint *cp;
@@ -17,7 +18,7 @@ struct ck_side {
 	uint8_t *bytes; /* CK_SIDE_BYTES */
 };
 
-/* What is compared, and data files of those that differ. */
+/* A comparison, and the data files with differences. */
 struct ck_comparing {
 	struct ck_checkpoint *cp;
 	const struct ck_catalog *c;
@@ -28,19 +29,22 @@ struct ck_comparing {
 	size_t n, cap;
 };
 
-/* box: of that tensor, of so many bytes. To be closed in any case. */
+/* Opens a box of `bytes` bytes of a tensor. Returns 0 or a negative errno. Caller calls
+ * ck_side_close() in any case. */
 CK_MUST_USE int ck_side_open(struct ck_side *s, uint32_t tensor,
 			     const int64_t *box, uint64_t bytes);
 void ck_side_close(struct ck_side *s);
-/* What is open of both. 1: they differ; 0: they do not, or the other cannot be read. */
+/* Compares the open boxes. Returns 1 if they differ; 0 if they are equal or `other` cannot
+ * be read; or a negative errno. */
 CK_MUST_USE int ck_bytes_compare(struct ck_comparing *k, uint64_t bytes);
 CK_MUST_USE int ck_differing_add(struct ck_comparing *k, uint32_t file);
 
-/* The piece that an entry is of a parameter; NULL: it is none. */
+/* The piece of a parameter that an entry is; NULL if it is another kind of entry. */
 const struct ck_tensor *ck_piece_at(const struct ck_catalog *c,
 				    const struct ck_tensor *t,
 				    const struct ck_same_name *same);
-/* Is a piece what the sidecar makes of the flat parameter in its file? */
+/* Compares a piece with the part of the flat parameter that the sidecar assigns to it.
+ * Returns as ck_bytes_compare(). */
 CK_MUST_USE int ck_piece_compare(struct ck_comparing *k,
 				 const struct ck_tensor *t,
 				 const struct ck_tensor *piece);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reports: the files of .ckptfs/, and what they say of a checkpoint. Whoever has the
- * tree may say more in `status`.
+ * reports: the files of .ckptfs/, each made when it is opened. The user of the tree can
+ * append lines to `status`. No state; any thread.
  */
 #include "ckptfs/report.h"
 #include "ckptfs/rewrite.h"
@@ -15,8 +15,8 @@ enum { CLASSES = 64 }; /* unknown ones that are named */
 
 /* --- status ---------------------------------------------------------------------- */
 
-/* What is said of the generation: the text, and if `more` is not NULL the name of the
- * metadata and that. */
+/* The state of the mounted generation: text, and if `more` is not NULL, the name of the
+ * metadata file and `more`. */
 static const struct {
 	const char *text, *more;
 } fates[] = {
@@ -97,7 +97,7 @@ static void print_unknown(const struct ck_root *r, const struct ck_catalog *c,
 	ck_unknown_classes_fini(&unknown);
 }
 
-/* What the format has to say. */
+/* The notes of the format. */
 static void print_notes(const struct ck_catalog *c, struct ck_buf *out)
 {
 	for (size_t i = 0; i < c->nnotes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tree_internal: what the files of the tree share.
+ * tree_internal: shared by the files of core/tree.
  */
 #ifndef CK_TREE_INTERNAL_H
 #define CK_TREE_INTERNAL_H
@@ -11,19 +11,19 @@
 
 struct ck_dir_node;
 
-/* Constant, but for what locks itself, damage, replicas and made, and for what is said below. */
+/* The tree of one checkpoint. Constant, but for damage, replicas and made, which lock
+ * themselves, and for the fields below them. */
 struct ck_root {
 	struct ck_checkpoint *cp;
 	const struct ck_tree_options *options;
 	struct ck_damage *damage;
 	struct ck_differing *replicas;
-	/* n, with those that the tree has itself, and what each has made of the
-	 * checkpoint. */
+	/* n views, with those of the tree itself, and the state of each. */
 	const struct ck_view **views;
 	const void **states;
 	size_t n;
-	struct ck_aside *aside; /* what lies beside it; or NULL */
-	/* Of a run directory, the steps that were looked up; else NULL. */
+	struct ck_aside *aside; /* files beside the checkpoint; or NULL */
+	/* The steps of a run directory that were looked up; else NULL. */
 	struct ck_made *made;
 	struct ck_root *above; /* the run that it is a step of; or NULL */
 
@@ -32,9 +32,9 @@ struct ck_root {
 	struct ck_dir_node *nodes; /* its directories, the newest first */
 
 	/* Atomic: */
-	bool gone;	   /* the step is another one by now, or none */
-	uint64_t renewals; /* of access that were told of */
-	unsigned said;	   /* bits: what the log has */
+	bool gone;	   /* the step was removed or replaced */
+	uint64_t renewals; /* changes of access that were logged */
+	unsigned said;	   /* bits: messages that were logged */
 };
 
 struct ck_tree {
@@ -43,47 +43,49 @@ struct ck_tree {
 
 /* --- tree.c --------------------------------------------------------------------- */
 
-/* Where something is asked for. */
+/* A directory for a lookup, with the catalog of the lookup. */
 struct ck_tree_place {
 	struct ck_dir_row row;
 	const struct ck_catalog *c; /* held */
 };
 
-/* What an entry is, but for the number of a directory. -ENOENT: it is gone. */
+/* Makes the node of an entry, without the number of a directory. Returns 0, or -ENOENT if
+ * the entry does not exist any more. */
 CK_MUST_USE int ck_tree_child(const struct ck_tree_place *p,
 			      const struct ck_child *child,
 			      struct ck_node *out);
 
-/* What of a version the numbers of a row say. */
+/* The version of a file relative to the base of a directory's number. */
 static inline uint64_t ck_version_in(const struct ck_dir_row *row,
 				     uint64_t version)
 {
 	return version > row->base ? version - row->base : 0;
 }
 
-/* The number of an entry that is no directory. Errors as of ck_dirs_renew(). */
+/* The number of a file. Returns 0, or errors of ck_dirs_renew(). */
 CK_MUST_USE int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
 			       const struct ck_node *n, uint64_t *out);
-/* A directory gets a number, and is in use once more. */
+/* Numbers a directory and counts one more use. Returns 0, or errors of ck_dirs_get(). */
 CK_MUST_USE int ck_tree_enter(struct ck_tree *t, uint32_t in,
 			      struct ck_node *n);
-/* The present catalog of the checkpoint that a directory is of: put it back. */
+/* The present catalog of a directory's checkpoint. Caller puts it back. */
 const struct ck_catalog *ck_dir_catalog(const struct ck_dir *dir);
-/* In a catalog that is not older than the node. */
+/* Gets the attributes of a node. c must not be older than the node. */
 CK_MUST_USE int ck_tree_stat_in(const struct ck_catalog *c,
 				const struct ck_node *n,
 				struct ck_node_stat *out);
 
 /* --- run.c ----------------------------------------------------------------------- */
 
-/* The steps of a run directory, none of which is looked up. -ENOMEM. */
+/* Makes the table of steps of a run directory, empty. Returns 0 or -ENOMEM. */
 CK_MUST_USE int ck_made_make(struct ck_root *root,
 			     const struct ck_view *const *views, size_t nviews,
 			     struct ck_made **out);
 void ck_made_free(struct ck_made *m); /* NULL is allowed */
-/* The tree that they are in, from now on. */
+/* Sets the table of directories that the steps use. */
 void ck_made_begin(struct ck_made *m, struct ck_dirs *dirs);
-/* A step that ck_child.step is of: it has a directory now that is in use, or none. */
+/* Ends the lookup of the step in ck_child.step, after its directory was numbered or the
+ * lookup failed. */
 void ck_made_entered(struct ck_root *step);
 /* Appends a line for each subdirectory that is not shown. */
 void ck_made_status(const struct ck_root *r, struct ck_buf *out);
@@ -98,25 +100,25 @@ extern const struct ck_view ck_view_objects, ck_view_control;
 
 /* --- aside.c --------------------------------------------------------------------- */
 
-/* Of a checkpoint, which outlives it. NULL: out of memory. */
+/* cp must outlive the result. NULL: out of memory. */
 struct ck_aside *ck_aside_make(struct ck_checkpoint *cp);
 void ck_aside_free(struct ck_aside *a); /* NULL is allowed */
 
 /* --- root.c ---------------------------------------------------------------------- */
 
-/* Whether a view's directory is shown: view i of a root. */
+/* True if the directory of view i of a root is shown. */
 bool ck_root_has(const struct ck_root *r, const struct ck_catalog *c, size_t i);
 
 /* --- reports.c ------------------------------------------------------------------- */
 
-/* The files of .ckptfs/; their argument is the root. */
+/* The files of .ckptfs/. Their argument is the root. */
 extern const struct ck_report ck_reports[];
-/* How many of them a checkpoint has: the last ones are of several hosts. */
+/* The number of reports of a checkpoint. The last ones exist with several hosts only. */
 size_t ck_report_count(const struct ck_root *r);
 
 /* --- attr.c -------------------------------------------------------------------- */
 
-/* Owner, mode, time and size of a directory, or of a file; not its number. */
+/* Get owner, mode, time and size of a directory, or of a file, without its number. */
 void ck_tree_dir_attr(const struct ck_tree_options *o,
 		      const struct ck_catalog *c, struct ck_node_stat *out);
 void ck_tree_file_attr(const struct ck_tree_options *o,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xattr: what a file holds: a tensor, one box of it, or another entry. Values
- * are exact bytes; lists have no spaces. Listing reads nothing; asking for
- * `error` looks at the items' headers, for `replicas_differ` at all that ranks have.
+ * xattr: the attributes user.ckptfs.* of a tensor, a box or another entry. Values are
+ * exact bytes; lists have no spaces. Listing names reads no data. `error` reads the
+ * headers of the items, `replicas_differ` all replicas of the ranks. No state; any thread.
  */
 #include "ckptfs/json.h"
 #include "tree_internal.h"
 
 #include <errno.h>
 
-/* What is asked about. */
+/* The file whose attribute is requested. */
 struct file {
 	struct ck_root *root;
 	const struct ck_catalog *c; /* held */
@@ -20,9 +20,9 @@ struct file {
 
 struct attribute {
 	const char *name;
-	/* Appends the value. -ENODATA: this file has none. */
+	/* Appends the value. Returns 0, or -ENODATA if the file has no such attribute. */
 	int (*get)(const struct file *f, struct ck_buf *out);
-	/* Whether the file is known to have it; NULL: each one has. */
+	/* True if the file is known to have it; NULL: all files have it. */
 	bool (*has)(const struct file *f);
 };
 
@@ -330,7 +330,7 @@ static int get_tensors(const struct file *f, struct ck_buf *out)
 
 enum { LIST_MOST = 60000 }; /* bytes of names; a value may have 65,536 */
 
-/* What is too long is cut behind a name. */
+/* A list above LIST_MOST bytes ends after a whole name, with "...". */
 static int get_left_out(const struct file *f, struct ck_buf *out)
 {
 	ck_buf_text(out, "[");
@@ -359,7 +359,8 @@ static bool many_has_error(const struct file *f)
 	return faulty;
 }
 
-/* The first line of what is wrong with a tensor, behind its name; nothing, if nothing is. */
+/* Appends the name of a tensor and the first line of its damage; nothing for a good
+ * tensor. */
 static int print_first(const struct file *f, uint32_t tensor,
 		       struct ck_buf *out)
 {
@@ -386,8 +387,8 @@ static int print_first(const struct file *f, uint32_t tensor,
 	return 0;
 }
 
-/* Looks at the items of tensors until one has a fault; over hosts only of what is known by
- * now, since all headers would have to come. */
+/* Checks tensors until one has a fault. With several hosts only recorded faults count,
+ * since a check would transfer all headers. */
 static int get_many_error(const struct file *f, struct ck_buf *out)
 {
 	int rc = 0;
