@@ -24,7 +24,7 @@ refused shardlinks=all 'beneath'
 refused uid=me 'decimal'
 refused umask=9 'octal'
 refused ro,wirte 'write'
-refused "log=$WORK/no/such/dir" 'cannot be opened'
+refused "log=$WORK/no/such/dir" 'cannot open the log'
 
 ignored=rw,ro,dev,nodev,suid,nosuid,exec,noexec,atime,noatime,auto,noauto
 ignored=$ignored,user,users,nofail,_netdev,defaults,x-systemd.automount
@@ -56,7 +56,7 @@ check 'log=FILE' test -e "$WORK/messages"
 unmounted
 
 mkfifo fifo
-fails 'regression: log=FIFO that nobody reads' 'cannot be opened' \
+fails 'regression: log=FIFO that nobody reads' 'cannot open the log' \
 	timeout 100 "$CKPTFS" mount "$source" "$mnt" -o "log=$WORK/fifo"
 
 linked=$(fixture plain)
