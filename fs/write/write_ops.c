@@ -225,11 +225,13 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_write_handle *wh = ck_write_handle_of(fi);
-	int rc = wh ? close_or_sync(fs, req, wh, true) : 0;
+	int rc;
 
 	(void)ino, (void)datasync;
 	if (ck_handle_scratch(fi))
 		ck_scratch_synced(ck_handle_scratch(fi));
+	/* After the reply, by any thread, the open file may be freed. */
+	rc = wh ? close_or_sync(fs, req, wh, true) : 0;
 	if (rc != 1)
 		fuse_reply_err(req, -rc);
 }
