@@ -5,7 +5,7 @@
  * back when it is done.
  *
  * Interruption: a program gets EINTR from open(2) and from a direct read(2).
- * Only a direct read carries `lock_owner`. A page-cache fill has none and must
+ * Only a direct read carries `lock_owner`. A page-cache fill lacks it and must
  * not be interrupted: failing it would raise SIGBUS in the program, or EFAULT
  * in a system call. A fatal signal ends a read(2) in the kernel alone. A page
  * fault without read-ahead waits for the reply of the backend.

@@ -40,7 +40,7 @@ struct ck_handle_export {
 /* The data files of the checkpoint of the file, which in a run directory is one
  * of several. */
 struct ck_files *ck_handle_files(const struct ck_handle *h);
-/* Notes a read for local read-ahead. Files of a run directory have none. */
+/* Notes a read for local read-ahead. Files of a run directory have no read-ahead. */
 void ck_handle_note(struct ck_handle *h, const struct ck_read *r);
 /* Drops a reference. The last one closes the file. */
 void ck_handle_put(struct ck_fs *fs, struct ck_handle *h);

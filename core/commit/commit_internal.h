@@ -161,7 +161,7 @@ CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 CK_MUST_USE int ck_cutter_fetch(struct ck_cutter *k, uint64_t pos, void *bytes,
 				uint64_t len);
 
-/* --- writable.c: what can be written ------------------------------------------ */
+/* --- writable.c: slices that can be written ---------------------------------------- */
 
 #define CK_ALL_BOXES UINT32_MAX /* instead of the index of a box */
 
@@ -193,10 +193,10 @@ struct ck_stage {
 	struct ck_cutter cutter;
 	bool placing, made;    /* locations are planned; files are made */
 	bool fortran, swapped; /* order and byte order of written elements */
-	bool foreign; /* committed with another header than the mount shows */
-	bool anew;    /* truncated to 0: committed bytes are gone */
-	bool touched; /* written or truncated */
-	bool carries; /* some bytes were copied from the tensor */
+	bool foreign;	/* committed with another header than the mount shows */
+	bool truncated; /* truncated to 0: committed bytes are gone */
+	bool touched;	/* written or truncated */
+	bool carries;	/* some bytes were copied from the tensor */
 	struct ck_buf head; /* the header; unwritten bytes are 0 */
 	uint64_t data;	    /* offset of the elements */
 	bool data_known;    /* `data` and the order of elements are known */

@@ -154,7 +154,7 @@ int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
 		return ck_stage_spoil(s, d, EINVAL);
 	}
 	s->head_accepted = true;
-	return s->anew && s->written.end > ck_stage_total(s)
+	return s->truncated && s->written.end > ck_stage_total(s)
 		       ? ck_stage_too_long(s, s->written.end, d)
 		       : 0;
 }

@@ -130,7 +130,7 @@ void ck_stage_renew(struct ck_stage *s)
 
 	discard(s);
 	s->foreign = foreign;
-	s->anew = false;
+	s->truncated = false;
 	/* Without memory for the header the stage is spoiled; a truncation to 0 resets it. */
 	if (own_header(s))
 		s->spoiled = true;
@@ -239,7 +239,7 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 {
 	const struct ck_ranges *written = &s->written.ranges;
-	uint64_t begin = s->anew ? 0 : s->data, end = ck_stage_total(s);
+	uint64_t begin = s->truncated ? 0 : s->data, end = ck_stage_total(s);
 	uint64_t have = begin + ck_written_bytes(&s->written, begin);
 	size_t i = 0;
 
@@ -252,7 +252,7 @@ static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 			  ck_shown("%ju", (uintmax_t)have),
 			  "not complete: bytes %ju to %ju were not written%s",
 			  (uintmax_t)begin, (uintmax_t)end - 1,
-			  s->anew || s->fortran || s->swapped
+			  s->truncated || s->fortran || s->swapped
 				  ? ""
 				  : "; a mount with -o patch keeps them");
 }
@@ -272,7 +272,7 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 			(uintmax_t)g->failed.r[0].end - 1);
 	if (!s->touched)
 		return ck_fail(d, EINVAL, "nothing was written");
-	if (s->anew && ck_written_nothing(g))
+	if (s->truncated && ck_written_nothing(g))
 		return ck_fail(d, EINVAL,
 			       g->end ? "nothing but holes; zeros have to be "
 					"written"
@@ -280,7 +280,7 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 					"written");
 	if (!s->data_known)
 		return ck_fail(d, EINVAL, "its header is not complete");
-	if (s->anew && g->end < ck_stage_total(s))
+	if (s->truncated && g->end < ck_stage_total(s))
 		return ck_differs(
 			d, EINVAL,
 			ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
@@ -406,7 +406,7 @@ static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 static void begin_anew(struct ck_stage *s)
 {
 	discard(s);
-	s->anew = true;
+	s->truncated = true;
 	s->touched = true;
 }
 
@@ -420,9 +420,9 @@ static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	}
 	if (s->spoiled)
 		return explain(s, d);
-	if (!s->anew && size == ck_stage_total(s))
+	if (!s->truncated && size == ck_stage_total(s))
 		return 0;
-	if (!s->anew) {
+	if (!s->truncated) {
 		(void)ck_differs(d, EINVAL,
 				 ck_shown("%ju", (uintmax_t)ck_stage_total(s)),
 				 ck_shown("%ju", (uintmax_t)size),
@@ -453,7 +453,7 @@ int ck_stage_grow(struct ck_stage *s, uint64_t end, struct ck_diag *d)
 	int rc = 0;
 
 	enter(s);
-	if (end > (s->anew ? s->written.end : ck_stage_total(s))) {
+	if (end > (s->truncated ? s->written.end : ck_stage_total(s))) {
 		rc = truncate_now(s, end, d);
 		if (rc == 0)
 			ck_written_allocate(&s->written, end);
@@ -472,7 +472,7 @@ void ck_stage_closed_by(struct ck_stage *s, uint32_t thread)
 void ck_stage_synced(struct ck_stage *s)
 {
 	enter(s);
-	if (s->anew)
+	if (s->truncated)
 		ck_written_sync(&s->written);
 	leave(s);
 }
@@ -482,7 +482,7 @@ static bool is_written(const struct ck_stage *s)
 	const struct ck_written_ranges *g = &s->written;
 	uint64_t end = ck_stage_total(s);
 
-	if (!s->anew)
+	if (!s->truncated)
 		return ck_written_all(g, s->data, end);
 	if (g->end != end)
 		return false;
@@ -498,7 +498,7 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 		return CK_STAGE_SPOILED;
 	if (!s->touched)
 		return CK_STAGE_EMPTY;
-	if (s->anew && ck_written_nothing(&s->written))
+	if (s->truncated && ck_written_nothing(&s->written))
 		return s->data_known && ck_stage_total(s) == 0 ? CK_STAGE_EMPTY
 							       : CK_STAGE_BEGUN;
 	if (!s->data_known || !is_written(s))
@@ -512,7 +512,7 @@ bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
 {
 	*begin = s->data;
 	*end = s->data_known ? ck_stage_total(s) : 0;
-	return !s->anew && !s->spoiled && s->written.failed.n == 0 &&
+	return !s->truncated && !s->spoiled && s->written.failed.n == 0 &&
 	       !s->fortran && !s->swapped &&
 	       ck_ranges_gap(&s->written.ranges, begin, end);
 }

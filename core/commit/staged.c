@@ -52,7 +52,7 @@ uint64_t ck_stage_skipped(struct ck_stage *s)
 	uint64_t n;
 
 	pthread_rwlock_rdlock(&s->x->placing);
-	n = s->anew ? g->end - ck_written_bytes(g, 0) : 0;
+	n = s->truncated ? g->end - ck_written_bytes(g, 0) : 0;
 	pthread_rwlock_unlock(&s->x->placing);
 	return n;
 }
@@ -66,11 +66,11 @@ int ck_stage_verify(struct ck_stage *s, struct ck_diag *d)
 
 bool ck_stage_began_empty(struct ck_stage *s, uint64_t *size)
 {
-	bool anew;
+	bool truncated;
 
 	pthread_rwlock_rdlock(&s->x->placing);
-	anew = s->anew;
-	*size = anew ? s->written.end : ck_stage_total(s);
+	truncated = s->truncated;
+	*size = truncated ? s->written.end : ck_stage_total(s);
 	pthread_rwlock_unlock(&s->x->placing);
-	return anew;
+	return truncated;
 }

@@ -16,7 +16,7 @@ static bool is_same(const int64_t *a, const uint64_t *b, uint32_t n)
 	return true;
 }
 
-/* Index of the box with these offsets and sizes; CK_ALL_BOXES if there is none.
+/* Index of the box with these offsets and sizes; CK_ALL_BOXES if no box matches.
  * Equal boxes have no elements, so that any of them may be returned. */
 static uint32_t box_find(const struct ck_tensor *t, const uint64_t *box)
 {

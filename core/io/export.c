@@ -167,7 +167,7 @@ static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 	return rc;
 }
 
-/* Drops the oldest idle export of the device. Returns false if there is none. */
+/* Drops the oldest idle export of the device. Returns false if no export is idle. */
 static bool make_room(struct ck_exports *all, const uint8_t *uuid)
 {
 	struct ck_export *e;

@@ -60,18 +60,18 @@ struct ck_segments {
 	struct ck_segment_list spent; /* all bytes were taken */
 };
 
-/* Segment that contains a byte of a slice; NULL if there is none. */
+/* Segment that contains a byte of a slice; NULL if no segment does. */
 struct ck_segment *ck_segments_find(const struct ck_segments *all,
 				    uint64_t slice, uint64_t vpos);
 /* Offset of the first segment at or behind vpos, which must be in no segment;
- * UINT64_MAX if there is none. */
+ * UINT64_MAX if no segment follows. */
 uint64_t ck_segments_next(const struct ck_segments *all, uint64_t slice,
 			  uint64_t vpos);
 /* Adds a new segment for a range that overlaps no other, of at most `most` bytes.
  * NULL if out of memory. now: milliseconds. */
 struct ck_segment *ck_segments_add(struct ck_segments *all, uint64_t slice,
 				   uint64_t begin, uint64_t end, uint64_t now);
-/* Takes the oldest new segment, which is in flight then; NULL if there is none. */
+/* Takes the oldest new segment, which is in flight then; NULL if all are. */
 struct ck_segment *ck_segments_start(struct ck_segments *all);
 /* Completes a segment; good: its bytes are there. Frees a failed one without
  * readers. */

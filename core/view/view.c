@@ -17,8 +17,8 @@ const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,
 
 /* --- options -------------------------------------------------------------------- */
 
-/* The next of names with `+` between; *text moves behind it. False: there is
- * none. */
+/* Takes the next of the names that `+` separates, and moves *text behind it. Returns
+ * false at the end. */
 static bool word_next(const char **text, struct ck_str *out)
 {
 	size_t len = strcspn(*text, "+");

@@ -18,7 +18,7 @@ static const struct {
 	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
 	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
 	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
-	  "the cache holds what was mounted; nothing is dropped by guess" },
+	  "the cache holds the mounted version; nothing is dropped by guess" },
 	/* Not requested, though libfuse would: AUTO_INVAL_DATA: the opposite of
 	 * the last one; SPLICE_*: measured 2 to 3 times slower, and a truncated
 	 * file gives a short reply, which a reader takes for the end of the

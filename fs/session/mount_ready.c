@@ -6,7 +6,7 @@
  * itself.
  *
  * Signals are blocked in all threads and taken by this one with sigwait(), so
- * none can be lost between the test of a flag and a wait. It wakes the serving
+ * no signal can be lost between the test of a flag and a wait. It wakes the serving
  * thread with KICK until that thread has left its loop.
  *
  * States: waiting for the first request; ready; ending; joined.

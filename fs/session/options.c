@@ -14,7 +14,7 @@
 struct option {
 	/* With `=` at the end: takes a value. With `*`: a prefix. */
 	const char *name;
-	/* name: as above; value: "" if the option takes none. */
+	/* name: as above; value: "" if the option takes no value. */
 	int (*set)(struct ck_mount_options *o, const char *name,
 		   const char *value, struct ck_diag *d);
 	/* For the help: values after `=`, and one line of text. */
@@ -416,7 +416,7 @@ static bool matches(const char *name, const char *word)
 
 #define NAME_LEN 64 /* of names compared; longer words are cut */
 
-/* True if the option is valid without a mount, too: it tells how a checkpoint
+/* True if the option is valid without a mount, too: it selects how a checkpoint
  * is read. */
 static bool is_reading(const struct option *o)
 {

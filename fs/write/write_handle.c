@@ -247,7 +247,7 @@ void ck_write_handle_opened_by(const struct ck_fs *fs,
 
 /* open(2) with O_TRUNC looks like truncate(2), but both come from a thread. A
  * truncation by another thread would replace written bytes by zeros. If threads
- * cannot be told apart, a truncation is accepted as long as no byte can be
+ * cannot be distinguished, a truncation is accepted as long as no byte can be
  * lost. */
 static bool may_truncate(const struct ck_write_handle *wh, uint64_t size,
 			 pid_t thread)

@@ -111,7 +111,7 @@ uint32_t ck_calls_epoch(const struct ck_calls *all);
  * or not a valid one; the connection must then drop the peer. */
 CK_MUST_USE int ck_calls_take(struct ck_calls *all, uint32_t peer,
 			      const struct ck_message *m, uint64_t now);
-/* Applies all deadlines, sends what is queued, and completes failed calls.
+/* Applies all deadlines, sends the queued messages, and completes failed calls.
  * Returns the milliseconds until the next call is due. */
 CK_MUST_USE uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now);
 /* The peer is lost: it goes down, and its calls fail as above. */
@@ -122,8 +122,8 @@ void ck_calls_end(struct ck_calls *all);
 
 /* --- calls that block; any thread but the connection's -------------------- */
 
-/* Sends a request and blocks until take() has parsed the reply, or there is
- * none. The caller keeps *a. Returns the value of take(), or -EIO, see
+/* Sends a request and blocks until take() has parsed the reply, or the call has
+ * failed. The caller keeps *a. Returns the value of take(), or -EIO, see
  * ck_call.came. */
 CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
 			      struct ck_ask *a,

@@ -233,7 +233,7 @@ static inline bool ck_object_is_there(const struct ck_catalog *c, uint64_t i)
 
 /* Names of an entry, by its index in the listing. */
 struct ck_names ck_entry_names(const struct ck_catalog *c, size_t entry);
-/* Index in the listing of the entry with this stem; -1 if there is none. */
+/* Index in the listing of the entry with this stem; -1 if not found. */
 int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
 
 /* Names of an entry, which must not have been removed. */

@@ -39,7 +39,7 @@ CK_MUST_USE int ck_file_server_cost(const struct ck_message *request,
 struct ck_answer {
 	struct ck_wire_head head;
 	struct ck_buf body;
-	uint8_t *payload; /* head.payload bytes; NULL: none */
+	uint8_t *payload; /* head.payload bytes; NULL if 0 */
 };
 
 /* Makes the reply. A failed request has a reply, too: head.err is then its

@@ -187,7 +187,7 @@ void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
  * then reads the headers of the items in that file again. Does no I/O. */
 CK_MUST_USE bool ck_layout_is_old(const struct ck_checkpoint *cp,
 				  const struct ck_layout *layout);
-/* Cached layout of a tensor of a catalog, or NULL if there is none or it is outdated. Does no
+/* Cached layout of a tensor of a catalog, or NULL if it is not cached or is outdated. Does no
  * I/O. Caller must call ck_layout_put(). */
 const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 					const struct ck_catalog *c,

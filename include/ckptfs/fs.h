@@ -109,7 +109,7 @@ struct ck_mount_options {
  * -EINVAL; for an unknown option the message has the nearest known one. */
 CK_EXPORT CK_MUST_USE int ck_options_parse(struct ck_mount_options *o,
 					   const char *text, struct ck_diag *d);
-/* The same without a mount: only options that tell how, and from where, a
+/* The same without a mount: only options that select how, and from where, a
  * checkpoint is read and shown. view: NULL if nothing is shown. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 struct ck_hosts_options *hosts,

@@ -88,7 +88,7 @@ struct ck_gpu {
 	/* Starts a request. Returns 0 if it is in flight, or -EAGAIN if there is no
 	 * free buffer. */
 	int (*start)(struct ck_gpu *g, struct ck_gpu_work *w);
-	/* Removes a request that is done; NULL if there is none now. Never
+	/* Removes a request that is done; NULL if no request is. Never
 	 * blocks. */
 	struct ck_gpu_work *(*done)(struct ck_gpu *g);
 	/* NULL, or the permanent failure of the plugin. After a failure all

@@ -46,7 +46,7 @@ void ck_gpulink_free(struct ck_gpulink *l);
  * Failures of later workers are logged. */
 CK_MUST_USE int ck_gpulink_wait(struct ck_gpulink *l, uint32_t msec,
 				struct ck_diag *d);
-/* Returns true if there was no driver: no worker is up, and none will be
+/* Returns true if there was no driver: no worker is up or will be
  * started. */
 CK_MUST_USE bool ck_gpulink_is_over(struct ck_gpulink *l);
 /* Measures the rate of the GPU path, for about 50 ms, and blocks for it. No

@@ -18,7 +18,7 @@ struct ck_gpuserve_options {
 	/* The driver's numbers of the devices to use; n 0: all devices. */
 	const uint32_t *devices;
 	uint32_t n;
-	/* The same of a link to a rank, for rounds; -1: there is none, or the
+	/* The same of a link to a rank, for rounds; -1: without rounds, or the
 	 * mount passes it later. */
 	int rounds_sock, rounds_memory;
 	uint64_t rounds_size; /* bytes */

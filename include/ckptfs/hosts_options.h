@@ -70,8 +70,8 @@ CK_MUST_USE int ck_hosts_options_set(struct ck_hosts_options *o,
 				     char separator, struct ck_diag *d);
 /* True if there are several hosts. */
 bool ck_hosts_options_given(const struct ck_hosts_options *o);
-/* Returns 0, or -EINVAL with a message if an option requires hosts and there are
- * none. */
+/* Returns 0, or -EINVAL with a message if an option requires hosts and no
+ * host is given. */
 CK_MUST_USE int ck_hosts_options_check(const struct ck_hosts_options *o,
 				       struct ck_diag *d);
 /* Reads the file of hosts, settles the list, and sets defaults. Must be called

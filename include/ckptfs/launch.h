@@ -45,7 +45,7 @@ struct ck_launch_options {
 	unsigned timeout; /* seconds, of a round; 0: default of the ranks */
 	int ask_msec;	  /* deadline of the preflight; 0: 10 s */
 	/* A descriptor that cancels the preflight when it is readable or
-	 * closed; 0: none. */
+	 * closed; 0: no descriptor. */
 	int stop;
 };
 
@@ -79,7 +79,7 @@ CK_MUST_USE int ck_launch_try(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines);
 
 /* Appends the lines with which this host replies to the preflight. net: see the
- * options; "": none. */
+ * options; "": all networks. */
 void ck_launch_self(const char *net, struct ck_buf *out);
 
 /* Restricts NCCL to the networks in net, in this process and its children. Sets

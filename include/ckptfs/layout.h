@@ -93,8 +93,8 @@ static inline bool ck_layout_box_is_empty(const struct ck_layout *layout,
 				 layout->ndim);
 }
 
-/* Finds the box of a layout for a chunk of its tensor. Returns false if there is
- * none. */
+/* Finds the box of a layout for a chunk of its tensor. Returns false if the
+ * layout has no such box. */
 CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
 				uint32_t *box);
 

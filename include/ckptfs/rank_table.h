@@ -45,12 +45,12 @@ struct ck_rank_table {
 	uint32_t n;
 };
 
-/* Decodes and validates n records, n at least 1. *out borrows from said. The
+/* Decodes and validates n records, n at least 1. *out borrows from records. The
  * caller must call ck_rank_table_fini(), also after an error. Returns 0, or:
  * -EINVAL if versions differ, ranks of one host have different checkpoints, two
  * hosts have one name, or no rank requests a mount; -EPROTO if a record is
  * invalid; -ENOMEM. The message in d is the same at all ranks. */
-CK_MUST_USE int ck_rank_table_read(const uint8_t *said, uint32_t n,
+CK_MUST_USE int ck_rank_table_read(const uint8_t *records, uint32_t n,
 				   struct ck_rank_table *out,
 				   struct ck_diag *d);
 void ck_rank_table_fini(struct ck_rank_table *r);

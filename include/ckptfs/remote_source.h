@@ -48,17 +48,17 @@ struct ck_remote_source {
 		      bool *out, struct ck_diag *d);
 	/* As metadata(), for another file that describes the checkpoint. */
 	int (*text)(struct ck_remote_source *e, struct ck_str name,
-		    uint64_t most, struct ck_file_info *said, void **pages,
+		    uint64_t most, struct ck_file_info *info, void **pages,
 		    struct ck_diag *d);
-	/* Chooses the file of this name over all hosts. *said: the state that
+	/* Chooses the file of this name over all hosts. *info: the state that
 	 * its host reported, with the latest mtime and the intersection of the
-	 * access rights of all replicas. *pages: its contents, said->size bytes
+	 * access rights of all replicas. *pages: its contents, info->size bytes
 	 * of ck_pages_alloc(), owned by the caller; NULL if the local file was
 	 * chosen. Returns 0, or: -ENOENT if no host has one; -ESTALE if they
 	 * differ; -EBADMSG if one is longer than `most` bytes or not a regular
 	 * file; -EIO. */
 	int (*metadata)(struct ck_remote_source *e, struct ck_str name,
-			uint64_t most, struct ck_file_info *said, void **pages,
+			uint64_t most, struct ck_file_info *info, void **pages,
 			struct ck_diag *d);
 	/* Files were added to the set, which has recorded the local ones. Those
 	 * added since the last call that are not local, but on another host, become

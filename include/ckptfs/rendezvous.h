@@ -26,7 +26,7 @@ struct ck_rendezvous {
 /* One end of a link, see ck_link_options and ck_serve_options. Owns the
  * descriptors. */
 struct ck_rendezvous_way {
-	int sock, memory; /* -1: none */
+	int sock, memory; /* -1: not open */
 	uint64_t size;	  /* of the memory, bytes */
 };
 

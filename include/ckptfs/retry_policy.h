@@ -73,7 +73,7 @@ void ck_retry_policy_over(struct ck_retry_policy *t, const bool *in,
 			  const bool *up, uint64_t now);
 
 /* Returns the index of a suspect to be logged: once for each time that it goes
- * down, after two failed jobs. Returns n if there is none. */
+ * down, after two failed jobs. Returns n without such a host. */
 size_t ck_retry_policy_log(struct ck_retry_policy *t);
 
 #endif

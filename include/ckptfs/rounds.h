@@ -26,7 +26,7 @@
  * The sequencer is the lowest rank that is not lost. It numbers rounds within
  * an *epoch*, in which the set of ranks and their communicator stay the same. A
  * rank that sees a lost rank, or a round that fails or times out, sends BROKEN
- * to the sequencer, which begins the next epoch: all ranks abort what they run.
+ * to the sequencer, which begins the next epoch: all ranks abort their running rounds.
  * If the sequencer is lost, the next sequencer begins an epoch. Initiators
  * propose unaffected rounds again, with the memory that their participants
  * still hold; therefore participants release memory only at OVER. An epoch

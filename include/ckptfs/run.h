@@ -38,7 +38,7 @@ struct ck_steps {
  * names are lost then. Caller must call ck_steps_put(). */
 CK_MUST_USE int ck_run_steps(struct ck_rundir *r, const struct ck_steps **out);
 void ck_steps_put(const struct ck_steps *steps);
-/* Find a shown step by its stem or its id; NULL if there is none. */
+/* Find a shown step by its stem or its id; NULL if not found. */
 const struct ck_step *ck_steps_find(const struct ck_steps *s,
 				    struct ck_str stem);
 const struct ck_step *ck_steps_at(const struct ck_steps *s, uint32_t id);

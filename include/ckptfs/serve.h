@@ -38,8 +38,8 @@ struct ck_serve_options {
 		int link, memory;
 		uint64_t size;
 		uint32_t msec; /* timeout of a round */
-		/* The job was started for rounds: if this rank takes part in
-		 * none, or no longer does, it notifies all others. Implied by a
+		/* The job was started for rounds: if this rank does not take
+		 * part, or no longer does, it notifies all others. Implied by a
 		 * link. */
 		bool used;
 		/* Other ranks may have been started for rounds though this one
@@ -60,7 +60,7 @@ struct ck_serve_options {
 	const bool *mounts;
 	uint32_t silence_msec; /* 0: no limit */
 	enum ck_serve_until until;
-	int stop; /* the rank ends when this descriptor is readable; -1: none */
+	int stop; /* the rank ends when this descriptor is readable; -1: no descriptor */
 	/* Called when the rank ends, before it joins threads that may still
 	 * read a file for an unlimited time. May be NULL. */
 	void (*ending)(void *arg);

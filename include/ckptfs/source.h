@@ -242,7 +242,7 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 void ck_files_set_differs(struct ck_files *f, uint32_t number,
 			  const char *text);
 /* Records the same text for a file that was already read: its contents determine which parts
- * cannot be used. ck_files_differs() returns the text, or NULL if none was recorded. */
+ * cannot be used. ck_files_differs() returns the text, or NULL if no text was recorded. */
 void ck_files_note_differs(struct ck_files *f, uint32_t number,
 			   const char *text);
 const char *ck_files_differs(const struct ck_files *f, uint32_t number);

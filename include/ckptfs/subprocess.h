@@ -17,7 +17,7 @@ struct ck_subprocess {
 	int ended; /* a pidfd: readable when the process has exited */
 	/* The read end of its standard error, non-blocking; -1: not read
 	 * here. */
-	int said;
+	int errors;
 	/* Set by ck_subprocess_end(): the status of waitpid(2). -1: the process
 	 * cannot be killed, or SIGCHLD is ignored and its status is lost. */
 	int status;

@@ -35,7 +35,7 @@ struct ck_transport {
 	 * len bytes, by rank. Blocks until all ranks have called it. Returns 0,
 	 * or: -EIO. The pointer is NULL if the transport has no such
 	 * function. */
-	int (*gather)(struct ck_transport *x, const void *said, size_t len,
+	int (*gather)(struct ck_transport *x, const void *record, size_t len,
 		      void *all);
 	/* Queues a parcel and never blocks. Parcels to one rank arrive in the
 	 * order of their send(). A rank that does not receive does not delay

@@ -157,7 +157,7 @@ CK_MUST_USE int ck_tree_path(struct ck_tree *t, const struct ck_node *n,
 			     struct ck_buf *out);
 
 /* Adds one use of a node that was found, until ck_tree_forget(). Gives a directory
- * a number if it has none; there are 2^24 during the life of the tree. Returns 0,
+ * a number if it has no number; there are 2^24 during the life of the tree. Returns 0,
  * or: -ENFILE if no number is left; -ESTALE; -ENOMEM. */
 CK_MUST_USE int ck_tree_use(struct ck_tree *t, struct ck_node *n);
 /* The same for a node with a number. Never fails. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view: what one directory of the root shows. A view turns a name into an entry and
+ * view: one directory of the root. A view turns a name into an entry and
  * an entry into a slice; there is one source file for each in core/view. Views are
  * pure functions of the catalog, except for generated content. Any thread.
  */

@@ -152,7 +152,7 @@ struct ck_wire_run {
 
 /* Makes a DIGEST. Returns 0, or: -E2BIG if the runs have more than
  * CK_WIRE_DIGEST_MAX bytes, or are too many, or n is 0; -ENOMEM. The caller
- * splits what is longer. */
+ * splits longer requests. */
 CK_MUST_USE int ck_ask_digest(struct ck_ask *a, const struct ck_wire_run *runs,
 			      size_t n);
 

@@ -297,7 +297,7 @@ static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 
 /* --- the listener --------------------------------------------------------- */
 
-/* Does what is due. Returns ms until the next time. */
+/* Runs the due tasks. Returns ms until the next time. */
 static int work(struct ck_cluster *c, uint64_t *next)
 {
 	uint64_t now = ck_msec_now();
@@ -435,7 +435,7 @@ static struct ck_cluster *make(const struct ck_hosts_options *options,
 	c->options = options;
 	c->how = format->shardlinks;
 	c->starter = (struct ck_spawn_helper){
-		.job = { .ended = -1, .said = -1 }, .sock = -1
+		.job = { .ended = -1, .errors = -1 }, .sock = -1
 	};
 	pthread_mutex_init(&c->lock, NULL);
 	c->stop = c->keeper = c->liveness = c->ended = c->next.keeper = -1;

@@ -38,7 +38,7 @@ struct ck_cluster {
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
 	struct ck_spawn_helper starter;
-	int keeper; /* socket of the job's supervisor; -1 if there is none */
+	int keeper; /* socket of the job's supervisor; -1 without a job */
 	int ended;  /* the same of a job that was replaced */
 	struct ck_next_job next;
 	uint32_t links; /* links made so far */
@@ -58,7 +58,7 @@ struct ck_cluster {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	/* link of a job that may take over or has; NULL if there is none */
+	/* link of a job that may take over or has; NULL without one */
 	struct ck_link *asked;
 	bool ending; /* no further requests on any link */
 };

@@ -190,7 +190,7 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 		return ck_fail(d, ENOMEM, "out of memory");
 	g->options = options;
 	g->sock = -1;
-	g->job = (struct ck_subprocess){ .ended = -1, .said = -1 };
+	g->job = (struct ck_subprocess){ .ended = -1, .errors = -1 };
 	g->counts = true;
 	name_host(g->host, sizeof(g->host));
 	ck_gpus_rounds_make(g);

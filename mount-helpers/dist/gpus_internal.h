@@ -36,7 +36,7 @@ struct ck_gpus_rounds {
 	pthread_cond_t changed;
 	/* link to a rank, while there is no gpulink */
 	struct ck_rendezvous_way way;
-	uint32_t set;	  /* number of the job; 0 if there is none */
+	uint32_t set;	  /* number of the job; 0 without a job */
 	uint32_t settled; /* the job for which all hosts have been measured */
 	uint32_t npeers;
 	struct ck_gpus_peer *peers;

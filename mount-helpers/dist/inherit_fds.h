@@ -17,7 +17,7 @@
 #include "ckptfs/rendezvous.h"
 #include "ckptfs/subprocess.h"
 
-/* The option that tells the process to take inherited descriptors, and its
+/* The option that makes the process take inherited descriptors, and its
  * value if there are rounds. */
 #define CK_INHERITED_OPTION "beside-rank"
 #define CK_INHERITED_ROUNDS "rounds"

@@ -382,7 +382,7 @@ static int start(struct keeper *k, struct ck_diag *d)
 static void keep(const struct keeper *k)
 {
 	struct pollfd fds[] = { { .fd = k->over, .events = POLLIN },
-				{ .fd = k->job.said, .events = POLLIN } };
+				{ .fd = k->job.errors, .events = POLLIN } };
 
 	while (!fds[0].revents) {
 		if (poll(fds, 2, -1) < 0)
@@ -404,7 +404,7 @@ void ck_job_supervisor_run(const struct ck_launch_options *launch,
 			    .over = -1,
 			    .door = { .listener = -1 },
 			    .shelter = { .locks = { -1, -1 } },
-			    .job = { .ended = -1, .said = -1 } };
+			    .job = { .ended = -1, .errors = -1 } };
 	struct ck_diag d = { 0 };
 	int rc;
 

@@ -19,7 +19,7 @@ struct ck_rank_rounds {
 
 #define CK_RANK_NO_ROUNDS                                                      \
 	{                                                                      \
-		CK_RENDEZVOUS_NO_WAY, -1, { .ended = -1, .said = -1 },         \
+		CK_RENDEZVOUS_NO_WAY, -1, { .ended = -1, .errors = -1 },       \
 	}
 
 /* Starts it. devices, net: as in ck_launch_options. Only the first rank of a

@@ -16,8 +16,9 @@
 #include "ckptfs/subprocess.h"
 
 struct ck_spawn_helper {
-	struct ck_subprocess job; /* the helper; ended is -1 if there is none */
-	int sock;		  /* -1 if there is none */
+	struct ck_subprocess
+		job; /* the helper; ended is -1 if it was not started */
+	int sock;    /* -1 if it was not started */
 };
 
 /* Starts the helper. launch: without rendezvous socket. Returns 0, or errors of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mounts: finds and examines mounts that may be dead or hang. Three sources, none of
- * which can block a command for ever:
+ * mounts: finds and examines mounts that may be dead or hang. It has three sources,
+ * and no source can block a command for ever:
  *
  *	the kernel's mount table	read by the command itself
  *	the mount			queried by a child process with a deadline

@@ -2,7 +2,7 @@
 /*
  * offline_tree: opens a checkpoint and its tree for commands without a mount, and reads its
  * files. On one host a read is synchronous. With several hosts it goes through the streams,
- * which prefetch: `held` counts what is in flight for a reader. The main thread opens and
+ * which prefetch: `held` counts the segments in flight for a reader. The main thread opens and
  * closes; any thread may read.
  */
 #include "offline_tree.h"

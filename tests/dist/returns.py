@@ -189,7 +189,7 @@ def copied(hosts, names):
 
 
 def test_late(hosts, mount):
-    """A host that was missing has replicas of what others have: they are not used before
+    """A host that was missing has replicas of files of others: they are not used before
     the next mount, also if they are the only ones left."""
     copied(hosts, ["__1_0.distcp"])
     mount.leave_out("h3")

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-/* 0 to 15, or 16 for what is no upper-case hex digit. */
+/* 0 to 15, or 16 for other characters than upper-case hex digits. */
 static inline unsigned hex_value(char c)
 {
 	if (c >= '0' && c <= '9')

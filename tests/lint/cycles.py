@@ -2,7 +2,7 @@
 """Cycles among the C files of the program.
 
 A file depends on another one if it uses a function or table that the other one defines. Files
-that depend on each other, directly or through others, are a knot: none of them can be
+that depend on each other, directly or through others, are a knot: no file of it can be
 understood or tested without the rest. tests/lint/knots.txt lists the knots that there are,
 each as a block of files. A knot must lie in one of these blocks: no new one appears, and no
 file is added to one. tests/lint/run --lower writes the list again when a knot became smaller.
@@ -50,7 +50,7 @@ LIST_CANARIES = (
 
 @functools.cache
 def names_of(text):
-    """What a file defines, what it uses, and the uses of each inline function and macro."""
+    """The names that a file defines and uses, and the uses of each inline function and macro."""
     text = calls.bare(text)
     inline = {m.group(1) or m.group(3): set(USED.findall(m.group(2) or m.group(4)))
               for m in INLINE.finditer(text)}

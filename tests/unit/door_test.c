@@ -412,7 +412,7 @@ static void test_strangers(void)
 	for (unsigned i = 0; i < 6000 && !count_near(pipes, STRANGERS); i++)
 		usleep(10000);
 	right_one(&door);
-	/* Nobody is let in while they go on. */
+	/* No connection is accepted while the others continue. */
 	do
 		eq_err(ck_rendezvous_wait(&door, SIZE, -1, 100, &way),
 		       -ETIMEDOUT);

@@ -59,7 +59,7 @@ static bool has_said(const struct ck_subprocess *job, int bytes)
 	uint64_t end = ck_msec_now() + IN_TIME;
 	int n = 0;
 
-	while (ioctl(job->said, FIONREAD, &n) == 0 && n < bytes &&
+	while (ioctl(job->errors, FIONREAD, &n) == 0 && n < bytes &&
 	       ck_msec_now() < end)
 		usleep(5000);
 	return n >= bytes;
@@ -399,7 +399,7 @@ static void test_speaks_without_end(void)
 
 	shell_start("trap '' TERM PIPE; exec cat /dev/zero >&2", &job);
 	/* More in the pipe than is heard at once. */
-	ok(fcntl(job.said, F_SETPIPE_SZ, 1 << 20) > 0);
+	ok(fcntl(job.errors, F_SETPIPE_SZ, 1 << 20) > 0);
 	ok(has_said(&job, 256 << 10));
 	ck_subprocess_read(&job, &said);
 	ok(said.len >= 4096 && said.len <= 80 << 10);

@@ -29,7 +29,7 @@ struct said {
 enum expected {
 	ALL,  /* all moves come */
 	SOME, /* some come */
-	NONE, /* none comes */
+	NONE, /* no reply */
 };
 
 struct lie {

@@ -15,7 +15,7 @@ static void test_gone(void)
 	ok(ck_mount_liveness_watch(&m));
 	ok(ck_mount_liveness_gone(&m, 0));
 	ok(!ck_mount_liveness_gone(&m, 0)); /* only once */
-	ok(!ck_mount_liveness_gone(&m, 1)); /* had none */
+	ok(!ck_mount_liveness_gone(&m, 1)); /* had no mount */
 	ok(ck_mount_liveness_gone(&m, 3));
 	eq_u64(m.left, 1);
 	ok(!ck_mount_liveness_watch(&m)); /* its own */

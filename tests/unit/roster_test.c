@@ -9,7 +9,7 @@
 
 enum { MOST = 8 };
 
-static uint8_t said[MOST * CK_RANK_TABLE_SAID];
+static uint8_t records[MOST * CK_RANK_TABLE_SAID];
 
 static const struct ck_rank_table_rank
 	a = { "a", "1", "/ck", CK_VERSION, 0, 0 },
@@ -20,7 +20,8 @@ static const struct ck_rank_table_rank
 static void say(const struct ck_rank_table_rank *list, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (ck_rank_table_say(&list[i], said + i * CK_RANK_TABLE_SAID))
+		if (ck_rank_table_say(&list[i],
+				      records + i * CK_RANK_TABLE_SAID))
 			abort();
 }
 
@@ -35,7 +36,7 @@ static void mounts(const struct ck_rank_table_rank *list, const char *which)
 	char found[MOST + 1] = "";
 
 	say(list, n);
-	eq_i64(ck_rank_table_read(said, n, &r, &d), 0);
+	eq_i64(ck_rank_table_read(records, n, &r, &d), 0);
 	for (uint32_t i = 0; i < n; i++)
 		found[i] = r.ranks[i].mounts ? 'x' : '.';
 	eq_text(found, which);
@@ -62,7 +63,7 @@ static void refused_bytes(uint32_t n, int rc, const char *why)
 	struct ck_rank_table r = { 0 };
 	struct ck_diag d = { 0 };
 
-	eq_i64(ck_rank_table_read(said, n, &r, &d), rc);
+	eq_i64(ck_rank_table_read(records, n, &r, &d), rc);
 	if (!tap_result(strstr(d.text, why), __FILE__, __LINE__, why))
 		printf("# %s\n", d.text);
 	ck_rank_table_fini(&r);
@@ -103,11 +104,11 @@ static void test_no_rank(void)
 	struct ck_rank_table_rank rank = a_mount;
 
 	say(&a_mount, 1);
-	memset(said, 0, 3);
+	memset(records, 0, 3);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	say(&a_mount, 1);
-	memset(said + strlen("ckptfs") + 1, 'x', CK_RANK_TABLE_SAID - 10);
-	memset(said + CK_RANK_TABLE_SAID - 10, 'y', 10);
+	memset(records + strlen("ckptfs") + 1, 'x', CK_RANK_TABLE_SAID - 10);
+	memset(records + CK_RANK_TABLE_SAID - 10, 'y', 10);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	rank.host = "a b";
 	say(&rank, 1);
@@ -123,7 +124,7 @@ static void test_no_rank(void)
 	rank.version = "0";
 	rank.host = "\1";
 	say((struct ck_rank_table_rank[]){ a_mount, rank }, 2);
-	memset(said + CK_RANK_TABLE_SAID + 9, 0xff, CK_RANK_TABLE_SAID - 9);
+	memset(records + CK_RANK_TABLE_SAID + 9, 0xff, CK_RANK_TABLE_SAID - 9);
 	refused_bytes(2, -EINVAL, "rank 1 is ckptfs 0;");
 }
 
@@ -135,9 +136,9 @@ static void test_long(void)
 	memset(path, 'x', sizeof(path) - 1);
 	path[0] = '/';
 	rank.path = path;
-	eq_i64(ck_rank_table_say(&rank, said), -ENAMETOOLONG);
+	eq_i64(ck_rank_table_say(&rank, records), -ENAMETOOLONG);
 	path[PATH_MAX] = '\0';
-	eq_i64(ck_rank_table_say(&rank, said), 0);
+	eq_i64(ck_rank_table_say(&rank, records), 0);
 }
 
 static void test_own(void)
@@ -148,8 +149,8 @@ static void test_own(void)
 
 	if (gethostname(host, sizeof(host) - 1) || !getcwd(cwd, sizeof(cwd)))
 		abort();
-	eq_i64(ck_rank_table_say_own("no/such", true, said, &d), 0);
-	eq_i64(ck_rank_table_read(said, 1, &r, &d), 0);
+	eq_i64(ck_rank_table_say_own("no/such", true, records, &d), 0);
+	eq_i64(ck_rank_table_read(records, 1, &r, &d), 0);
 	eq_text(r.ranks[0].host, host);
 	eq_u64(strlen(r.ranks[0].path), strlen(cwd) + strlen("/no/such"));
 	ok(strncmp(r.ranks[0].path, cwd, strlen(cwd)) == 0);
@@ -177,7 +178,7 @@ static void test_list(void)
 	uint32_t n;
 
 	say(all, 5);
-	eq_i64(ck_rank_table_read(said, 5, &r, NULL), 0);
+	eq_i64(ck_rank_table_read(records, 5, &r, NULL), 0);
 	ck_rank_table_list(&r, 3, &text);
 	ck_rank_table_fini(&r);
 	eq_i64(text.err, 0);

@@ -256,7 +256,7 @@ static void test_locate(void)
 	int rc;
 
 	scene_begin(&s, rows_make(ODD, true), 1);
-	eq_err(ck_open_slice_locate(s.o), -EREMOTE); /* nobody notes it */
+	eq_err(ck_open_slice_locate(s.o), -EREMOTE); /* no reader notes it */
 	ok(ck_open_slice_known(s.o, 0) && !ck_open_slice_known(s.o, 1));
 	ck_fetch_begin(&e.fetch);
 	eq_err(ck_open_slice_locate(s.o), -EREMOTE);

@@ -111,8 +111,8 @@ static bool are_begun(unsigned n)
 	return __atomic_load_n(&taken.n, __ATOMIC_ACQUIRE) >= n;
 }
 
-/* What was sent there has been taken in: a PING behind it, which waits for no thread, is
- * answered. */
+/* Waits until a rank has received all earlier messages: it replies to a PING behind them,
+ * which needs no thread. */
 static void wait_until_received(int fd)
 {
 	struct ck_buf b = { 0 };

@@ -342,7 +342,7 @@ static void test_failed(void)
 	scene_end();
 }
 
-/* Until no segment has bytes any more: nobody has used them for too long. */
+/* Waits until no segment has bytes: unused ones expire. Returns false after a minute. */
 static bool all_are_unused(void)
 {
 	for (unsigned i = 0; i < 12000; i++) {

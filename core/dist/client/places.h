@@ -16,7 +16,7 @@ CK_MUST_USE bool ck_places_find(const struct ck_ways *w, uint32_t file,
 
 /* A copy descriptor and the location that serves it. */
 struct ck_sorted {
-	struct ck_location at; /* peer UINT32_MAX: none */
+	struct ck_location at; /* peer UINT32_MAX: not located */
 	uint32_t index;	       /* of the descriptor in its batch */
 };
 

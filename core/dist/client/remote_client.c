@@ -293,8 +293,8 @@ static bool has_failed(const struct part *p)
 }
 
 /* Makes parts of the failed descriptors at the next location of their files.
- * only_last: only those without a further replica. NULL if there are none, or
- * if out of memory. */
+ * only_last: only those without a further replica. NULL if no descriptor
+ * has one, or if out of memory. */
 static struct part *parts_again(struct part *failed, struct attempt attempt,
 				bool only_last)
 {

@@ -112,8 +112,8 @@ static bool is_among(const char *devices, const char *device,
 	return is;
 }
 
-/* Restricts NCCL to the devices of the interfaces; disables RDMA if there are
- * none. */
+/* Restricts NCCL to the devices of the interfaces; disables RDMA if no
+ * interface has a device. */
 static int bind_rdma(const char *devices, struct ck_str interfaces)
 {
 	static const char which[] = "NCCL_IB_HCA", none[] = "NCCL_IB_DISABLE";

@@ -116,7 +116,7 @@ static void start(struct asking *a, size_t i)
 							     : -1,
 					 .events = POLLIN };
 	a->fds[2 * i + 1] = (struct pollfd){
-		.fd = host->started ? host->job.said : -1, .events = POLLIN
+		.fd = host->started ? host->job.errors : -1, .events = POLLIN
 	};
 }
 

@@ -67,8 +67,8 @@ bool ck_launch_is_in_network(const struct ifaddrs *i, const char *net)
 	return is_within_any(four.sin_addr, net);
 }
 
-/* Checks that the networks exist here. MPI would use any network if none of
- * them does. */
+/* Checks that the networks exist here. MPI would use any network if
+ * all are absent. */
 static int check_net(const char *net, struct ck_diag *d)
 {
 	struct ifaddrs *all = NULL;

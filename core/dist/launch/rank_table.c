@@ -104,9 +104,9 @@ static const char *take(struct ck_str *rest)
 
 /* Decodes a record; of another version only the version. Returns false if it is
  * invalid. */
-static bool read_rank(const uint8_t *said, struct ck_rank_table_rank *out)
+static bool read_rank(const uint8_t *records, struct ck_rank_table_rank *out)
 {
-	struct ck_str rest = { (const char *)said, CK_RANK_TABLE_SAID };
+	struct ck_str rest = { (const char *)records, CK_RANK_TABLE_SAID };
 	const char *first = take(&rest), *wants;
 
 	if (!first || strcmp(first, program) != 0)
@@ -195,7 +195,7 @@ static int settle(struct ck_rank_table *r, struct ck_diag *d)
 	return rc;
 }
 
-int ck_rank_table_read(const uint8_t *said, uint32_t n,
+int ck_rank_table_read(const uint8_t *records, uint32_t n,
 		       struct ck_rank_table *out, struct ck_diag *d)
 {
 	int rc;
@@ -205,7 +205,7 @@ int ck_rank_table_read(const uint8_t *said, uint32_t n,
 		return ck_fail(d, ENOMEM, "out of memory");
 	out->n = n;
 	for (uint32_t i = 0; i < n; i++)
-		if (!read_rank(said + (size_t)i * CK_RANK_TABLE_SAID,
+		if (!read_rank(records + (size_t)i * CK_RANK_TABLE_SAID,
 			       &out->ranks[i]))
 			return ck_fail(d, EPROTO,
 				       "rank %" PRIu32 " is no ckptfs", i);

@@ -266,7 +266,7 @@ int ck_rendezvous_wait(const struct ck_rendezvous *door, uint64_t size,
 
 /* --- the serving process -------------------------------------------------- */
 
-/* The descriptor of a message; -1: none. The buffer has room for one; the
+/* The descriptor of a message; -1 without one. The buffer has room for one; the
  * kernel drops further ones and sets MSG_CTRUNC. */
 static int handed(struct msghdr *m)
 {

@@ -34,7 +34,7 @@ static bool is_suspect(const struct ck_retry_policy_host *host)
 	return !host->up && host->failed;
 }
 
-/* The next job is started after `every`, or soon if none is running. */
+/* The next job is started after `every`, or soon if no job is running. */
 static void pause(struct ck_retry_policy *t, uint64_t now)
 {
 	t->due = now +
@@ -87,7 +87,7 @@ bool ck_retry_policy_look(struct ck_retry_policy *t, const bool *up,
 	return missing && now >= t->due;
 }
 
-/* The suspect that has been due for longest; 0: none is. */
+/* The suspect that has been due for longest; 0 if no suspect is due. */
 static size_t next_suspect(const struct ck_retry_policy *t, uint64_t now)
 {
 	size_t next = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * subprocess: starts a child process by posix_spawn(3), reads its standard
- * error, and ends it with its session. A pidfd tells when it has exited. A
+ * error, and ends it with its session. A pidfd becomes readable when it has exited. A
  * child is running until ck_subprocess_end() has reaped it. One thread at a
  * time.
  */
@@ -27,12 +27,12 @@ enum {
 
 /* --- starting ------------------------------------------------------------- */
 
-/* Redirects standard error to `said`, and output to /dev/null, and changes to
- * the root, so that no file system is kept busy. `said` comes first: it may be
+/* Redirects standard error to `errors`, and output to /dev/null, and changes to
+ * the root, so that no file system is kept busy. `errors` comes first: it may be
  * descriptor 1 if this process had none. */
-static int set_said(posix_spawn_file_actions_t *files, int said)
+static int set_errors(posix_spawn_file_actions_t *files, int errors)
 {
-	int err = posix_spawn_file_actions_adddup2(files, said, 2);
+	int err = posix_spawn_file_actions_adddup2(files, errors, 2);
 
 	if (!err)
 		err = posix_spawn_file_actions_addopen(files, 1, "/dev/null",
@@ -44,14 +44,14 @@ static int set_said(posix_spawn_file_actions_t *files, int said)
 struct files {
 	/* Its standard error. -1: it inherits standard output, standard error
 	 * and the directory. */
-	int said;
+	int errors;
 	const int *more; /* n, numbered above their destinations */
 	size_t n;
 };
 
 static int set_files(posix_spawn_file_actions_t *files, const struct files *of)
 {
-	int err = of->said < 0 ? 0 : set_said(files, of->said);
+	int err = of->errors < 0 ? 0 : set_errors(files, of->errors);
 
 	if (!err)
 		err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
@@ -111,7 +111,7 @@ static int start(char *const argv[], char *const environment[],
 {
 	int rc;
 
-	*out = (struct ck_subprocess){ .ended = -1, .said = -1 };
+	*out = (struct ck_subprocess){ .ended = -1, .errors = -1 };
 	rc = spawn(argv, environment, of, &out->process);
 	if (rc)
 		return rc;
@@ -128,19 +128,19 @@ static int start(char *const argv[], char *const environment[],
 int ck_subprocess_start(char *const argv[], char *const environment[],
 			struct ck_subprocess *out)
 {
-	ck_auto_fd int from_it = -1, said = -1;
+	ck_auto_fd int from_it = -1, errors = -1;
 	int ends[2], rc;
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
 	from_it = ends[0];
-	said = ends[1];
+	errors = ends[1];
 	if (fcntl(from_it, F_SETFL, O_NONBLOCK))
 		return -errno;
-	rc = start(argv, environment, &(struct files){ .said = said }, out);
+	rc = start(argv, environment, &(struct files){ .errors = errors }, out);
 	if (rc)
 		return rc;
-	out->said = from_it;
+	out->errors = from_it;
 	from_it = -1;
 	return 0;
 }
@@ -151,7 +151,7 @@ int ck_subprocess_start_beside(char *const argv[], const int *files, size_t n,
 			       struct ck_subprocess *out)
 {
 	int copies[CK_SUBPROCESS_FILES_MOST];
-	struct files of = { .said = -1, .more = copies };
+	struct files of = { .errors = -1, .more = copies };
 	int rc = n > CK_SUBPROCESS_FILES_MOST ? -EINVAL : 0;
 
 	for (; of.n < n && rc == 0; of.n += rc == 0) {
@@ -186,7 +186,7 @@ void ck_subprocess_read(const struct ck_subprocess *job, struct ck_buf *out)
 	ssize_t n;
 
 	while (heard < HEARD_MOST &&
-	       (n = read(job->said, step, sizeof(step))) > 0) {
+	       (n = read(job->errors, step, sizeof(step))) > 0) {
 		ck_buf_add(out, step, (size_t)n);
 		heard += (size_t)n;
 	}
@@ -200,7 +200,7 @@ static bool has_ended(const struct ck_subprocess *job, int msec)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
 	struct pollfd fds[] = { { .fd = job->ended, .events = POLLIN },
-				{ .fd = job->said, .events = POLLIN } };
+				{ .fd = job->errors, .events = POLLIN } };
 
 	while ((now = ck_msec_now()) <= end) {
 		struct ck_buf unheard = { 0 };
@@ -262,5 +262,5 @@ void ck_subprocess_end(struct ck_subprocess *job, int msec)
 	       errno == EINTR)
 		;
 	ck_fd_cleanup(&job->ended);
-	ck_fd_cleanup(&job->said);
+	ck_fd_cleanup(&job->errors);
 }

@@ -157,7 +157,7 @@ static int compare_metadata(const struct renewal *r, uint32_t rank,
 								    : 0;
 }
 
-/* A returning host must have the same metadata, or none. */
+/* A returning host must have the same metadata, or no metadata. */
 static int check_metadata(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;

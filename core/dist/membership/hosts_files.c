@@ -109,8 +109,8 @@ static bool has_copy(const struct ck_hosts *h, const struct ck_gathered *g,
 	       l->info.size == size;
 }
 
-/* Returns the process of a host with the least bytes to serve; h->n if there is
- * none. */
+/* Returns the process of a host with the least bytes to serve; h->n if no
+ * process can. */
 static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 			uint32_t host, size_t i)
 {

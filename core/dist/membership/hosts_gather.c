@@ -130,8 +130,8 @@ bool ck_gathered_is_here(const struct ck_files *files, uint32_t number)
 	       !ck_files_info(files, number)->err;
 }
 
-/* Returns the first process of a host that is up and has replied; h->n if there
- * is none. */
+/* Returns the first process of a host that is up and has replied; h->n if no
+ * process has. */
 static uint32_t speaker(const struct ck_hosts *h, const struct ck_gathered *g,
 			uint32_t host)
 {

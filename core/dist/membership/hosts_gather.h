@@ -46,8 +46,8 @@ CK_MUST_USE int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 
 /* Returns true if this host has the file, whether it can be opened or not. */
 bool ck_gathered_is_here(const struct ck_files *files, uint32_t number);
-/* Returns the size of the longest readable replica of the i-th file; 0 if there
- * is none. */
+/* Returns the size of the longest readable replica of the i-th file; 0 without
+ * one. */
 uint64_t ck_gathered_longest(const struct ck_hosts *h,
 			     const struct ck_gathered *g, size_t i);
 /* Returns true if the host has a data file of that name. */

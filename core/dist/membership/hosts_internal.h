@@ -49,7 +49,7 @@ struct ck_hosts_copy {
 	struct ck_file_access access;
 };
 
-/* Sorted by file, then in the order of addition; none is on this host. */
+/* Sorted by file, then in the order of addition; all on other hosts. */
 struct ck_hosts_copies {
 	struct ck_hosts_copy *list;
 	size_t n, cap;
@@ -182,11 +182,11 @@ void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
 CK_MUST_USE int ck_hosts_opened(struct ck_remote_source *e,
 				struct ck_files *files, bool *partly);
 CK_MUST_USE int ck_hosts_text(struct ck_remote_source *e, struct ck_str name,
-			      uint64_t most, struct ck_file_info *said,
+			      uint64_t most, struct ck_file_info *result,
 			      void **pages, struct ck_diag *d);
 CK_MUST_USE int ck_hosts_metadata(struct ck_remote_source *e,
 				  struct ck_str name, uint64_t most,
-				  struct ck_file_info *said, void **pages,
+				  struct ck_file_info *result, void **pages,
 				  struct ck_diag *d);
 CK_MUST_USE int ck_hosts_files(struct ck_remote_source *e,
 			       struct ck_files *files,
@@ -262,10 +262,10 @@ mode_t ck_hosts_closed(const struct ck_file_access *access,
 /* Returns true if a file at a peer is unchanged since it was first looked up
  * there. Of the revalidating, or the connection's thread. */
 bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
-		      const struct ck_file_info *said);
+		      const struct ck_file_info *result);
 /* Updates change and access of a file from a peer's reply. The same threads. */
 void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
-		   const struct ck_looked *said);
+		   const struct ck_looked *result);
 /* Cancels revalidations in flight and blocks until they have ended. Of the
  * revalidating thread. */
 void ck_hosts_hearing_stop(struct ck_hosts *h);

@@ -202,13 +202,13 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 		       all->name.p);
 }
 
-/* Joins the other replicas into *said. Returns the mode bits that they
+/* Joins the other replicas into *result. Returns the mode bits that they
  * remove. */
 static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 			  const struct ck_replica_choice *c,
-			  const uint32_t *list, struct ck_file_info *said)
+			  const uint32_t *list, struct ck_file_info *result)
 {
-	const struct ck_ids shown = { said->uid, said->gid };
+	const struct ck_ids shown = { result->uid, result->gid };
 	mode_t closed = 0;
 
 	for (uint32_t k = 1; k < c->n; k++) {
@@ -216,10 +216,10 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 		const struct ck_file_info *info = &all->list[rank].looked.info;
 		const struct ck_ids of = { info->uid, info->gid };
 
-		said->mtime = ck_time_newest(said->mtime, info->mtime);
+		result->mtime = ck_time_newest(result->mtime, info->mtime);
 		closed |= 0777 & ~ck_rights_as(info->mode, of, shown);
 	}
-	said->mode &= ~closed;
+	result->mode &= ~closed;
 	return closed;
 }
 
@@ -249,7 +249,7 @@ static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
 
 /* Records the metadata for revalidation. */
 static int note(struct ck_hosts *h, const struct copies *all,
-		const struct ck_file_info *said)
+		const struct ck_file_info *result)
 {
 	const struct copy *copy = &all->list[all->first];
 	char *text = strndup(all->name.p, all->name.len);
@@ -259,20 +259,20 @@ static int note(struct ck_hosts *h, const struct copies *all,
 	free(h->metadata.text);
 	h->metadata.text = text;
 	h->metadata.name = ck_str_from(text);
-	h->metadata.size = said->size;
+	h->metadata.size = result->size;
 	h->metadata.mtime = copy->looked.info.mtime;
 	memcpy(h->metadata.digest, copy->digest, CK_COPY_DIGEST);
 	h->metadata.peer = all->first;
-	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
-						      .uid = said->uid,
-						      .gid = said->gid };
+	h->metadata.access = (struct ck_file_access){ .mode = result->mode,
+						      .uid = result->uid,
+						      .gid = result->gid };
 	h->elsewhere.metadata_closed = all->closed;
 	return 0;
 }
 
 /* Reads the metadata of process i; not if it is on this host. */
 static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
-		struct ck_file_info *said, void **pages, struct ck_diag *d)
+		struct ck_file_info *result, void **pages, struct ck_diag *d)
 {
 	const struct copy *copy = &all->list[i];
 	int rc;
@@ -280,7 +280,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	if (i == 0)
 		return 0;
 	rc = bring(h, (struct ck_location){ i, copy->looked.number },
-		   said->size, pages);
+		   result->size, pages);
 	h->hosts[i].there = ck_calls_is_up(h->calls, i);
 	if (rc)
 		return ck_fail(d, -rc, "%s: %.*s: %s", h->hosts[i].name,
@@ -291,7 +291,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 /* --- search --------------------------------------------------------------- */
 
 static int choose(struct ck_hosts *h, struct copies *all,
-		  struct ck_hosts_task *tasks, struct ck_file_info *said,
+		  struct ck_hosts_task *tasks, struct ck_file_info *result,
 		  void **pages, struct ck_diag *d)
 {
 	ck_auto_free uint32_t *list = calloc(h->ngroups, sizeof(*list));
@@ -309,9 +309,9 @@ static int choose(struct ck_hosts *h, struct copies *all,
 	if (rc)
 		return rc;
 	all->first = speaker(h, list[0]);
-	*said = all->list[all->first].looked.info;
-	all->closed = join_copies(h, all, &c, list, said);
-	return take(h, all, all->first, said, pages, d);
+	*result = all->list[all->first].looked.info;
+	all->closed = join_copies(h, all, &c, list, result);
+	return take(h, all, all->first, result, pages, d);
 }
 
 int ck_hosts_changed(struct ck_remote_source *e, struct ck_file_access *now)
@@ -325,7 +325,7 @@ int ck_hosts_changed(struct ck_remote_source *e, struct ck_file_access *now)
 }
 
 static int find(struct ck_remote_source *e, struct ck_str name, uint64_t most,
-		bool is_metadata, struct ck_file_info *said, void **pages,
+		bool is_metadata, struct ck_file_info *result, void **pages,
 		struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
@@ -344,23 +344,23 @@ static int find(struct ck_remote_source *e, struct ck_str name, uint64_t most,
 	do {
 		there = ck_hosts_there(h);
 		memset(all->list, 0, h->n * sizeof(all->list[0]));
-		rc = choose(h, all, tasks, said, pages, d);
+		rc = choose(h, all, tasks, result, pages, d);
 	} while (rc && h->hosts[0].there && ck_hosts_there(h) < there);
 	if (rc == 0 && is_metadata)
-		rc = note(h, all, said) ? ck_fail(d, ENOMEM, "out of memory")
-					: 0;
+		rc = note(h, all, result) ? ck_fail(d, ENOMEM, "out of memory")
+					  : 0;
 	return rc;
 }
 
 int ck_hosts_text(struct ck_remote_source *e, struct ck_str name, uint64_t most,
-		  struct ck_file_info *said, void **pages, struct ck_diag *d)
+		  struct ck_file_info *result, void **pages, struct ck_diag *d)
 {
-	return find(e, name, most, false, said, pages, d);
+	return find(e, name, most, false, result, pages, d);
 }
 
 int ck_hosts_metadata(struct ck_remote_source *e, struct ck_str name,
-		      uint64_t most, struct ck_file_info *said, void **pages,
+		      uint64_t most, struct ck_file_info *result, void **pages,
 		      struct ck_diag *d)
 {
-	return find(e, name, most, true, said, pages, d);
+	return find(e, name, most, true, result, pages, d);
 }

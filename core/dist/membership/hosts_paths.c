@@ -122,8 +122,8 @@ static void measure_many(struct sample *s)
 	}
 }
 
-/* Selects the largest file that is read on a host. Returns false if there is
- * none. */
+/* Selects the largest file that is read on a host. Returns false if no file
+ * is read there. */
 static bool find_sample(struct ck_hosts *h, const char *name, struct sample *s)
 {
 	*s = (struct sample){ .hosts = h, .here = name == h->hosts[0].name };

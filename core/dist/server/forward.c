@@ -135,7 +135,7 @@ static void send_lost(struct ck_serve *s, uint32_t rank)
 	ck_serve_put(s, CK_FROM_LINK, &frame, NULL, CK_STR(""));
 }
 
-/* Enters a forwarded request, and tells the transport where its payload
+/* Enters a forwarded request, and passes the transport the place where its payload
  * goes. */
 static int expect(struct ck_serve *s, const struct ck_framed *f)
 {

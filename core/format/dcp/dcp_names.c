@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dcp_names: what the names of data files say. PyTorch names them after the rank
+ * dcp_names: parses the names of data files. PyTorch names them after the rank
  * that saved them. Those that a commit makes are known by their names: whoever
  * finds one that no metadata has may remove it.
  */

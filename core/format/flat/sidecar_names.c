@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar_names: what the names of a sidecar mean, and whether its parameters can lie where it says.
+ * sidecar_names: parses the names of a sidecar, and checks that its parameters fit into the
+ * places that it gives them.
  */
 #include "sidecar_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_name: what names of per-rank files say. Nobody has a rule for them: files whose names
+ * ranks_name: parses names of per-rank files. No convention exists for them: files whose names
  * differ in one run of digits only are a family. Where a name could be in two, by
  * different runs, the larger one counts, then the one whose run is further to the right.
  */

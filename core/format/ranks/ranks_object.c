@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_object: values of classes of torch, by what they have been in all releases: the last
+ * ranks_object: values of classes of torch, recognised as in all releases: by the last
  * component of the name, and attributes. Modules moved, and so did some attributes from
  * a dict to slots.
  */

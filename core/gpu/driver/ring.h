@@ -39,7 +39,7 @@ enum ck_ring_kind {
 CK_MUST_USE int ck_ring_make(struct ck_device *g, enum ck_ring_kind kind,
 			     uint32_t n, size_t size, struct ck_ring *out,
 			     struct ck_diag *d);
-/* Waits for the device, and frees all slots, none of which may be held. A
+/* Waits for the device, and frees all slots; no slot may be held. A
  * zeroed ring is allowed. */
 void ck_ring_fini(struct ck_ring *ring);
 /* Takes the next slot in order, or, with `any`, the next free one. Returns 0,

@@ -52,7 +52,7 @@ void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
 			   int rc);
 /* Marks the pool as failed if the endpoint's device has failed. */
 void ck_device_pool_check_member(struct ck_device_pool *all);
-/* A completed request of the endpoint; NULL if there is none. */
+/* A completed request of the endpoint; NULL if no request is complete. */
 struct ck_gpu_work *ck_device_pool_member_done(struct ck_device_pool *all);
 /* start() and done() of struct ck_gpu. */
 int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w);

@@ -42,7 +42,7 @@ CK_MUST_USE int ck_endpoint_stage(struct ck_endpoint *m, struct ck_gpu_work *w);
 CK_MUST_USE int ck_endpoint_is_staged(struct ck_endpoint *m,
 				      struct ck_gpu_work *w);
 void ck_endpoint_proceed(struct ck_endpoint *m, struct ck_gpu_work *w, int rc);
-/* Returns a completed request that has proceeded; NULL if there is none.
+/* Returns a completed request that has proceeded; NULL if no request has.
  * broken: complete it with -EIO without asking the device. */
 struct ck_gpu_work *ck_endpoint_done(struct ck_endpoint *m, bool broken);
 CK_MUST_USE int ck_endpoint_pack(struct ck_endpoint *m, const uint8_t *from,

@@ -163,7 +163,7 @@ static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	return rc ? rc : await(e, want, is_marked);
 }
 
-/* Makes a communicator; a single rank needs none. With more ranks than a round
+/* Makes a communicator; a single rank needs no communicator. With more ranks than a round
  * may have, NCCL connects two ranks in their first round. */
 static int make(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 {

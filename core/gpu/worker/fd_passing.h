@@ -23,7 +23,7 @@ struct ck_fd_passing {
 	char name[CK_FD_PASSING_NAME];
 	int listener;
 	/* closed to free a descriptor when a connection must be rejected; -1 if
-	 * there is none */
+	 * it is in use */
 	int spare;
 	/* no connection is accepted before, for want of descriptors; ms */
 	uint64_t deaf;

@@ -132,7 +132,7 @@ struct ck_gpulink {
 	uint32_t pause;	 /* pause before the next start if that fails, ms */
 };
 
-/* The worker in use; NULL if there is none. Must hold the lock. */
+/* The worker in use; NULL while no worker is up. Must hold the lock. */
 struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l);
 /* True if a slot in flight has its result in that allocation. Must hold the
  * lock. */

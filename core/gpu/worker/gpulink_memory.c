@@ -19,7 +19,7 @@ enum { LOOK_MSEC = 50 };
 
 /* --- numbers; all must hold the lock -------------------------------------- */
 
-/* Returns the lowest free number; 0 if there is none, or if out of memory. */
+/* Returns the lowest free number; 0 if all are taken, or if out of memory. */
 static uint32_t number_take(struct ck_gpulink_mover *m)
 {
 	size_t i = ck_max(m->lowest, (size_t)1);

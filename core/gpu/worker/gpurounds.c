@@ -17,7 +17,7 @@ enum {
 	PREPARE_MSEC = 4000, /* limit until all ranks are ready */
 	ROUND_MSEC = 2000,   /* limit of a round */
 	LEAST_MSEC = 100,
-	END_TURNS = 2000, /* ms to abort what is running */
+	END_TURNS = 2000, /* ms to abort the running round */
 	SOON_USEC = 200,  /* interval while a device is polled */
 };
 

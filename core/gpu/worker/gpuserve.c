@@ -48,7 +48,7 @@ struct serving {
 	uint32_t *waiting; /* slots that wait for a device; a queue */
 	uint32_t first, nwaiting;
 	/* To a rank of a job: */
-	struct ck_gpurounds *rounds; /* NULL if there is none */
+	struct ck_gpurounds *rounds; /* NULL without rounds */
 	int rank, rank_memory;
 	uint32_t set; /* of the job */
 	bool stuck;   /* a transfer does not end */

@@ -85,7 +85,7 @@ CK_MUST_USE int ck_gpu_send(int sock, const struct ck_gpu_message *m,
 CK_MUST_USE int ck_gpu_send_files(int sock, const struct ck_gpu_message *m,
 				  const int files[static CK_GPU_FILES]);
 /* Receives a message without blocking. files: receives up to two attached
- * descriptors, which the caller closes, or -1; NULL: none are received. Returns
+ * descriptors, which the caller closes, or -1; NULL: descriptors are refused. Returns
  * 0, or: -EAGAIN if there is no message; -EPIPE if the other end is closed;
  * -EPROTO if it is invalid; errors of recvmsg(2). */
 CK_MUST_USE int ck_gpu_take(int sock, struct ck_gpu_message *out, int *files);

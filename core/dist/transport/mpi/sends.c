@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sends: messages to other ranks. Control messages are copied, so that a parcel
- * with a small payload or none is given back as soon as MPI has the copy. A
+ * with a small payload, or without one, is given back as soon as MPI has the copy. A
  * send cannot be cancelled (MPI_Cancel has no effect on one), and a send to a
  * dead rank never completes.
  *

@@ -108,7 +108,7 @@ static void mpi_drop(struct ck_transport *x, uint32_t rank)
 /* --- one iteration -------------------------------------------------------- */
 
 /* True if lost() may be called: no receive into the user's memory is in flight,
- * and MPI has none of the parcels, or has kept them for too long. */
+ * and MPI holds no parcel, or has held one for too long. */
 static bool is_quiet(const struct ck_mpi_rank *r)
 {
 	return r->awaited == 0 &&
