@@ -41,11 +41,6 @@ void ck_nccl_flight_begin(struct ck_nccl_flight *f, int rc)
 		drop(f, rc);
 }
 
-bool ck_nccl_flight_ends(const struct ck_nccl_flight *f)
-{
-	return f->step >= CK_FLIGHT_DROPS;
-}
-
 void ck_nccl_flight_give_up(struct ck_nccl_flight *f, int rc)
 {
 	if (f->step == CK_FLIGHT_LAUNCHES || f->step == CK_FLIGHT_RUNS)

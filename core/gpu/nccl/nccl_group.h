@@ -36,7 +36,5 @@ CK_MUST_USE int ck_nccl_flight_turn(struct ck_nccl_flight *f);
 /* Aborts the group; it is over with rc when its transfers have ended. Does
  * nothing if it is being aborted or over. */
 void ck_nccl_flight_give_up(struct ck_nccl_flight *f, int rc);
-/* True if it is being aborted. */
-CK_MUST_USE bool ck_nccl_flight_ends(const struct ck_nccl_flight *f);
 
 #endif
