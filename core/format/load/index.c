@@ -27,6 +27,21 @@ void ck_index_fini(struct ck_index *x)
 	ck_metadata_text_fini(&x->text);
 }
 
+int ck_index_lose(struct ck_catalog *c, const struct ck_weight_row *row,
+		  uint32_t file, bool good, struct ck_str absent)
+{
+	const struct ck_loss loss = {
+		.name = row->name,
+		.file = file,
+		.err = good ? EBADMSG : ENODATA,
+		.what = good ? absent
+			     : CK_STR("the index names it, its file cannot "
+				      "be read"),
+	};
+
+	return ck_catalog_loss_add(c, &loss);
+}
+
 /* --- which one --------------------------------------------------------------------------- */
 
 int ck_index_pick(const struct ck_dir_names *found, const char *usual,

@@ -21,6 +21,12 @@ CK_MUST_USE int ck_index_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 			      const struct ck_format_options *options,
 			      struct ck_index *out, struct ck_diag *d);
 void ck_index_fini(struct ck_index *x);
+/* Records the loss of a name of the index. file, good: number of the file that the index
+ * gives, and whether it was read. absent: the reason if the file was read; static. Returns
+ * errors of ck_catalog_loss_add(). */
+CK_MUST_USE int ck_index_lose(struct ck_catalog *c,
+			      const struct ck_weight_row *row, uint32_t file,
+			      bool good, struct ck_str absent);
 /* Which of those found counts: the usual one, or the only one; *out stays NULL if there is
  * none. -EBADMSG: several, none of them the usual one. */
 CK_MUST_USE int ck_index_pick(const struct ck_dir_names *found,

@@ -102,17 +102,12 @@ static int parts_of_files(struct parts *p)
 static int lose(const struct parts *p, const struct ck_weight_row *row)
 {
 	const struct ck_safetensors_file *f = &p->l->files[row->file];
-	const struct ck_loss loss = {
-		.name = row->name,
-		.file = f->number,
-		.err = f->good ? EBADMSG : ENODATA,
-		.what = f->good ? CK_STR("the index names it, its file has "
-					 "no such tensor")
-				: CK_STR("the index names it, its file "
-					 "cannot be read"),
-	};
 
-	return ck_catalog_loss_add(p->l->c, &loss) ? no_memory(p) : 0;
+	return ck_index_lose(p->l->c, row, f->number, f->good,
+			     CK_STR("the index names it, its file has no such "
+				    "tensor"))
+		       ? no_memory(p)
+		       : 0;
 }
 
 /* The tensor of a file that a name stands for, also one that save_model() left out and

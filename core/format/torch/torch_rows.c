@@ -367,17 +367,12 @@ static struct ck_str row_key(const void *arg, uint32_t i)
 static int lose(const struct ck_torch_load *l, const struct ck_weight_row *row)
 {
 	const struct ck_torch_file *f = &l->files[row->file];
-	const struct ck_loss loss = {
-		.name = row->name,
-		.file = f->number,
-		.err = f->good ? EBADMSG : ENODATA,
-		.what = f->good ? CK_STR("the index names it, its file has "
-					 "no such entry")
-				: CK_STR("the index names it, its file "
-					 "cannot be read"),
-	};
 
-	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
+	return ck_index_lose(l->c, row, f->number, f->good,
+			     CK_STR("the index names it, its file has no such "
+				    "entry"))
+		       ? no_memory(l)
+		       : 0;
 }
 
 /* By file, each file's rows in a table of their own; those of one file stand together. */
