@@ -4,6 +4,7 @@
  * from front to back makes one range; one that jumps about makes many, of which
  * neighbours are joined; how many there may be is bounded.
  */
+#include "ckptfs/table.h"
 #include "ckptfs/written_ranges.h"
 
 #include <errno.h>
@@ -14,17 +15,7 @@ enum { RANGES_MAX = 1 << 20 };
 /* The first range that ends at or behind pos. */
 static size_t find(const struct ck_ranges *ranges, uint64_t pos)
 {
-	size_t lo = 0, hi = ranges->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (ranges->r[mid].end < pos)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return CK_COUNT_BEFORE(ranges->n, i, ranges->r[i].end < pos);
 }
 
 int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)

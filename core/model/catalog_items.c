@@ -5,6 +5,7 @@
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 
@@ -39,17 +40,9 @@ const struct ck_within *ck_catalog_within(const struct ck_catalog *c,
 /* The first replica that is not of a chunk before this one. */
 static uint32_t replica_at(const struct ck_catalog *c, uint32_t chunk)
 {
-	uint32_t lo = 0, hi = c->replicas.n;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (ck_catalog_replica(c, mid)->chunk < chunk)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)CK_COUNT_BEFORE(
+		c->replicas.n, i,
+		ck_catalog_replica(c, (uint32_t)i)->chunk < chunk);
 }
 
 uint32_t ck_catalog_replicas(const struct ck_catalog *c, uint32_t chunk,

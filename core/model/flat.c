@@ -9,6 +9,7 @@
  */
 #include "ckptfs/flat.h"
 #include "ckptfs/model.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -239,17 +240,8 @@ static int boxes_add(const struct adding *a, const struct ck_flat_shard *shards,
 static uint32_t first_at(const struct ck_flat_shard *shards, uint32_t n,
 			 uint64_t element)
 {
-	uint32_t lo = 0, hi = n;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (shards[mid].begin + shards[mid].count <= element)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)CK_COUNT_BEFORE(
+		n, i, shards[i].begin + shards[i].count <= element);
 }
 
 int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,

@@ -13,6 +13,7 @@
  * which this is so are not kept at all when the listing is finished.
  */
 #include "catalog_internal.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 
@@ -433,16 +434,8 @@ static int names_settle(struct ck_listing *l)
 static const struct ck_other_name *named_of(const struct ck_listing *l,
 					    size_t entry)
 {
-	size_t lo = 0, hi = l->nnamed;
+	size_t lo = CK_COUNT_BEFORE(l->nnamed, i, l->named[i].entry < entry);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->named[mid].entry < entry)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < l->nnamed && l->named[lo].entry == entry ? &l->named[lo]
 							     : NULL;
 }
@@ -533,16 +526,9 @@ const struct ck_same_name *ck_listing_same_of(const struct ck_listing *l,
 					      struct ck_entry_id of,
 					      uint32_t *n)
 {
-	size_t lo = 0, hi = l->nsame;
+	size_t lo = CK_COUNT_BEFORE(l->nsame, i,
+				    ck_entry_id_cmp(l->same[i].of, of) < 0);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (ck_entry_id_cmp(l->same[mid].of, of) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (*n = 0; lo + *n < l->nsame &&
 		     ck_entry_id_cmp(l->same[lo + *n].of, of) == 0;)
 		++*n;

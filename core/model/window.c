@@ -6,6 +6,7 @@
  * there the search ends when the window is full.
  */
 #include "ckptfs/model.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 
@@ -53,18 +54,9 @@ static bool is_behind(const int64_t *off, uint32_t ndim, const int64_t *last)
 uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
 			 const uint32_t *order, uint32_t n, const int64_t *last)
 {
-	uint32_t lo = 0, hi = n;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (is_behind(boxes + (size_t)order[mid] * 2 * ndim, ndim,
-			      last))
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return lo;
+	return (uint32_t)CK_COUNT_BEFORE(
+		n, i,
+		!is_behind(boxes + (size_t)order[i] * 2 * ndim, ndim, last));
 }
 
 /* How many chunks, in their order, are not behind the window. */

@@ -6,6 +6,7 @@
  * which records its reads. One thread at a time for each struct ck_fetch.
  */
 #include "ckptfs/fetch.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 
@@ -48,16 +49,9 @@ static const struct ck_piece *piece_before(const struct ck_fetch *f,
 	const struct ck_piece key = { .file = file,
 				      .fpos = fpos,
 				      .len = SIZE_MAX };
-	size_t lo = 0, hi = f->brought;
+	size_t lo = CK_COUNT_BEFORE(f->brought, i,
+				    piece_cmp(&f->pieces[i], &key) <= 0);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (piece_cmp(&f->pieces[mid], &key) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo && f->pieces[lo - 1].file == file ? &f->pieces[lo - 1] : NULL;
 }
 

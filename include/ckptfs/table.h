@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * table: a hash table from texts to numbers. The caller stores the texts, and a
- * callback returns the text of a number. A part of base. Any threads may call
- * ck_table_find() at the same time; a change needs exclusive access.
+ * table: lookups. A hash table from texts to numbers: the caller stores the texts, and
+ * a callback returns the text of a number. Any threads may call ck_table_find() at the
+ * same time; a change needs exclusive access. And binary search. A part of base.
  */
 #ifndef CKPTFS_TABLE_H
 #define CKPTFS_TABLE_H
@@ -28,5 +28,20 @@ CK_MUST_USE int ck_table_add(struct ck_table *t, struct ck_str text,
 			     uint32_t number, uint32_t *out);
 /* Removes all texts and frees the memory. */
 void ck_table_fini(struct ck_table *t);
+
+/* Binary search: the number of leading indexes i in [0, n) for which `before`, an
+ * expression of the variable i, is true. It must be false for all later ones. */
+#define CK_COUNT_BEFORE(n, i, before)                                          \
+	({                                                                     \
+		size_t search_lo = 0, search_hi = (n);                         \
+		while (search_lo < search_hi) {                                \
+			size_t i = search_lo + (search_hi - search_lo) / 2;    \
+			if (before)                                            \
+				search_lo = i + 1;                             \
+			else                                                   \
+				search_hi = i;                                 \
+		}                                                              \
+		search_lo;                                                     \
+	})
 
 #endif

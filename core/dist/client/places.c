@@ -5,22 +5,13 @@
  * client, and the caller holds ck_remote_client.ways_lock.
  */
 #include "places.h"
+#include "ckptfs/table.h"
 
 #include <errno.h>
 
 static size_t first_other(const struct ck_ways *w, uint32_t file)
 {
-	size_t from = 0, end = w->nothers;
-
-	while (from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (w->others[mid].file < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return from;
+	return CK_COUNT_BEFORE(w->nothers, i, w->others[i].file < file);
 }
 
 bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,

@@ -14,6 +14,7 @@
  * requests, replies, new tables, and then the switch to them. Before the switch
  * it changes nothing.
  */
+#include "ckptfs/table.h"
 #include "hosts_internal.h"
 
 #include <errno.h>
@@ -52,19 +53,12 @@ static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
 				       uint32_t file)
 {
 	const struct renewal_rank *a = &r->asked[rank];
-	size_t from = 0, end = a->n;
+	size_t at = 0;
 
-	while (a->there && from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (a->files[mid] == file)
-			return &a->said[mid];
-		if (a->files[mid] < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return NULL;
+	if (a->there)
+		at = CK_COUNT_BEFORE(a->n, i, a->files[i] < file);
+	return a->there && at < a->n && a->files[at] == file ? &a->said[at]
+							     : NULL;
 }
 
 /* --- requests ------------------------------------------------------------- */

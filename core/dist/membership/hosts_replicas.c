@@ -5,6 +5,7 @@
  * have. A user may read it only if every replica permits it. Revalidation
  * updates the replicas, in the connection's thread or the revalidating one.
  */
+#include "ckptfs/table.h"
 #include "hosts_internal.h"
 
 #include <errno.h>
@@ -44,16 +45,10 @@ struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 					 uint32_t file, size_t *n)
 {
 	const struct ck_hosts_copies *copies = &h->copies;
-	size_t from = 0, end = copies->n;
+	size_t from = CK_COUNT_BEFORE(copies->n, i,
+				      copies->list[i].file < file);
+	size_t end = from;
 
-	while (from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (copies->list[mid].file < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
 	while (end < copies->n && copies->list[end].file == file)
 		end++;
 	*n = end - from;

@@ -5,6 +5,7 @@
  * the remote client until it is replaced. Of the opening, then of the
  * revalidating thread.
  */
+#include "ckptfs/table.h"
 #include "hosts_internal.h"
 
 #include <errno.h>
@@ -71,15 +72,5 @@ void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 
 size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file)
 {
-	size_t from = 0, end = known->n;
-
-	while (from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (known->list[mid].file < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return from;
+	return CK_COUNT_BEFORE(known->n, i, known->list[i].file < file);
 }

@@ -259,17 +259,8 @@ bool ck_remarks_dtensor_at(struct ck_remarks *r, size_t i, uint32_t *object)
 /* The place of a tensor's, or where it belongs. Under lock. */
 static size_t quantizer_place(const struct ck_remarks *r, uint32_t tensor)
 {
-	size_t lo = 0, hi = r->nquantizers;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->quantizers[mid].tensor < tensor)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return CK_COUNT_BEFORE(r->nquantizers, i,
+			       r->quantizers[i].tensor < tensor);
 }
 
 /* Under lock. */

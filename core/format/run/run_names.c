@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* run_names: what of a run directory is shown: steps, links to them, and `latest`. */
+#include "ckptfs/table.h"
 #include "run_internal.h"
 
 #include <errno.h>
@@ -47,19 +48,9 @@ const struct ck_step *ck_steps_find(const struct ck_steps *s,
 
 const struct ck_step *ck_steps_at(const struct ck_steps *s, uint32_t id)
 {
-	uint32_t from = 0, to = s->nshown;
+	size_t at = CK_COUNT_BEFORE(s->nshown, i, s->all[i].id < id);
 
-	while (from < to) {
-		uint32_t mid = from + (to - from) / 2;
-
-		if (s->all[mid].id == id)
-			return &s->all[mid];
-		if (s->all[mid].id < id)
-			from = mid + 1;
-		else
-			to = mid;
-	}
-	return NULL;
+	return at < s->nshown && s->all[at].id == id ? &s->all[at] : NULL;
 }
 
 /* --- making ------------------------------------------------------------------------ */

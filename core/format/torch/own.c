@@ -3,6 +3,7 @@
  * own: what a checkpoint of torch files keeps: the ranks of its files, and the CRC-32 of the
  * records of zip containers, for who looks at all bytes.
  */
+#include "ckptfs/table.h"
 #include "entries.h"
 
 #include <errno.h>
@@ -257,17 +258,9 @@ static struct ck_sum *found_make(struct ck_torch_sums *s)
 static bool record_find(const struct ck_torch_sums *s,
 			const struct ck_item *item, size_t *out)
 {
-	size_t lo = 0, hi = s->n;
+	size_t lo = CK_COUNT_BEFORE(s->n, i, s->records[i].fpos <= item->fpos);
 	uint64_t into;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->records[mid].fpos <= item->fpos)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (lo == 0)
 		return false;
 	*out = lo - 1;
