@@ -29,7 +29,7 @@ enum {
 
 /* Redirects standard error to `errors`, and output to /dev/null, and changes to
  * the root, so that no file system is kept busy. `errors` comes first: it may be
- * descriptor 1 if this process had none. */
+ * descriptor 1 if this process had it closed. */
 static int set_errors(posix_spawn_file_actions_t *files, int errors)
 {
 	int err = posix_spawn_file_actions_adddup2(files, errors, 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * said.h: finds and reads the sidecar of a checkpoint: the file of option sidecar=, or
+ * Finds and reads the sidecar of a checkpoint: the file of option sidecar=, or
  * ckptfs-flat.json in its directory, which must be equal on all hosts. No state beyond the
  * struct; used by the thread that loads the checkpoint.
  */

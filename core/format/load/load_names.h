@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load_names: files in the directory of a checkpoint that has no list of its own files, by what
- * they are called.
+ * load_names: finds the files of a checkpoint without a list of its files, by their names in
+ * its directory.
  */
 #ifndef CK_LOAD_NAMES_H
 #define CK_LOAD_NAMES_H
