@@ -63,24 +63,32 @@ static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
 
 /* --- requests ------------------------------------------------------------- */
 
-static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
+/* Sets the name behind those of the files asked for. */
+static int set_name(struct renewal_rank *a, struct ck_str name)
 {
-	struct renewal_rank *a = &r->asked[rank];
-	struct ck_str name = ck_files_info(r->hosts->set, file)->path;
 	struct ck_str *names = ck_grow(a->names, &a->cap_names, a->n, 1,
 				       sizeof(*names));
-	uint32_t *files;
 
 	if (!names)
 		return -ENOMEM;
 	a->names = names;
-	files = ck_grow(a->files, &a->cap, a->n, 1, sizeof(*files));
+	names[a->n] = name;
+	return 0;
+}
+
+static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
+{
+	struct renewal_rank *a = &r->asked[rank];
+	uint32_t *files = ck_grow(a->files, &a->cap, a->n, 1, sizeof(*files));
+	int rc;
+
 	if (!files)
 		return -ENOMEM;
 	a->files = files;
-	names[a->n] = name;
-	files[a->n++] = file;
-	return 0;
+	rc = set_name(a, ck_files_info(r->hosts->set, file)->path);
+	if (rc == 0)
+		files[a->n++] = file;
+	return rc;
 }
 
 /* Asks every rank of the new job for a file that no host had. */
@@ -116,17 +124,13 @@ static int ask_for_metadata(struct renewal *r, uint32_t rank)
 {
 	struct ck_str name = r->hosts->metadata.name;
 	struct renewal_rank *a = &r->asked[rank];
-	struct ck_str *names;
+	int rc;
 
 	if (!a->is_back || r->hosts->nprefer || name.len == 0)
 		return 0;
-	names = ck_grow(a->names, &a->cap_names, a->n, 1, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
-	a->names = names;
-	names[a->n] = name;
-	a->of_metadata = 1;
-	return 0;
+	rc = set_name(a, name);
+	a->of_metadata = rc == 0;
+	return rc;
 }
 
 /* Returns 0 if the metadata is the same as that of this checkpoint; -ESTALE if
@@ -223,13 +227,9 @@ static int look_at_all(struct renewal *r)
 
 	if (!tasks)
 		return -ENOMEM;
+	ck_hosts_tasks_init(h, r, tasks);
 	for (uint32_t i = 0; i < h->n; i++)
-		tasks[i] =
-			(struct ck_hosts_task){ .hosts = h,
-						.host = &h->hosts[i],
-						.index = i,
-						.arg = r,
-						.wanted = r->asked[i].there };
+		tasks[i].wanted = r->asked[i].there;
 	rc = ck_hosts_run(tasks, h->n, look);
 	for (uint32_t i = 0; i < h->n; i++)
 		r->asked[i].there &= tasks[i].rc == 0;

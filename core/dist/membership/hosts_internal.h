@@ -11,6 +11,7 @@
 #include "ckptfs/hosts.h"
 #include "ckptfs/remote_client.h"
 #include "hosts_names.h"
+#include "hosts_task.h"
 #include "replica_select.h"
 
 #include <pthread.h>
@@ -146,38 +147,6 @@ static inline struct ck_hosts *ck_hosts_of(const struct ck_remote_source *e)
 	return (struct ck_hosts *)(uintptr_t)e;
 }
 
-/* The task of one process, see ck_hosts_run(). */
-struct ck_hosts_task {
-	struct ck_hosts *hosts;
-	const struct ck_hosts_host *host;
-	uint32_t index;
-	void *arg;
-	bool wanted; /* the task is to be run */
-	int rc;	     /* the result of run(); -EIO if it was not run */
-};
-
-/* Runs the tasks that are wanted, each in a thread of its own, and blocks until
- * all have returned. Returns 0, or: -ENOMEM; errors of pthread_create(3). */
-CK_MUST_USE int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
-			     int (*run)(struct ck_hosts_task *t));
-/* Runs a task for every process that is up, by ck_hosts_run(). A process that
- * went down meanwhile is no longer `there`, and is logged. tasks: n, filled
- * here. Must be called by the opening thread. */
-CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
-			      int (*run)(struct ck_hosts_task *t), void *arg,
-			      struct ck_hosts_task *tasks);
-/* Returns the number of processes whose `there` is true. */
-uint32_t ck_hosts_there(const struct ck_hosts *h);
-
-/* Reads bytes of a remote file and blocks. until: a deadline of the monotonic
- * clock; NULL: no deadline. Returns 0, or: -EINTR if the deadline has passed;
- * errors of the remote client. */
-CK_MUST_USE int ck_hosts_bring(struct ck_remote_client *r, uint32_t file,
-			       uint64_t fpos, uint64_t len, void *to,
-			       const struct timespec *until);
-/* The same for n descriptors, without a deadline. Each rc is set. */
-void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
-			size_t n);
 /* Implement struct ck_remote_source; see there. */
 CK_MUST_USE int ck_hosts_opened(struct ck_remote_source *e,
 				struct ck_files *files, bool *partly);

@@ -55,11 +55,9 @@ uint32_t ck_hosts_there(const struct ck_hosts *h)
 	return n;
 }
 
-int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
-		  void *arg, struct ck_hosts_task *tasks)
+void ck_hosts_tasks_init(struct ck_hosts *h, void *arg,
+			 struct ck_hosts_task *tasks)
 {
-	int rc;
-
 	for (uint32_t i = 0; i < h->n; i++)
 		tasks[i] =
 			(struct ck_hosts_task){ .hosts = h,
@@ -67,6 +65,14 @@ int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 						.index = i,
 						.arg = arg,
 						.wanted = h->hosts[i].there };
+}
+
+int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
+		  void *arg, struct ck_hosts_task *tasks)
+{
+	int rc;
+
+	ck_hosts_tasks_init(h, arg, tasks);
 	rc = ck_hosts_run(tasks, h->n, run);
 	/* All task threads have ended, so `there` may be written. */
 	for (uint32_t i = 0; i < h->n; i++) {
