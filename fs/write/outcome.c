@@ -63,22 +63,6 @@ static void print_failure(const struct ck_fs *fs, struct ck_outcome *out,
 			    out->n == 1 ? " stays staged" : " stay staged");
 }
 
-void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
-		      const struct ck_diag *d, struct ck_buf *text)
-{
-	if (rc) {
-		print_failure(fs, out, d, text);
-		return;
-	}
-	if (out->n) {
-		ck_buf_text(text, "committed ");
-		print_tensors(fs, out, text);
-	} else {
-		ck_buf_text(text, "nothing is staged");
-	}
-	print_open(out, text);
-}
-
 void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		   const char *what, struct ck_buf *text)
 {
@@ -89,4 +73,13 @@ void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		ck_buf_text(text, "nothing is staged");
 	}
 	print_open(out, text);
+}
+
+void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
+		      const struct ck_diag *d, struct ck_buf *text)
+{
+	if (rc)
+		print_failure(fs, out, d, text);
+	else
+		ck_drop_print(fs, out, "committed", text);
 }
