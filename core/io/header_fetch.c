@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* header_fetch: see header_fetch.h. */
+/* header_fetch: an array of moves, their loop nests, and a list of changes. */
 #include "header_fetch.h"
 #include "gather.h"
 

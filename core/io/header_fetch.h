@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * header_fetch: what a read needs of remote files. It is noted while the read is planned,
- * and done when the mover has brought it.
+ * header_fetch: remote ranges of a read. They are recorded while the read is planned, and
+ * the values are changed after the backend has delivered the bytes. One thread at a
+ * time.
  */
 #ifndef CK_HEADER_FETCH_H
 #define CK_HEADER_FETCH_H
 
 #include "ckptfs/move.h"
 
-struct ck_remote_change; /* values that are changed when they are there */
+struct ck_remote_change; /* values that are changed after delivery */
 
 /* Zero-initialise. */
 struct ck_remote_moves {
 	struct ck_move *list;
 	size_t n, cap;
-	struct ck_arena loops; /* of the moves */
+	struct ck_arena loops; /* loop nests of the moves */
 	struct ck_remote_change *changes;
 };
 
-/* What copy i of a plan brings, from an extent in a remote file. `to`: byte 0 of the
- * plan's destination. -ENOMEM. */
+/* Records plan op i, which loads from an extent in a remote file. to: byte 0 of the
+ * destination of the plan. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_remote_add(struct ck_remote_moves *m,
 			      const struct ck_plan *plan, size_t i,
 			      const struct ck_extent *extent, uint8_t *to);
-/* Bytes [skip, skip + len) of `whole`, which the plan fills, go to `to` after the
- * changes of the layout. Takes `whole` and what is in the plan if it returns 0.
- * -ENOMEM. */
+/* Records that, after delivery, the values of `whole`, which the plan fills, are changed
+ * as the layout demands, and its bytes [skip, skip + len) are copied to `to`. Owns
+ * `whole` and the arrays of the plan if it returns 0. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_remote_change(struct ck_remote_moves *m,
 				 struct ck_plan *plan,
 				 const struct ck_layout *layout, uint8_t *whole,
 				 uint64_t skip, uint64_t len, uint8_t *to);
-/* All are done: the first error among them, or 0 and the values are right. */
+/* Call after all moves have completed. Changes the values. Returns 0, or the first error
+ * of a move. */
 CK_MUST_USE int ck_remote_finish(struct ck_remote_moves *m);
 void ck_remote_fini(struct ck_remote_moves *m);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* move_wait: reads and requests by a route, for those who wait for them. */
+/*
+ * move_wait: blocking forms of reads and header fetches. The calling thread waits on a
+ * semaphore that done() posts.
+ */
 #include "ckptfs/move.h"
 
 #include <errno.h>
@@ -21,12 +24,12 @@ static void wait_begin(struct wait *w)
 	sem_init(&w->done, 0, 0);
 }
 
-/* rc: what the start came to. */
+/* rc: result of the start. Returns the result of the operation. */
 static int wait_end(struct wait *w, int rc)
 {
 	if (rc == -EINPROGRESS) {
 		while (sem_wait(&w->done))
-			; /* a signal */
+			; /* interrupted by a signal */
 		rc = w->rc;
 	}
 	sem_destroy(&w->done);
@@ -50,7 +53,7 @@ int ck_move_read(struct ck_route *route, struct ck_read *r)
 	int rc;
 
 	r->remote = false;
-	/* What is remote is brought by the route, all at once. */
+	/* The route fetches all remote ranges in one batch. */
 	ck_fetch_begin(&none);
 	rc = ck_host_read(route->files, r);
 	ck_fetch_end(&none);

@@ -32,7 +32,7 @@ void ck_move_unpack(const struct ck_move *m, const uint8_t *packed)
 				      .loops = loops,
 				      .ncopies = 1,
 				      .nloops = m->nloops };
-	const struct ck_gather g = { &plan, &packed, m->to };
+	struct ck_gather g = { &plan, &packed, m->to };
 
 	for (uint32_t k = 0; k < m->nloops; k++)
 		loops[k].count = m->loops[k].count;

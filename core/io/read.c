@@ -1,247 +1,245 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A read of a slice: the planner says which runs of which boxes the bytes are, and
- * they are gathered from mapped files into the caller's buffer; from one that cannot
- * be mapped they are read, and of one that is remote they are noted for its mover.
+ * read: the bytes of a slice, part by part. A box of a tensor is planned, and its
+ * plan is run on mapped files; files that cannot be mapped are read with pread(2).
+ * Ranges of remote files are recorded as moves for the remote backend.
  *
- * The kernel could also be given the places in the mappings to copy from
- * itself. Measured, that is slower, since the bytes of a tensor lie at other
- * places in their pages than the pages of its file: the kernel looks up each
- * page of the source by itself and copies it in two misaligned pieces.
+ * A read operation is: planned and run; then its files are stat'ed again. If one has
+ * changed, the read runs again or fails with ESTALE. No state is kept between reads but
+ * the workspace of the thread. Any thread.
+ *
+ * Vectored replies that point into the mappings were measured and are slower: the
+ * bytes of a tensor and the pages of the reader are aligned differently, so that
+ * the kernel looks up each source page and copies it in two pieces.
  */
 #include "ckptfs/move.h"
 #include "gather.h"
 #include "range.h"
-#include "read_op.h"
 #include "run_plan.h"
 
 #include <errno.h>
 
-/* As ck_run_plan(), with changes on the way. The plan is of whole elements; `len`
- * bytes of it from `skip` on are wanted. */
-static int gather_changed(struct ck_read_op *rd, const struct ck_layout *layout,
-			  const struct ck_dtype *dtype, uint64_t skip,
-			  uint64_t len, uint8_t *to)
+/* The bytes [begin, end) of one part of the slice. */
+struct part_read {
+	struct ck_read_op *rd;
+	struct ck_open_slice *from;
+	uint32_t i;
+	struct ck_part part;
+	uint64_t begin, end;
+	uint8_t *to;
+	uint64_t skip; /* bytes of the plan before `begin` */
+};
+
+/* --- boxes --------------------------------------------------------------- */
+
+/* Plans the bytes, and finds the first run of each plan op. Values can be changed in
+ * whole elements only: the plan of such a layout begins and ends with one. */
+static int plan_box(const struct ck_layout *layout, struct part_read *p)
 {
-	struct ck_workspace *s = rd->space;
-	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
-	struct ck_gather g = { &s->plan, s->from, whole };
-	size_t noted = rd->remote ? rd->remote->n : 0;
-	int rc;
-
-	if (!whole)
-		return -ENOMEM;
-	rc = ck_run_plan(rd, layout, whole);
-	if (rc == 0 && rd->remote && rd->remote->n > noted) {
-		rc = ck_remote_change(rd->remote, &s->plan, layout, whole, skip,
-				      len, to);
-		if (rc == 0)
-			(void)ck_steal(&whole);
-		return rc;
-	}
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < s->plan.ncopies; i++) {
-		uint32_t chunk = s->plan.copies[i].chunk;
-
-		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
-	}
-	memcpy(to, whole + skip, len);
-	return 0;
-}
-
-/* As ck_run_plan(), by way of the gatherer. */
-static int read_packed(struct ck_read_op *rd, const struct ck_layout *layout,
-		       uint64_t skip, uint64_t len, uint8_t *to)
-{
-	int rc = ck_packing_add(rd->packing, &rd->space->plan, layout, skip,
-				len, to);
-
-	return rc ? rc : ck_run_plan(rd, layout, rd->packing->slot->fill);
-}
-
-/* --- parts --------------------------------------------------------------- */
-
-/* Bytes [begin, end) of a box of a tensor. */
-static int read_box(struct ck_read_op *rd, const struct ck_layout *layout,
-		    const uint64_t *box, uint64_t begin, uint64_t end,
-		    uint8_t *to)
-{
-	const struct ck_dtype *dtype = ck_dtype_at(layout->dtype);
-	struct ck_plan *plan = &rd->space->plan;
+	struct ck_plan *plan = &p->rd->space->plan;
 	struct ck_request r;
 	int rc;
 
 	if (layout->err)
 		return -layout->err;
-	if (layout->ndim > CK_MAX_DIMS || dtype->size == 0)
+	if (layout->ndim > CK_MAX_DIMS || ck_dtype_at(layout->dtype)->size == 0)
 		return -EBADMSG;
-	r = ck_range_request(layout, box);
-	r.begin = begin;
-	r.end = end;
-	if (layout->change) { /* only whole elements can be changed */
-		r.begin -= begin % r.item;
-		r.end += (r.item - end % r.item) % r.item;
-	}
+	r = ck_range_request(layout, p->part.at.box);
+	p->skip = layout->change ? p->begin % r.item : 0;
+	r.begin = p->begin - p->skip;
+	r.end = p->end;
+	if (layout->change)
+		r.end += (r.item - p->end % r.item) % r.item;
 	rc = ck_plan_make(&r, plan);
 	if (!rc)
-		rc = ck_run_plan_find(rd, layout);
+		rc = ck_run_plan_find(p->rd, layout);
 	if (rc)
 		return rc;
 	if (plan->covered < r.end - r.begin)
 		return layout->hole ? -layout->hole : -ENODATA;
-	if (rd->packing)
-		return read_packed(rd, layout, begin - r.begin, end - begin,
-				   to);
-	if (!layout->change)
-		return ck_run_plan(rd, layout, to);
-	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
-			      to);
+	return 0;
 }
 
-/* What a read wants of one part. */
-struct wanted {
-	struct ck_read_op *rd;
-	const struct ck_open_slice *from;
-	const uint64_t *box;
-	uint64_t begin, end;
-	uint8_t *to;
-};
-
-static int read_by(const struct ck_layout *layout, void *arg)
+/* Runs the plan in memory of its own, changes the values there, and copies the
+ * requested bytes. If some are remote, that is left to ck_remote_finish(). */
+static int run_changed(const struct ck_layout *layout, struct part_read *p)
 {
-	const struct wanted *w = arg;
-	struct ck_remote_moves *remote = w->rd->remote;
-	struct ck_packing *packing = w->rd->packing;
-	size_t noted = remote ? remote->n : 0;
+	struct ck_read_op *rd = p->rd;
+	struct ck_workspace *s = rd->space;
+	const struct ck_dtype *dtype = ck_dtype_at(layout->dtype);
+	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
+	struct ck_gather g = { &s->plan, s->from, whole };
+	size_t recorded = rd->remote ? rd->remote->n : 0;
+	int rc;
+
+	if (!whole)
+		return -ENOMEM;
+	rc = ck_run_plan(rd, layout, whole);
+	if (rc)
+		return rc;
+	if (rd->remote && rd->remote->n > recorded) {
+		rc = ck_remote_change(rd->remote, &s->plan, layout, whole,
+				      p->skip, p->end - p->begin, p->to);
+		if (rc == 0)
+			(void)ck_steal(&whole);
+		return rc;
+	}
+	for (size_t i = 0; i < s->plan.ncopies; i++) {
+		uint32_t chunk = s->plan.copies[i].chunk;
+
+		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
+	}
+	memcpy(p->to, whole + p->skip, p->end - p->begin);
+	return 0;
+}
+
+/* Runs the plan into the slot of the gatherer. */
+static int run_packed(const struct ck_layout *layout, struct part_read *p)
+{
+	struct ck_packing *packing = p->rd->packing;
+	int rc = ck_packing_add(packing, &p->rd->space->plan, layout, p->skip,
+				p->end - p->begin, p->to);
+
+	return rc ? rc : ck_run_plan(p->rd, layout, packing->slot->fill);
+}
+
+/* Reads the bytes with one layout of the box. Sets rd->old if the layout is outdated;
+ * the bytes are undefined then. */
+static int read_box(const struct ck_layout *layout, void *arg)
+{
+	struct part_read *p = arg;
+	struct ck_read_op *rd = p->rd;
+	size_t recorded = rd->remote ? rd->remote->n : 0;
 	struct ck_packing_mark mark = { 0 };
 	int rc;
 
-	if (packing)
-		mark = ck_packing_mark(packing);
-	rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
-	/* Its files were looked at just now. */
-	w->rd->old = w->rd->renewals < CK_RENEWALS &&
-		     ck_open_slice_is_old(w->from, layout);
-	if (w->rd->old)
+	if (rd->packing)
+		mark = ck_packing_mark(rd->packing);
+	rc = plan_box(layout, p);
+	if (rc == 0 && rd->packing)
+		rc = run_packed(layout, p);
+	else if (rc == 0 && layout->change)
+		rc = run_changed(layout, p);
+	else if (rc == 0)
+		rc = ck_run_plan(rd, layout, p->to);
+	/* The plan has just stat'ed the files of the layout. */
+	rd->old = rd->renewals < CK_RENEWALS &&
+		  ck_open_slice_is_old(p->from, layout);
+	if (rd->old)
 		rc = -ESTALE;
-	/* What was noted in vain may lead to memory that is gone. */
-	if (rc && remote)
-		remote->n = noted;
-	if (rc && packing)
-		ck_packing_back(packing, &mark);
+	/* Recorded moves of a failed plan may lead to memory that was freed. */
+	if (rc && rd->remote)
+		rd->remote->n = recorded;
+	if (rc && rd->packing)
+		ck_packing_back(rd->packing, &mark);
 	return rc;
 }
 
-/* A box that could not be asked for at the open, or at a read before, is asked
- * for again by a read that needs it. */
-static int read_tensor(struct ck_read_op *rd, struct ck_open_slice *o,
-		       uint32_t i, uint64_t begin, uint64_t end, uint8_t *to)
+/* Reads a box again after read_box() returned rc: with a new layout if the layout is
+ * outdated, or if it has transient errors. */
+static int retry_box(const struct ck_layout *layout, struct part_read *p,
+		     int rc)
 {
-	struct wanted w = {
-		rd,    o,   ck_slice_part(ck_open_slice_slice(o), i).at.box,
-		begin, end, to
-	};
-	const struct ck_layout *layout;
-	int rc = ck_open_slice_layout(o, i, &layout);
+	struct ck_read_op *rd = p->rd;
 
-	if (rc)
-		return rc;
-	rc = read_by(layout, &w);
 	while (rd->old) {
 		rd->old = false;
 		rd->renewals++;
-		rc = ck_open_slice_renew(o, i, layout, read_by, &w);
-		layout = ck_open_slice_known(o, i);
+		rc = ck_open_slice_renew(p->from, p->i, layout, read_box, p);
+		layout = ck_open_slice_known(p->from, p->i);
 	}
 	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->passing)
 		return rc;
-	return ck_open_slice_again(o, i, layout, read_by, &w);
+	return ck_open_slice_again(p->from, p->i, layout, read_box, p);
 }
 
-/* One run of a data file, as if it was a box. */
-static int read_range(struct ck_read_op *rd, uint32_t file, uint64_t fpos,
-		      uint64_t len, uint8_t *to)
+/* --- other parts --------------------------------------------------------- */
+
+/* Reads one run of a data file, as if it was a box. */
+static int read_range(const struct part_read *p)
 {
-	struct ck_extent extent = { .file = file, .pos = fpos };
+	struct ck_extent extent = { .file = p->part.number,
+				    .pos = p->part.at.fpos + p->begin };
 	const struct ck_layout layout = { .extents = &extent, .n = 1 };
-	int rc = ck_plan_run(&rd->space->plan, len);
+	int rc = ck_plan_run(&p->rd->space->plan, p->end - p->begin);
 
 	if (rc == 0)
-		rc = ck_run_plan_find(rd, &layout);
-	return rc ? rc : ck_run_plan(rd, &layout, to);
+		rc = ck_run_plan_find(p->rd, &layout);
+	return rc ? rc : ck_run_plan(p->rd, &layout, p->to);
 }
 
-/* What the slice makes for this read. */
-static int read_made(const struct ck_slice *slice, uint32_t i,
-		     const struct ck_part *part, uint64_t begin, uint64_t end,
-		     uint8_t *to)
+/* Makes the whole part and copies the requested bytes. */
+static int read_made(const struct part_read *p)
 {
+	const struct ck_slice *slice = ck_open_slice_slice(p->from);
 	struct ck_buf made = { 0 };
-	int rc = slice->make(slice, part->number, &made);
+	int rc = slice->make(slice, p->part.number, &made);
 
 	if (rc == 0)
 		rc = made.err;
-	if (rc == 0 && made.len != ck_slice_part_len(slice, i))
+	if (rc == 0 && made.len != ck_slice_part_len(slice, p->i))
 		rc = -EIO;
 	if (rc == 0)
-		memcpy(to, made.data + begin, end - begin);
+		memcpy(p->to, made.data + p->begin, p->end - p->begin);
 	ck_buf_fini(&made);
 	return rc;
 }
 
-/* Bytes [begin, end) of part i. */
-static int read_part(struct ck_read_op *rd, struct ck_open_slice *o, uint32_t i,
-		     uint64_t begin, uint64_t end, uint8_t *to)
+static int read_other(const struct part_read *p)
 {
-	const struct ck_slice *slice = ck_open_slice_slice(o);
-	struct ck_part part = ck_slice_part(slice, i);
-
-	switch ((enum ck_part_kind)part.kind) {
+	switch ((enum ck_part_kind)p->part.kind) {
 	case CK_PART_BYTES:
-		memcpy(to, part.at.bytes + begin, end - begin);
+		memcpy(p->to, p->part.at.bytes + p->begin, p->end - p->begin);
 		return 0;
-	case CK_PART_MADE: return read_made(slice, i, &part, begin, end, to);
-	case CK_PART_ZEROS: memset(to, 0, end - begin); return 0;
-	case CK_PART_BOX: return read_tensor(rd, o, i, begin, end, to);
-	case CK_PART_RANGE:
-		return read_range(rd, part.number, part.at.fpos + begin,
-				  end - begin, to);
+	case CK_PART_MADE: return read_made(p);
+	case CK_PART_ZEROS: memset(p->to, 0, p->end - p->begin); return 0;
+	case CK_PART_RANGE: return read_range(p);
+	case CK_PART_BOX: break;
 	}
 	return -EIO;
 }
 
-/* Part by part; what it needs of files stays in use until the end. */
+/* --- slices -------------------------------------------------------------- */
+
+/* Reads part by part. The files stay in use until ck_run_plan_end(). Returns -EREMOTE
+ * if headers of some parts must be fetched first: all these ranges are recorded in
+ * one pass, and an error behind them may not be the first one. */
 static int read_parts(struct ck_read_op *rd, const struct ck_read *r)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(r->from);
-	uint64_t end = r->vpos + r->len;
-	uint32_t i = ck_slice_find(slice, r->vpos);
-	uint64_t at = ck_slice_begin(slice, i), next;
+	uint64_t end = r->vpos + r->len, at, next;
+	struct part_read p = { .rd = rd, .from = r->from };
+	const struct ck_layout *layout;
 	bool waits = false;
 	int rc = 0;
 
-	for (; i < slice->nparts && at < end && rc == 0; i++, at = next) {
-		uint64_t from = ck_max(r->vpos, at);
-		uint64_t till;
-
-		next = ck_slice_begin(slice, i + 1);
-		till = ck_min(end, next);
-		if (from < till)
-			rc = read_part(rd, r->from, i, from - at, till - at,
-				       (uint8_t *)r->to + (from - r->vpos));
-		/* What other parts need is noted in the same run. */
+	p.i = ck_slice_find(slice, r->vpos);
+	at = ck_slice_begin(slice, p.i);
+	for (; p.i < slice->nparts && at < end && rc == 0; p.i++, at = next) {
+		next = ck_slice_begin(slice, p.i + 1);
+		p.begin = ck_max(r->vpos, at) - at;
+		p.end = ck_min(end, next) - at;
+		if (p.begin >= p.end)
+			continue;
+		p.to = (uint8_t *)r->to + (at + p.begin - r->vpos);
+		p.part = ck_slice_part(slice, p.i);
+		if (p.part.kind != CK_PART_BOX)
+			rc = read_other(&p);
+		else if (!(rc = ck_open_slice_layout(r->from, p.i, &layout)))
+			rc = retry_box(layout, &p, read_box(layout, &p));
 		waits |= rc == -EREMOTE;
 		if (rc == -EREMOTE && rd->remote)
 			rc = 0;
 	}
-	/* An error behind what is not known yet may not be the first. */
 	return waits ? -EREMOTE : rc;
 }
 
-/* Files were looked at before they were read. Who writes over one gives it another time
- * first: what was read since may be of both, or end where the new one does. */
-static int look_again(struct ck_read_op *rd, int rc)
+/* --- files that change --------------------------------------------------- */
+
+/* Stats the files again after the read. A write to a file changes its times first, so
+ * bytes that were read before such a change are of one version. Returns rc, or the
+ * error of a changed file. */
+static int revalidate(struct ck_read_op *rd, int rc)
 {
 	if (rc && rc != -EIO)
 		return rc;
@@ -258,21 +256,21 @@ static int look_again(struct ck_read_op *rd, int rc)
 	return rc;
 }
 
-/* Whether files that are in use are read on other hosts from now on. Which of them has
- * failed is not known. */
-static bool leave_used(const struct ck_read_op *rd, int rc)
+/* Fails over the local files in use to other hosts, since it is unknown which of them
+ * failed. Returns true if a file has a replica there. */
+static bool fail_over(const struct ck_read_op *rd, int rc)
 {
-	bool left = false;
+	bool moved = false;
 
 	for (size_t i = 0; rd->failed && i < rd->space->nused; i++)
 		if (!rd->space->used[i].remote)
-			left |= ck_files_leave(rd->files,
-					       rd->space->used[i].number, rc);
-	return left;
+			moved |= ck_files_leave(rd->files,
+						rd->space->used[i].number, rc);
+	return moved;
 }
 
-/* Whether the ctime of a file that is in use changed since it was opened for this read: the
- * bytes may be of two files. */
+/* True if the ctime of a file in use changed since it was opened for this read: the
+ * bytes may be of two versions. */
 static bool is_touched(struct ck_read_op *rd)
 {
 	bool touched = false;
@@ -287,8 +285,8 @@ static bool is_touched(struct ck_read_op *rd)
 	return touched && rd->renewals++ < CK_RENEWALS;
 }
 
-int ck_read_op_run(struct ck_files *files, const struct ck_read *r,
-		   struct ck_remote_moves *remote, struct ck_packing *packing)
+int ck_read_slice(struct ck_files *files, const struct ck_read *r,
+		  struct ck_remote_moves *remote, struct ck_packing *packing)
 {
 	uint64_t size = ck_open_slice_slice(r->from)->size;
 	struct ck_read_op rd = { .files = files,
@@ -305,8 +303,8 @@ int ck_read_op_run(struct ck_files *files, const struct ck_read *r,
 	if (!rd.space)
 		return -ENOMEM;
 	do {
-		rc = look_again(&rd, read_parts(&rd, r));
-		again = leave_used(&rd, rc) || is_touched(&rd);
+		rc = revalidate(&rd, read_parts(&rd, r));
+		again = fail_over(&rd, rc) || is_touched(&rd);
 		rd.failed = false;
 		ck_run_plan_end(&rd);
 		if (again && remote)
@@ -316,9 +314,4 @@ int ck_read_op_run(struct ck_files *files, const struct ck_read *r,
 	} while (again);
 	ck_workspace_trim(rd.space);
 	return rc;
-}
-
-int ck_host_read(struct ck_files *files, const struct ck_read *r)
-{
-	return ck_read_op_run(files, r, NULL, NULL);
 }

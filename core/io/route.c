@@ -10,7 +10,8 @@
  * delivered when the slot is done.
  */
 #include "ckptfs/move.h"
-#include "read_op.h"
+#include "header_fetch.h"
+#include "staging.h"
 
 #include <errno.h>
 
@@ -351,7 +352,7 @@ static int plan_piece(struct journey *j)
 	if (packing)
 		ck_packing_clear(packing);
 	ck_fetch_begin(&j->errand.fetch);
-	rc = ck_read_op_run(files_of(j), &j->piece, &j->remote, packing);
+	rc = ck_read_slice(files_of(j), &j->piece, &j->remote, packing);
 	ck_fetch_end(&j->errand.fetch);
 	/* An errno of a file, not of a start: no move is in flight. */
 	return rc == -EINPROGRESS ? -EIO : rc;

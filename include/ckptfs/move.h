@@ -23,8 +23,7 @@
 
 /* --- plan ------------------------------------------------------------------- */
 
-/* Input of the planner: the bytes [begin, end) of a box of a tensor in C order, and
- * the stored boxes. */
+/* Input of the planner: bytes [begin, end) of a box in C order, and the stored boxes. */
 struct ck_request {
 	uint32_t ndim; /* at most CK_MAX_DIMS */
 	uint32_t item; /* bytes per element, >= 1 */
@@ -163,10 +162,21 @@ struct ck_read {
 	struct ck_waiter waiter;
 };
 
-/* Reads bytes that are all in local files. Blocks on local files only. Any thread.
- * Returns 0, or: -EREMOTE if some bytes are in remote files, `to` is undefined
- * then; else errors of ck_read. Does not call done(). */
-CK_MUST_USE int ck_host_read(struct ck_files *files, const struct ck_read *r);
+struct ck_remote_moves;
+struct ck_packing;
+/* Copies local bytes, and records moves of remote bytes in `remote`. The read is
+ * complete when ck_remote_finish() was called after these moves. packing, which must
+ * be empty: bytes of boxes are packed into its slot; NULL: they are copied to r->to.
+ * Blocks on local files only. Any thread. Does not call done(). Returns 0, or:
+ * -EREMOTE if headers must be fetched first (see ck_files_read()), or if `remote` is
+ * NULL and some bytes are remote, r->to is undefined then; -E2BIG if the slot is too
+ * small; errors of ck_read. */
+CK_MUST_USE int ck_read_slice(struct ck_files *files, const struct ck_read *r,
+			      struct ck_remote_moves *remote,
+			      struct ck_packing *packing);
+
+/* Reads bytes that are all in local files. */
+#define ck_host_read(files, r) ck_read_slice(files, r, NULL, NULL)
 
 /* --- route: to the backend that reaches a file --------------------------------  */
 

@@ -150,12 +150,12 @@ static void test_sigbus(void)
 		return;
 	from[0] = map;
 	from[1] = map + 4096;
-	eq_err(ck_gather_desc(&g), 0);
+	eq_err(ck_sigbus_guard(ck_gather_run, &g), 0);
 	ok(ftruncate(fd, 4096) == 0);
-	eq_err(ck_gather_desc(&g), -EIO);
-	eq_err(ck_gather_desc(&g), -EIO);
+	eq_err(ck_sigbus_guard(ck_gather_run, &g), -EIO);
+	eq_err(ck_sigbus_guard(ck_gather_run, &g), -EIO);
 	ok(ftruncate(fd, 1 << 16) == 0);
-	eq_err(ck_gather_desc(&g), 0);
+	eq_err(ck_sigbus_guard(ck_gather_run, &g), 0);
 	munmap(map, 1 << 16);
 	close(fd);
 }

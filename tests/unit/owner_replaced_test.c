@@ -25,16 +25,16 @@ static void write_over(void)
 	armed = false;
 }
 
-int __real_ck_gather_desc(const struct ck_gather *g);
-int __wrap_ck_gather_desc(const struct ck_gather *g);
+int __real_ck_sigbus_guard(void (*copy)(void *arg), void *arg);
+int __wrap_ck_sigbus_guard(void (*copy)(void *arg), void *arg);
 
-int __wrap_ck_gather_desc(const struct ck_gather *g)
+int __wrap_ck_sigbus_guard(void (*copy)(void *arg), void *arg)
 {
 	int rc;
 
 	if (armed && !is_late)
 		write_over();
-	rc = __real_ck_gather_desc(g);
+	rc = __real_ck_sigbus_guard(copy, arg);
 	if (armed)
 		write_over();
 	return rc;

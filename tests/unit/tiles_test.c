@@ -38,7 +38,7 @@ static bool host_agrees(const struct random_copy *r)
 		.nloops = r->copy.nloops
 	};
 	const uint8_t *src = area.src + (r->copy.src - (uintptr_t)area.src);
-	const struct ck_gather g = { &plan, &src, host + from + MARGIN };
+	struct ck_gather g = { &plan, &src, host + from + MARGIN };
 
 	memset(host + from, 0xa5, len);
 	ck_gather_run(&g);

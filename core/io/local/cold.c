@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cold: see cold.h. Mappings of data files are MADV_RANDOM: a fault reads one
- * page and nothing around it, so that one small read of a cold tensor reads
- * little. Whoever loads more says so first.
+ * cold: page-cache residency of data files. Mappings of data files are MADV_RANDOM: a
+ * page fault reads one page only, so that a small read of a cold tensor reads
+ * little. Callers that load more announce the range first.
  *
- * Measured: what readahead(2) and MADV_WILLNEED bring lies in page cache as
- * single pages and is later read five times slower, by everyone, than what
- * read(2) brings. So read-ahead reads, and throws away what it read.
+ * Measured: pages that readahead(2) and MADV_WILLNEED bring are single pages of the page
+ * cache. Later reads of them are five times slower than of pages that read(2)
+ * brings. So ck_cold_fetch() reads, and discards the bytes. No state. Any thread.
  */
 #include "cold.h"
 
@@ -17,7 +17,7 @@
 enum {
 	PAGE = 4096,
 	BLOCK = 128 << 10,   /* read at once: stays in the processor's cache */
-	SPAN_MAX = 64 << 20, /* a strided copy that spans more: page by page */
+	SPAN_MAX = 64 << 20, /* longer ranges are not announced */
 };
 
 bool ck_cold_is_resident(const struct ck_file *file, uint64_t fpos)
@@ -48,7 +48,7 @@ void ck_cold_fetch(const struct ck_file *file, uint64_t fpos, uint64_t len,
 		size_t n = (size_t)ck_min(CK_COLD_BLOCK, end - fpos);
 
 		if (ck_pread_full(file->fd, block, n, fpos))
-			return; /* the read itself will say what is wrong */
+			return; /* the read itself will report the error */
 		fpos += n;
 	}
 }

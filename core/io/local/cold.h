@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cold: data that is not in memory yet.
+ * cold: ranges of data files that are not in the page cache. No state; any thread.
  */
 #ifndef CK_COLD_H
 #define CK_COLD_H
 
 #include "ckptfs/source.h"
 
-/* Bytes read at once: they stay in the processor's cache. */
+/* Bytes of one read(2), so that they stay in the cache of the processor. */
 enum { CK_COLD_BLOCK = 128 << 10 };
 
-/* Is the byte in memory? Never reads. Asked by read(2), since mincore(2) says
- * yes to everything about files of other owners. */
+/* True if the byte is in the page cache. Never reads from the disk. Uses preadv2(2),
+ * since mincore(2) reports all pages of files of other users as resident. */
 CK_MUST_USE bool ck_cold_is_resident(const struct ck_file *file, uint64_t fpos);
-/* Starts the reading of a range that will be loaded from the mapping now, if
- * it is not in memory: otherwise each page would be read by itself. */
+/* Starts to read a range that is loaded from the mapping next, unless its last byte
+ * is resident: otherwise each page would be read by a fault of its own. */
 void ck_cold_want(const struct ck_file *file, uint64_t fpos, uint64_t len);
-/* Reads a range into memory the way a plain reader does, so that the page
- * cache keeps it in large pieces. Waits for the disk. block is overwritten. */
+/* Reads a range into the page cache with read(2), so that the cache has it in large
+ * folios. Blocks on the disk. block: scratch memory. Errors are ignored. */
 void ck_cold_fetch(const struct ck_file *file, uint64_t fpos, uint64_t len,
 		   char block[static CK_COLD_BLOCK]);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runs of a copy are taken a plane at a time: the two innermost loops. A
- * plane whose source runs lie the other way round (a transposed item) is
- * copied in tiles, so that a cache line of the source is fetched once and not
- * once for each of its elements.
+ * gather: copies the runs of a plan. The runs of a plan op are copied a plane at a
+ * time: the two innermost loops. A plane whose source is transposed is copied in
+ * tiles, so that a cache line of the source is loaded once and not once for each of its
+ * elements.
  *
- * Sources are mapped files, which somebody may truncate at any moment: they
- * are loaded from under the SIGBUS guard only.
+ * Sources may be mapped files that another process truncates at any time: such
+ * sources are loaded under ck_sigbus_guard() only. No state. Any thread.
  */
 #include "gather.h"
 
@@ -17,7 +17,7 @@ struct plane {
 	uint64_t dst, src; /* of the first run; src is relative to the copy's */
 };
 
-/* Walks over the planes of a copy. */
+/* Iterator over the planes of a plan op. */
 struct planes {
 	const struct ck_loop *loops;
 	uint32_t n; /* loops around the plane */
@@ -29,7 +29,7 @@ static void planes_begin(struct planes *w, const struct ck_plan *plan,
 			 const struct ck_plan_op *c)
 {
 	static const struct ck_loop once = { .count = 1 };
-	/* A plan without loops has none in memory. */
+	/* A plan without loops has no array of loops. */
 	const struct ck_loop *loops = c->nloops ? plan->loops + c->loop : &once;
 
 	w->loops = loops;
@@ -41,7 +41,7 @@ static void planes_begin(struct planes *w, const struct ck_plan *plan,
 	memset(w->index, 0, w->n * sizeof(w->index[0]));
 }
 
-/* To the next plane; false after the last one. */
+/* Advances to the next plane. Returns false after the last one. */
 static bool planes_next(struct planes *w)
 {
 	for (uint32_t k = w->n; k > 0 && k--;) {
@@ -61,7 +61,7 @@ static bool planes_next(struct planes *w)
 
 /* --- copying ------------------------------------------------------------- */
 
-/* All runs of a plane. Inlined for each usual length of a run, so that a run
+/* Copies all runs of a plane. Inlined for each usual length of a run, so that a run
  * is one load and one store. */
 static inline __attribute__((always_inline)) void copy_runs(
 	uint8_t *to, const uint8_t *from, const struct plane *p, size_t run)
@@ -78,8 +78,8 @@ static inline __attribute__((always_inline)) void copy_runs(
 	}
 }
 
-static void copy_plane(uint8_t *to, const uint8_t *from, const struct plane *p,
-		       size_t run)
+static inline __attribute__((always_inline)) void copy_plane(
+	uint8_t *to, const uint8_t *from, const struct plane *p, size_t run)
 {
 	switch (run) {
 	case 1: copy_runs(to, from, p, 1); break;
@@ -98,7 +98,7 @@ static struct ck_loop cut_loop(struct ck_loop loop, uint64_t first,
 	return loop;
 }
 
-/* A plane in squares as wide as a cache line. */
+/* Copies a plane in squares as wide as a cache line. */
 static void copy_tiles(uint8_t *to, const uint8_t *from, const struct plane *p,
 		       size_t run)
 {
@@ -118,9 +118,9 @@ static void copy_tiles(uint8_t *to, const uint8_t *from, const struct plane *p,
 	}
 }
 
-static void copy_all(void *arg)
+void ck_gather_run(void *gather)
 {
-	const struct ck_gather *g = arg;
+	const struct ck_gather *g = gather;
 	struct planes w;
 
 	for (size_t i = 0; i < g->plan->ncopies; i++) {
@@ -140,20 +140,6 @@ static void copy_all(void *arg)
 				copy_plane(to, from, p, c->run);
 		} while (planes_next(&w));
 	}
-}
-
-void ck_gather_run(const struct ck_gather *g)
-{
-	struct ck_gather arg = *g;
-
-	copy_all(&arg);
-}
-
-int ck_gather_desc(const struct ck_gather *g)
-{
-	struct ck_gather arg = *g;
-
-	return ck_sigbus_guard(copy_all, &arg);
 }
 
 /* --- changing values ----------------------------------------------------- */

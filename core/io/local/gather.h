@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather: copies a plan's runs into one buffer, and changes values there.
+ * gather: copies the runs of a plan into one buffer, and changes values there. No
+ * state; any thread.
  */
 #ifndef CK_GATHER_H
 #define CK_GATHER_H
@@ -9,19 +10,18 @@
 
 struct ck_gather {
 	const struct ck_plan *plan;
-	const uint8_t *const *from; /* for each copy, its first run; NULL: it
-				     * is left out */
-	uint8_t *to;		    /* byte 0 of the plan's destination */
+	/* for each plan op its first run; NULL if the op is skipped */
+	const uint8_t *const *from;
+	uint8_t *to; /* byte 0 of the destination of the plan */
 };
 
-/* Copies. `from` is memory. */
-void ck_gather_run(const struct ck_gather *g);
-/* The same. `from` may be in mapped files: -EIO if one of them became too
- * short meanwhile. */
-CK_MUST_USE int ck_gather_desc(const struct ck_gather *g);
+/* Copies all runs. Takes a const struct ck_gather *, as an argument of
+ * ck_sigbus_guard(), which must be around it if `from` is in mapped files: it returns
+ * -EIO if one of them became too short meanwhile. */
+void ck_gather_run(void *gather);
 
-/* Changes the values that copy number i brought to `to`; `how` is a set of
- * enum ck_change. The plan's range must consist of whole elements. */
+/* Changes the values that plan op i wrote to `to`. how: a set of enum ck_change. The
+ * range of the plan must consist of whole elements. */
 void ck_gather_change(const struct ck_gather *g, size_t i,
 		      const struct ck_dtype *dtype, unsigned how);
 

@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load: see load.h. A system call for each run would be one for each element
- * of a box that is cut by columns. So the loops are taken in the order of the
- * file, the longest way outermost, and as many turns of a loop as fit into a
- * block are read at once, with what lies between their runs, and gathered from
- * there. Where more lies between them than a read costs, each is read by
- * itself; a run that is longer than a block goes straight to its place.
+ * load: runs a plan op on a file that is not mapped. One system call for each run would
+ * mean one for each element of a box that is cut by columns. So the loops are
+ * sorted by their stride in the file, the longest outermost. As many iterations of a loop
+ * as fit into the block are read at once, with the bytes between their runs, and are
+ * gathered from there.
+ *
+ * If the gap between runs is longer than GAP, each run is read by itself. A run that
+ * is longer than the block is read straight to its destination. No state. Any thread.
  */
 #include "load.h"
 #include "gather.h"
 
 #include <errno.h>
 
-enum { GAP = 32 << 10 }; /* bytes read in vain rather than a read more */
+/* longest gap, in bytes, that is read rather than skipped by another system call */
+enum { GAP = 32 << 10 };
 
-/* One copy, its loops sorted by their way in the file. */
+/* One plan op, its loops sorted by their stride in the file. */
 struct load {
 	int fd;
 	uint64_t run;
 	uint32_t nloops;
 	struct ck_loop loops[CK_MAX_DIMS];
-	uint64_t span[CK_MAX_DIMS + 1]; /* bytes of the file that loops k and
-					 * all inside of it reach over */
+	/* of loop k and the loops inside of it: bytes of the file from the first
+	 * byte to the last one */
+	uint64_t span[CK_MAX_DIMS + 1];
 	uint8_t *block;
-	uint64_t *bytes; /* read so far */
+	uint64_t *bytes; /* bytes read so far */
 };
 
 static void sort_loops(struct load *l)
@@ -38,7 +42,7 @@ static void sort_loops(struct load *l)
 		}
 }
 
-/* No overflow: the last run ends inside of a file. */
+/* Sets the spans. Cannot overflow, since the last run ends inside of a file. */
 static void measure(struct load *l)
 {
 	l->span[l->nloops] = l->run;
@@ -55,7 +59,7 @@ static int read_at(const struct load *l, uint64_t fpos, uint64_t len, void *to)
 	return rc == -ENODATA ? -EIO : rc;
 }
 
-/* n turns of loop k, through the block. */
+/* Runs n iterations of loop k with one read into the block. */
 static int load_block(const struct load *l, uint32_t k, uint64_t n,
 		      uint64_t fpos, uint8_t *to)
 {
@@ -72,12 +76,12 @@ static int load_block(const struct load *l, uint32_t k, uint64_t n,
 
 	memcpy(loops, l->loops + k, copy.nloops * sizeof(loops[0]));
 	loops[0].count = n;
-	return rc ? rc : ck_gather_desc(&g);
+	return rc ? rc : ck_sigbus_guard(ck_gather_run, &g);
 }
 
-/* How many turns of loop k are read at once; 1: each may be more than one
- * read. */
-static uint64_t turns_at_once(const struct load *l, uint32_t k)
+/* Number of iterations of loop k that one read covers; 1 if an iteration may need
+ * several reads. */
+static uint64_t iterations_at_once(const struct load *l, uint32_t k)
 {
 	const struct ck_loop *loop = &l->loops[k];
 	uint64_t inner = l->span[k + 1];
@@ -89,7 +93,7 @@ static uint64_t turns_at_once(const struct load *l, uint32_t k)
 	return 1 + (CK_LOAD_BLOCK - inner) / loop->src;
 }
 
-/* Loop k and all inside of it. */
+/* Runs loop k and the loops inside of it. */
 static int load_loop(const struct load *l, uint32_t k, uint64_t fpos,
 		     uint8_t *to)
 {
@@ -99,14 +103,14 @@ static int load_loop(const struct load *l, uint32_t k, uint64_t fpos,
 
 	if (k == l->nloops)
 		return read_at(l, fpos, l->run, to);
-	most = turns_at_once(l, k);
+	most = iterations_at_once(l, k);
 	for (uint64_t i = 0; i < loop->count && !rc; i += n) {
-		uint64_t turn = fpos + i * loop->src;
-		uint8_t *there = to + i * loop->dst;
+		uint64_t src = fpos + i * loop->src;
+		uint8_t *dst = to + i * loop->dst;
 
 		n = ck_min(most, loop->count - i);
-		rc = most > 1 ? load_block(l, k, n, turn, there)
-			      : load_loop(l, k + 1, turn, there);
+		rc = most > 1 ? load_block(l, k, n, src, dst)
+			      : load_loop(l, k + 1, src, dst);
 	}
 	return rc;
 }

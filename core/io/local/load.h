@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load: runs of a file that is not mapped.
+ * load: runs a plan op on a file that is not mapped. No state; any thread.
  */
 #ifndef CK_LOAD_H
 #define CK_LOAD_H
 
 #include "ckptfs/move.h"
 
-/* Bytes of a file that are in memory at a time. */
+/* Bytes of the scratch memory. */
 enum { CK_LOAD_BLOCK = 256 << 10 };
 
-/* Reads the runs of copy number i of a plan into `to`, byte 0 of the plan's
- * destination. fpos: of the first run; the last one ends inside of the file.
- * block is overwritten. Adds to *bytes what was read, also what lies between the runs.
- * Errors of read(2); -EIO: the file has become shorter. */
+/* Reads the runs of plan op i. to: byte 0 of the destination of the plan. fpos: file
+ * offset of the first run; the last run must end inside of the file. block: scratch
+ * memory. Adds the number of bytes read to *bytes, with those between the runs.
+ * Returns 0, or: errors of read(2); -EIO if the file has become shorter. */
 CK_MUST_USE int ck_load_copy(int fd, const struct ck_plan *plan, size_t i,
 			     uint64_t fpos, uint8_t *to,
 			     uint8_t block[static CK_LOAD_BLOCK],

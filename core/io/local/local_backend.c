@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host mover: each move is a plan of one copy. Blocks on local files only; any
- * thread.
+ * local_backend: the backend of files on this host. Each move is a plan of one op, which
+ * runs in the calling thread; start() never leaves a move in flight. Blocks on local files
+ * only. Any thread.
  */
 #include "ckptfs/backend.h"
 #include "gather.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-/* Adds to *read what was read of the file. */
+/* Runs one move. Adds the bytes read from the file to *read. */
 static int move_one(const struct ck_file *file, const struct ck_move *m,
 		    uint64_t *read)
 {
@@ -32,7 +33,7 @@ static int move_one(const struct ck_file *file, const struct ck_move *m,
 	if (file->map) {
 		*read += bytes;
 		from = file->map + m->fpos;
-		return ck_gather_desc(&g);
+		return ck_sigbus_guard(ck_gather_run, &g);
 	}
 	block = s ? ck_workspace_block(s) : NULL;
 	if (!block)
@@ -48,7 +49,7 @@ static int move(struct ck_files *files, const struct ck_move *m, uint64_t *read)
 	if (m->file >= ck_files_count(files))
 		return -ENODATA;
 	rc = ck_files_get(files, m->file, &file);
-	/* For whoever hears of a move, this errno says that the file is another. */
+	/* Callers take ESTALE for a changed file, so a transient one is EIO. */
 	if (rc)
 		return rc == -ESTALE && file.passing ? -EIO : rc;
 	rc = file.remote ? -EREMOTE : move_one(&file, m, read);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * range: see range.h. Shared by the reads and by what reads ahead of them.
+ * range: arithmetic of byte ranges, shared by reads, writes and read-ahead. No state.
  */
 #include "range.h"
 
@@ -24,10 +24,10 @@ struct ck_request ck_range_request(const struct ck_layout *layout,
 bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops, uint64_t *end)
 {
 	for (uint32_t k = 0; k < nloops; k++) {
-		uint64_t way;
+		uint64_t reach;
 
-		if (!ck_mul(&way, loops[k].count - 1, loops[k].src) ||
-		    !ck_add(end, *end, way))
+		if (!ck_mul(&reach, loops[k].count - 1, loops[k].src) ||
+		    !ck_add(end, *end, reach))
 			return false;
 	}
 	return true;

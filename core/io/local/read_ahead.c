@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * read_ahead: read-ahead on the data files for those who read a slice from front
- * to back. The kernel's own read-ahead sees a data file only through our
- * mapping and in pieces that jump from shard to shard; measured on cold
- * shards it reaches two thirds of a plain read, with this nearly all of it.
+ * read_ahead: read-ahead on the data files of a sequential reader. The kernel's own
+ * read-ahead sees a data file only through the mapping, in ranges that jump from shard to
+ * shard. Measured on cold shards, it reaches two thirds of a plain read, and with this
+ * object a reader reaches nearly all of it.
  *
- * A stream is one open file of the mount. Once it has read on for a while,
- * the ranges of data files that the next WINDOW bytes come from are handed,
- * BATCH bytes at a time, to threads that read them. A file always belongs to
- * the same thread, which so reads it from front to back. Whoever reads the
- * mount never waits for them: a full queue drops the rest. What is in memory
- * already costs a system call for each half MiB.
+ * A stream is one open file of the mount. After START sequential bytes the stream
+ * queues the ranges of data files that its next WINDOW bytes come from, BATCH bytes at a
+ * time. THREADS threads read them into the page cache. A file belongs to one thread,
+ * which therefore reads it in file order. The reader never waits for these threads: ranges
+ * that exceed a full queue are dropped. A range that is resident costs one system call
+ * for each PROBE bytes.
  */
 #include "cold.h"
 #include "range.h"
@@ -20,13 +20,13 @@
 
 enum {
 	THREADS = 2,
-	QUEUE = 2048,	     /* ranges waiting for one thread */
-	NEAR = 4 << 20,	     /* requests of one reader overtake each other */
-	START = 512 << 10,   /* bytes read on before it is a stream */
+	QUEUE = 2048,	     /* ranges queued for one thread */
+	NEAR = 4 << 20,	     /* bytes by which requests of a reader overtake */
+	START = 512 << 10,   /* sequential bytes before read-ahead begins */
 	WINDOW = 32 << 20,   /* bytes of the slice ahead of the reader */
-	BATCH = 8 << 20,     /* asked for together */
+	BATCH = 8 << 20,     /* bytes queued together */
 	PLAN_STEP = 2 << 20, /* bytes planned at once */
-	PROBE = 512 << 10,   /* bytes between two questions */
+	PROBE = 512 << 10,   /* bytes between two residency probes */
 };
 
 struct range {
@@ -35,13 +35,13 @@ struct range {
 	uint64_t len;
 };
 
-/* A thread and the ranges it is to read; first in, first out. */
+/* A thread and its queue of ranges; first in, first out. */
 struct fetcher {
-	/* Constant, or of its one thread: */
+	/* Constant, or used by this thread only: */
 	struct ck_ahead *ahead;
 	pthread_t thread;
 	char block[CK_COLD_BLOCK];
-	/* Under ck_ahead.lock: */
+	/* Protected by ck_ahead.lock: */
 	pthread_cond_t more;
 	struct range queue[QUEUE];
 	size_t head, count;
@@ -53,15 +53,15 @@ struct ck_ahead {
 	int nthreads;
 
 	pthread_mutex_t lock;
-	/* Under lock, as every stream is: */
+	/* Protected by lock, as are all streams: */
 	bool stop;
 	struct fetcher fetchers[THREADS]; /* their queues */
 };
 
 /* --- fetching --------------------------------------------------------------- */
 
-/* Asked here and there: the kernel's own read-ahead may have brought the ends of
- * a range and nothing between. */
+/* Probes bytes across the range: the kernel's own read-ahead may have read the ends
+ * of a range only. */
 static bool is_resident(const struct ck_file *file, const struct range *r)
 {
 	for (uint64_t at = 0; at < r->len; at += PROBE)
@@ -76,7 +76,7 @@ static void fetch(struct fetcher *f, const struct range *r)
 	struct ck_file file;
 
 	if (ck_files_get(files, r->file, &file))
-		return; /* the read itself will say what is wrong */
+		return; /* the read itself will report the error */
 	if (!is_resident(&file, r))
 		ck_cold_fetch(&file, r->fpos, r->len, f->block);
 	ck_files_put(files, &file);
@@ -106,7 +106,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Without threads nothing is fetched, and that is all. */
+/* If no thread starts, there is no read-ahead; reads work. */
 static void start_threads(struct ck_ahead *a)
 {
 	for (; a->nthreads < THREADS; a->nthreads++) {
@@ -148,8 +148,8 @@ void ck_ahead_free(struct ck_ahead *a)
 
 /* --- streams ----------------------------------------------------------------- */
 
-/* Moves the stream on by a read of [begin, end) and says what to fetch for
- * it, from *from to *to; false: nothing now. Under the lock. */
+/* Records a read of [begin, end). Returns true and sets [*from, *to), in bytes of the
+ * slice, if data must be queued now. Must hold ck_ahead.lock. */
 static bool advance(struct ck_ahead_stream *s, uint64_t size, uint64_t begin,
 		    uint64_t end, uint64_t *from, uint64_t *to)
 {
@@ -182,7 +182,7 @@ static void push(struct ck_ahead *a, const struct range *r)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void ask_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
+static void queue_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
 {
 	struct ck_ahead *a = arg;
 
@@ -190,9 +190,9 @@ static void ask_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
 		push(a, &(struct range){ file, fpos, len });
 }
 
-/* Hands over the ranges that the copies of a plan load. */
-static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
-		      const struct ck_layout *layout)
+/* Queues the ranges that the ops of a plan load. */
+static void queue_plan(struct ck_ahead *a, const struct ck_plan *plan,
+		       const struct ck_layout *layout)
 {
 	for (size_t i = 0; i < plan->ncopies; i++) {
 		const struct ck_plan_op *c = &plan->copies[i];
@@ -201,12 +201,12 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 
 		if (!e->err && !e->memory && e->file != CK_NO_FILE &&
 		    ck_range_end(plan, c, e->pos, &end))
-			ask_range(a, e->file, fpos, end - fpos);
+			queue_range(a, e->file, fpos, end - fpos);
 	}
 }
 
-static void ask_box(struct ck_ahead *a, const struct ck_layout *layout,
-		    const uint64_t *box, uint64_t begin, uint64_t end)
+static void queue_box(struct ck_ahead *a, const struct ck_layout *layout,
+		      const uint64_t *box, uint64_t begin, uint64_t end)
 {
 	struct ck_workspace *s = ck_workspace_get();
 	struct ck_request q;
@@ -218,30 +218,30 @@ static void ask_box(struct ck_ahead *a, const struct ck_layout *layout,
 		q.end = ck_min(q.begin + PLAN_STEP, end);
 		if (ck_plan_make(&q, &s->plan))
 			return;
-		push_plan(a, &s->plan, layout);
+		queue_plan(a, &s->plan, layout);
 		ck_workspace_trim(s);
 	}
 }
 
-static void ask_part(struct ck_ahead *a, const struct ck_open_slice *o,
-		     uint32_t i, uint64_t begin, uint64_t end)
+static void queue_part(struct ck_ahead *a, const struct ck_open_slice *o,
+		       uint32_t i, uint64_t begin, uint64_t end)
 {
 	struct ck_part part = ck_slice_part(ck_open_slice_slice(o), i);
 	const struct ck_layout *known;
 
 	if (part.kind == CK_PART_RANGE)
-		ask_range(a, part.number, part.at.fpos + begin, end - begin);
+		queue_range(a, part.number, part.at.fpos + begin, end - begin);
 	if (part.kind != CK_PART_BOX)
 		return;
 	known = ck_open_slice_known(o, i);
 	if (known)
-		ask_box(a, known, part.at.box, begin, end);
-	else /* it is not located for this: that may wait */
-		ck_open_slice_guess(o, i, begin, end, ask_range, a);
+		queue_box(a, known, part.at.box, begin, end);
+	else /* to locate the part might block */
+		ck_open_slice_guess(o, i, begin, end, queue_range, a);
 }
 
-static void ask(struct ck_ahead *a, const struct ck_open_slice *o,
-		uint64_t from, uint64_t to)
+static void queue_slice(struct ck_ahead *a, const struct ck_open_slice *o,
+			uint64_t from, uint64_t to)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(o);
 	uint32_t i = ck_slice_find(slice, from);
@@ -254,7 +254,7 @@ static void ask(struct ck_ahead *a, const struct ck_open_slice *o,
 		next = ck_slice_begin(slice, i + 1);
 		end = ck_min(to, next);
 		if (begin < end)
-			ask_part(a, o, i, begin - at, end - at);
+			queue_part(a, o, i, begin - at, end - at);
 	}
 }
 
@@ -271,5 +271,5 @@ void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
 	due = advance(s, size, r->vpos, r->vpos + r->len, &from, &to);
 	pthread_mutex_unlock(&a->lock);
 	if (due)
-		ask(a, r->from, from, to);
+		queue_slice(a, r->from, from, to);
 }

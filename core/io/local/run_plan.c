@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* run_plan: see copies.h. */
+/*
+ * run_plan: runs a plan in two steps. The first finds the source of each plan op: an
+ * address, or a file. The second copies from addresses under the SIGBUS guard, then reads
+ * or records the rest. State is in the ck_read_op and the workspace of the thread.
+ */
 #include "run_plan.h"
 #include "cold.h"
 #include "gather.h"
@@ -9,12 +13,12 @@
 #include <errno.h>
 
 enum {
-	COPIES_ASKED = 64, /* of more, nobody asks whether they are cold */
+	ANNOUNCED_MAX = 64, /* ops of larger plans are not announced as cold */
 };
 
-/* --- where the runs are -------------------------------------------------- */
+/* --- sources ------------------------------------------------------------- */
 
-/* The file, opened and checked once in this read. */
+/* Acquires a file, which is opened and validated once in this read. */
 static int use_file(struct ck_read_op *rd, uint32_t number,
 		    const struct ck_file **out)
 {
@@ -58,7 +62,7 @@ static int find_copy(struct ck_read_op *rd, const struct ck_extent *e,
 	uint64_t end;
 	int rc;
 
-	/* A look at its file may show that the layout is old. */
+	/* A stat of its file may show that the layout is outdated. */
 	if (e->err)
 		(void)!use_file(rd, e->file, &file);
 	if (e->err)
@@ -80,7 +84,7 @@ static int find_copy(struct ck_read_op *rd, const struct ck_extent *e,
 	rd->loads |= !file->map;
 	if (!file->map)
 		return 0;
-	if (rd->space->plan.ncopies <= COPIES_ASKED)
+	if (rd->space->plan.ncopies <= ANNOUNCED_MAX)
 		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
 	*from = file->map + e->pos + c->src;
 	return 0;
@@ -101,9 +105,9 @@ int ck_run_plan_find(struct ck_read_op *rd, const struct ck_layout *layout)
 	return rc;
 }
 
-/* --- their bytes --------------------------------------------------------- */
+/* --- bytes --------------------------------------------------------------- */
 
-/* What is not in memory. */
+/* Reads a plan op from a file without a mapping, or records it if it is remote. */
 static int load_copy(struct ck_read_op *rd, const struct ck_extent *e, size_t i,
 		     uint8_t *to, uint64_t *read)
 {
@@ -137,7 +141,8 @@ static int load(struct ck_read_op *rd, const struct ck_layout *layout,
 	return rc;
 }
 
-/* Bytes of mapped files. What is in memory was read when it was put there. */
+/* Number of bytes of mapped files. Extents in memory were counted when they were
+ * read. */
 static uint64_t mapped_bytes(const struct ck_workspace *s,
 			     const struct ck_layout *layout)
 {
@@ -159,7 +164,7 @@ int ck_run_plan(struct ck_read_op *rd, const struct ck_layout *layout,
 	struct ck_gather g = { &s->plan, s->from, to };
 	struct ck_stats *stats = ck_files_stats(rd->files);
 	uint64_t read = stats ? mapped_bytes(s, layout) : 0;
-	int rc = ck_gather_desc(&g);
+	int rc = ck_sigbus_guard(ck_gather_run, &g);
 
 	if (rc == 0 && rd->loads)
 		rc = load(rd, layout, to, &read);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run_plan: from where the copies of a plan come, and the copying: from memory, from
- * mapped files, from files that cannot be mapped, and from remote ones later.
+ * run_plan: finds the sources of a plan and runs it. Bytes in memory and in mapped
+ * files are copied; files that cannot be mapped are read; ranges of remote files are
+ * recorded as moves.
  */
 #ifndef CK_RUN_PLAN_H
 #define CK_RUN_PLAN_H
@@ -10,31 +11,34 @@
 #include "staging.h"
 #include "workspace.h"
 
-/* One read. */
+/* One read operation. Used by one thread. */
 struct ck_read_op {
 	struct ck_files *files;
 	struct ck_workspace *space;
-	struct ck_remote_moves
-		*remote;	    /* where moves of remote files are noted;
-					 * NULL: they are -EREMOTE */
-	struct ck_packing *packing; /* NULL: bytes go where they belong */
-	bool loads;  /* some copies of the plan are of files without mapping */
-	bool failed; /* bytes of a file that was found could not be had */
-	bool old; /* the ctime of a file changed since its layout was found */
-	unsigned renewals; /* how often that was, see CK_RENEWALS */
+	/* records moves of remote files; NULL: they are -EREMOTE */
+	struct ck_remote_moves *remote;
+	/* NULL: bytes are copied to their destination */
+	struct ck_packing *packing;
+	bool loads;  /* some ops of the plan read files without a mapping */
+	bool failed; /* a file was found, but some of its bytes cannot be read */
+	bool old; /* the ctime of a file changed after its layout was found */
+	unsigned renewals; /* number of such changes, see CK_RENEWALS */
 };
 
-/* After so many changes of ctime during one read, the bytes count as they are. */
+/* After this number of changes of ctime during one read, the layout is used as it is. */
 enum { CK_RENEWALS = 8 };
 
-/* Finds the first run of each copy of the plan in rd->space. Its files are in use from
- * now on. -ENODATA, -EIO, -EREMOTE; errors of ck_files_get(), and of the extents. */
+/* Finds the first run of each op of the plan in rd->space. The files are in use until
+ * ck_run_plan_end(). Returns 0, or: -ENODATA if a file does not exist; -EIO if an op
+ * ends behind its file; -EREMOTE if a file is remote and rd->remote is NULL; errors of
+ * ck_files_get() and of the extents. */
 CK_MUST_USE int ck_run_plan_find(struct ck_read_op *rd,
 				 const struct ck_layout *layout);
-/* Copies what was found; what is remote is noted. -EIO, -ENOMEM. */
+/* Runs the plan; records ranges of remote files. to: byte 0 of its destination.
+ * Returns 0, or: -EIO if a file became shorter or cannot be read; -ENOMEM. */
 CK_MUST_USE int ck_run_plan(struct ck_read_op *rd,
 			    const struct ck_layout *layout, uint8_t *to);
-/* No file is in use any more. */
+/* Releases the files of the read. */
 void ck_run_plan_end(struct ck_read_op *rd);
 
 #endif

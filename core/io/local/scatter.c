@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scatter: the way back of a gather. The planner says which runs of the given
- * bytes belong where in which box; here they are written into the files that
- * the boxes will be.
+ * scatter: writes the bytes of a tensor into the files of its boxes. The planner plans
+ * as for a read; each plan op then runs in the other direction.
  *
- * Runs of some length are written one by one. Short ones that fill a range of
- * the file are put together first and written as one. What remains, rows of
- * another order than the file's, would be a system call for each element: it
- * is stored through a mapping.
+ * Runs of RUN_BYTES and more are written one by one. Shorter runs that fill a range of
+ * the file are gathered in memory and written at once. Other runs, whose order differs
+ * from that of the file, would cost a system call for each element: they are stored
+ * through a mapping. No state but the workspace of the thread.
  */
 #include "ckptfs/move.h"
 #include "gather.h"
@@ -20,18 +19,18 @@
 
 enum {
 	RUN_BYTES = 16 << 10, /* longer runs are written one by one */
-	FILLED_MAX = 4 << 20, /* bytes put together */
+	FILLED_MAX = 4 << 20, /* most bytes gathered for one write */
 };
 
-/* One copy of the plan with both sides exchanged. */
-struct way_back {
+/* A plan op with source and destination exchanged, as a plan of its own. */
+struct reversed {
 	struct ck_plan_op copy;
 	struct ck_loop loops[CK_MAX_DIMS];
 	struct ck_plan plan;
 };
 
-static void turn(struct way_back *b, const struct ck_plan *plan,
-		 const struct ck_plan_op *c)
+static void reverse(struct reversed *b, const struct ck_plan *plan,
+		    const struct ck_plan_op *c)
 {
 	b->copy = (struct ck_plan_op){ .run = c->run, .nloops = c->nloops };
 	for (uint32_t k = 0; k < c->nloops; k++) {
@@ -57,7 +56,7 @@ static uint64_t copy_bytes(const struct ck_plan *plan,
 	return bytes;
 }
 
-/* Each run by itself, the innermost loop first. */
+/* Writes each run by itself, the innermost loop first. */
 static int write_runs(const struct ck_plan *plan, const struct ck_plan_op *c,
 		      int fd, uint64_t fpos, const uint8_t *bytes)
 {
@@ -85,19 +84,19 @@ static int write_runs(const struct ck_plan *plan, const struct ck_plan_op *c,
 	return 0;
 }
 
-/* Runs that fill [fpos, fpos + len) of the file. */
-static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
+/* Gathers runs that fill [fpos, fpos + len) of the file, and writes them at once. */
+static int write_filled(const struct reversed *b, int fd, uint64_t fpos,
 			uint64_t len, const uint8_t *bytes)
 {
 	struct ck_workspace *s = ck_workspace_get();
 	void *filled = s ? ck_pages_reserve(&s->filled, len) : NULL;
 	struct ck_gather g = { &b->plan, &bytes, filled };
-	int rc = filled ? ck_gather_desc(&g) : -ENOMEM;
+	int rc = filled ? ck_sigbus_guard(ck_gather_run, &g) : -ENOMEM;
 
 	return rc ? rc : ck_pwrite_full(fd, filled, len, fpos);
 }
 
-/* What is gathered into may not be what is gathered from. */
+/* True if the bytes of the caller do not overlap the memory that is gathered into. */
 static bool is_apart(const struct ck_workspace *s, const void *bytes,
 		     uint64_t len)
 {
@@ -127,12 +126,12 @@ void ck_target_unmap(struct ck_target *t)
 	t->map = NULL;
 }
 
-static int store(const struct way_back *b, struct ck_target *t, uint64_t fpos,
+static int store(const struct reversed *b, struct ck_target *t, uint64_t fpos,
 		 const uint8_t *bytes)
 {
 	struct ck_gather g = { &b->plan, &bytes, t->map + fpos };
 
-	return ck_gather_desc(&g);
+	return ck_sigbus_guard(ck_gather_run, &g);
 }
 
 static int place_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
@@ -141,7 +140,7 @@ static int place_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
 	struct ck_target *t = place->target;
 	uint64_t fpos = place->fpos + c->src;
 	uint64_t len = copy_bytes(plan, c);
-	struct way_back b;
+	struct reversed b;
 	uint64_t end;
 
 	if (!ck_range_end(plan, c, place->fpos, &end) || end > t->size)
@@ -149,10 +148,10 @@ static int place_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
 	bytes += c->dst;
 	if (c->nloops == 0 || c->run >= RUN_BYTES)
 		return write_runs(plan, c, t->fd, fpos, bytes);
-	turn(&b, plan, c);
+	reverse(&b, plan, c);
 	if (end - fpos == len && len <= FILLED_MAX)
 		return write_filled(&b, t->fd, fpos, len, bytes);
-	/* Without room for a mapping. */
+	/* The file cannot be mapped. */
 	if (target_map(t))
 		return write_runs(plan, c, t->fd, fpos, bytes);
 	return store(&b, t, fpos, bytes);
@@ -198,7 +197,8 @@ static int collect_copy(const struct ck_plan *plan, const struct ck_plan_op *c,
 	if (rc)
 		return rc;
 	from = t->map + place->fpos + c->src;
-	return ck_gather_desc(&(struct ck_gather){ &one, &from, bytes });
+	return ck_sigbus_guard(ck_gather_run,
+			       &(struct ck_gather){ &one, &from, bytes });
 }
 
 int ck_host_collect(const struct ck_request *r, const struct ck_place *places,

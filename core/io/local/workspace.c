@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a read or write needs besides the bytes of its caller is kept for each
- * thread, so that it costs no system call for memory and no page faults on fresh
- * pages.
+ * workspace: one per thread, made at the first use and freed when the thread ends.
  */
 #include "workspace.h"
 #include "load.h"

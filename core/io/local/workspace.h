@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * workspace: memory that a thread keeps from one read or write to the next. It is
- * the movers' own: nobody who calls them is ever given a part of it, or what he
- * hands them could be overwritten while they work on it.
+ * workspace: memory that a thread keeps from one read or write to the next, so that
+ * it costs no system call and no page faults. Private to core/io: it must never be
+ * the source or the destination that a caller passes.
  */
 #ifndef CK_WORKSPACE_H
 #define CK_WORKSPACE_H
@@ -12,24 +12,24 @@
 
 struct ck_workspace {
 	struct ck_plan plan;
-	const uint8_t **from; /* for each copy of the plan, its first run */
+	const uint8_t **from; /* for each plan op its first run, or NULL */
 	struct ck_file *used; /* files open in this read */
 	size_t nused;
-	uint32_t *where; /* for each file, its place in `used` if it is there;
-			  * else anything */
+	/* for each file its index in `used`; undefined if it is not in use */
+	uint32_t *where;
 	size_t used_cap, from_cap, where_cap;
-	struct ck_pages filled; /* what is put together before it is written */
-	uint8_t *block;		/* a piece of a file that is not mapped */
+	struct ck_pages filled; /* bytes that are written at once */
+	uint8_t *block;		/* scratch memory of ck_load_copy() */
 };
 
-/* This thread's; freed when it ends. NULL when out of memory. */
+/* Workspace of the calling thread, freed when the thread ends. NULL if out of memory. */
 struct ck_workspace *ck_workspace_get(void);
-/* Makes room in `from` and `where`. */
+/* Grows `from` and `where`. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_workspace_reserve(struct ck_workspace *s, size_t ncopies,
 				     size_t nfiles);
-/* `block`, CK_LOAD_BLOCK bytes of any content. NULL when out of memory. */
+/* Allocates `block` if needed: CK_LOAD_BLOCK bytes. NULL if out of memory. */
 uint8_t *ck_workspace_block(struct ck_workspace *s);
-/* Gives back what was needed for a huge plan: they are rare. */
+/* Frees the memory of a huge plan: they are rare. */
 void ck_workspace_trim(struct ck_workspace *s);
 
 #endif
