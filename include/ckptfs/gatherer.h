@@ -56,6 +56,8 @@ struct ck_gather_slot {
 	uint8_t *fill, *result; /* `room` bytes each */
 	struct ck_gather_desc *copies;
 	struct ck_loop *loops;
+	/* copies_most: at least 2 * CK_GATHER_ALIGN, so that segments which are too
+	 * short to be halved fit */
 	uint32_t room, copies_most, loops_most;
 	uint8_t *wants; /* buffer of `wants_most` bytes */
 	uint32_t wants_most;

@@ -23,7 +23,9 @@ struct gathering_slot {
 	struct ck_gather_slot is; /* first */
 	bool taken, sent, unwanted;
 	uint8_t memory[2 * GATHERING_ROOM];
-	struct ck_gather_desc copies[16];
+	/* A segment of less than 2 * CK_GATHER_ALIGN bytes cannot be halved: a slot has
+	 * room for it, even if each byte is a run. */
+	struct ck_gather_desc copies[2 * CK_GATHER_ALIGN];
 	struct ck_loop loops[64];
 	uint8_t wants[GATHERING_WANTS];
 };
