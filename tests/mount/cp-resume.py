@@ -372,8 +372,10 @@ def anywhere(what, existing, arguments, points, dice):
             out.mkdir()
         at, late = dice.randrange(1, count + 1), dice.random() < 0.5
         hits.add(killed(at, *arguments, calls=(), late=late).hit.name)
-        if dice.random() < 0.5:
-            killed(dice.randrange(1, count + 1), "--resume", *arguments, calls=(), late=late)
+        # A copy without a mark is complete: another one would leave its directories with new times.
+        again = dice.randrange(1, count + 1) if dice.random() < 0.5 else 0
+        if again and marks():
+            killed(again, "--resume", *arguments, calls=(), late=late)
         made = out / "full" if existing else out
         done = resume(*arguments, out) if marks() or not made.exists() else None
         # A kill between the removal of the mark and the end leaves only the time of the directory undone.
