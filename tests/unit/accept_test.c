@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * accept: which slices can be written. All files of the tree of a copy of each
- * fixture are opened for writing: a stage is of what its file shows, or the file is
- * refused for a reason that the catalog has. Then slices that no view makes.
+ * Which slices can be written. Each file in the tree of a copy of each fixture is opened for
+ * writing: its stage must match the file, or the refusal must agree with the catalog. Then
+ * slices that no view produces are opened.
  *
  *	accept_test SAMPLE FIXTURE...
  */
@@ -53,8 +53,7 @@ static int try(const struct ck_slice *slice, enum ck_accepts accepts,
 
 static unsigned opened[3], refused[3]; /* by enum ck_accepts */
 
-/* The header that the file should have is made anew, from the sizes of the tensor
- * or of the box. */
+/* The stage's header is compared with one built from the shape of the tensor or box. */
 static void check_header(const struct ck_stage *s, enum ck_accepts accepts,
 			 const struct ck_tensor *t, const int64_t *shape)
 {
@@ -93,7 +92,7 @@ static void check_stage(struct ck_stage *s, const struct ck_node *n,
 	eq_err(ck_stage_truncate(s, st->size + 1, &d), -EINVAL);
 }
 
-/* Why the catalog says that the file cannot be written; 0: it can. */
+/* The error of a write according to the catalog, or 0 if the file is writable. */
 static int catalog_refuses(const struct ck_catalog *c,
 			   const struct ck_file_content *a)
 {
@@ -166,18 +165,18 @@ static void test_views(const char *fixture)
 	case_close();
 }
 
-/* --- what no view makes ------------------------------------------------------------ */
+/* --- slices that no view produces --------------------------------------------------- */
 
 enum { HEADER = 128, ELEMENTS = 16 * 16 * 4 };
 
 static const char header[HEADER];
-/* The tensor's first box, four of its 16 rows; others are none of it. */
+/* `box` is the tensor's first box: 4 of its 16 rows. The others match no box of it. */
 static const uint64_t box[] = { 0, 0, 4, 16 };
 static const uint64_t wider[] = { 0, 0, 5, 16 };
 static const uint64_t moved[] = { 1, 0, 4, 16 };
 static const uint64_t behind[] = { 16, 0, 4, 16 };
 
-/* The number of a part of elements is added to that of the tensor. */
+/* The number of an elements part is relative to the number of the tensor. */
 #define BYTES                                                                  \
 	{                                                                      \
 		.kind = CK_PART_BYTES, .at.bytes = header                      \
@@ -194,7 +193,7 @@ static const struct strange {
 	struct ck_part parts[3];
 	uint64_t begins[4];
 	int err;  /* of the slice */
-	int want; /* 0 is a canary: it can be written */
+	int want; /* 0: a canary that can be written */
 } stranges[] = {
 	{ "all, with a header",
 	  CK_ACCEPTS_NPY,
@@ -407,7 +406,7 @@ static void test_strange(const char *sample)
 	case_close();
 }
 
-/* A stage has what it needs of the slice when that is gone. */
+/* A stage stays valid after its slice is freed. */
 static void test_gone(const char *sample)
 {
 	struct ck_stage *s = NULL;
@@ -426,7 +425,7 @@ static void test_gone(const char *sample)
 	for (int round = 0; round < 2; round++) {
 		eq_err(ck_stage_write(s, head.len, bytes, ELEMENTS, 1, &d), 0);
 		eq_i64(ck_stage_state(s), CK_STAGE_COMPLETE);
-		/* once more after a commit */
+		/* The second round is a commit after a commit. */
 		eq_err(ck_stage_commit(s, &d), 0);
 	}
 	ck_stage_close(s);

@@ -93,7 +93,7 @@ static void test_distance(void)
 	eq_u64(apart(x, y, 300), 301);
 	y[200] = '\0';
 	eq_u64(apart(x + 100, y, 300), 200);
-	memset(y, 'x', 299); /* but for the last, all the same */
+	memset(y, 'x', 299); /* all but the last are equal */
 	y[299] = 'y';
 	eq_u64(apart(x, y, 300), 1);
 }
@@ -206,7 +206,7 @@ static void check_sum128(const struct ck_hasher *h, struct ck_str all)
 	eq_text(got, want);
 }
 
-/* Of every length that the hash takes another way for, and of several blocks. */
+/* Every length class of the hash, and inputs of several blocks. */
 static void test_hasher128(void)
 {
 	static char bytes[9000];
@@ -224,7 +224,7 @@ static void test_hasher128(void)
 	}
 }
 
-/* What is put in is what a cursor takes out. */
+/* A cursor reads back the numbers appended to a buffer. */
 static void test_numbers(void)
 {
 	struct ck_buf b = { 0 };
@@ -248,7 +248,7 @@ static void test_numbers(void)
 	ck_buf_fini(&b);
 }
 
-/* In pieces of any length, on memory that others had before. */
+/* The hasher is fed pieces of any length; its memory comes from earlier hashers. */
 static void test_hasher(void)
 {
 	static char bytes[5000];
@@ -355,7 +355,7 @@ static void test_sigbus_of_a_truncated_file_is_an_error(void)
 	unlink(path);
 }
 
-/* --- what a thread keeps ---------------------------------------------------- */
+/* --- memory kept by a thread ------------------------------------------------- */
 
 struct counted {
 	int *ended;
@@ -370,7 +370,7 @@ static void counted_fini(void *p)
 	ck_pages_fini(&c->pages);
 }
 
-/* Keeps two; NULL, or what is wrong. */
+/* Keeps two areas. Returns NULL, or a description of the fault. */
 static const char *keep_two(int *ended)
 {
 	struct counted *a = ck_thread_keep(sizeof(*a), counted_fini);
@@ -378,16 +378,16 @@ static const char *keep_two(int *ended)
 	char *bytes;
 
 	if (!a || !b || a == b || a->ended || b->pages.bytes)
-		return "not memory of their own, zeroed";
+		return "not two zeroed areas";
 	a->ended = b->ended = ended;
 	bytes = ck_pages_reserve(&a->pages, 100000);
 	if (!bytes || ck_pages_reserve(&a->pages, 5) != bytes)
-		return "what is large enough is taken again";
+		return "a large enough area was not reused";
 	bytes = ck_pages_reserve(&a->pages, 1000000);
 	if (!bytes)
-		return "more than there was";
+		return "the area could not grow";
 	bytes[999999] = 1;
-	return *ended ? "ended before the thread" : NULL;
+	return *ended ? "freed before the thread ended" : NULL;
 }
 
 static void *keep_run(void *ended)

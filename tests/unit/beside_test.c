@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Readers beside the present catalog that changes: whoever has a catalog gets
- * layouts of the version that it has, never those of the one before or after,
- * and what he has stays what it is. Also with modes that change meanwhile.
+ * Readers concurrent with changes of the current catalog. A reader that holds a catalog gets
+ * layouts of that catalog's version, never of the version before or after, and its catalog
+ * stays unchanged. Modes of files change at the same time.
  *
  *	beside_test DIRECTORY	a checkpoint of some shards
  */
@@ -24,7 +24,7 @@ enum { READERS = 3, ROUNDS = TAP_SLOW ? 4000 : 40000 };
 static char dir[] = "/tmp/ckptfs-beside-XXXXXX";
 static struct ck_checkpoint *cp;
 static atomic_bool ended;
-static atomic_uint begun; /* readers that have looked once */
+static atomic_uint begun; /* readers that have checked a tensor once */
 
 static uint32_t tensors(void)
 {
@@ -33,9 +33,9 @@ static uint32_t tensors(void)
 	return c->tensors.n;
 }
 
-/* --- who changes --------------------------------------------------------------- */
+/* --- changes ------------------------------------------------------------------- */
 
-/* Somebody takes a right from the directory, or gives it back. */
+/* A permission of the directory is removed, or restored. */
 static void change_mode(unsigned round)
 {
 	int err;
@@ -47,7 +47,7 @@ static void change_mode(unsigned round)
 		abort();
 }
 
-/* --- who reads ------------------------------------------------------------------ */
+/* --- readers --------------------------------------------------------------------- */
 
 struct reader {
 	uint64_t random;
@@ -120,10 +120,10 @@ static void test_beside(void)
 	ok(commits > ROUNDS / 2);
 }
 
-/* --- by hand ------------------------------------------------------------------ */
+/* --- single cases -------------------------------------------------------------- */
 
-/* Who held a catalog before a commit gets the layout of that version, and leaves
- * that of the present one to others. */
+/* A reader with a catalog from before a commit gets the layout of that version. The layout
+ * of the current version stays cached for other readers. */
 static void test_old_version(void)
 {
 	ck_auto_catalog *old = ck_checkpoint_catalog(cp);
@@ -152,8 +152,8 @@ static void test_old_version(void)
 	ck_layout_put(cp, before);
 }
 
-/* A commit is the present one a moment before it has the layouts of the version
- * before forgotten: who comes in that moment does not get these. */
+/* A commit publishes its catalog before it invalidates the old layouts. A reader between
+ * these two steps must not get an old layout. */
 static void test_moment(void)
 {
 	ck_auto_catalog *old = ck_checkpoint_catalog(cp);
@@ -177,8 +177,7 @@ static void test_moment(void)
 	ck_layout_put(cp, before);
 }
 
-/* A file that a commit named which came to nothing is nobody's, until another one
- * names it. */
+/* A file named by an aborted commit has no owner (ENODATA) until another commit names it. */
 static void test_file_in_vain(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -207,8 +206,8 @@ static void test_file_in_vain(void)
 	ck_catalog_put(next);
 }
 
-/* What was prepared and comes to nothing leaves no trace. What others found out
- * between is not lost by a commit. */
+/* A prepared catalog that is dropped leaves no trace. A commit keeps changes of modes that
+ * were detected after its preparation. */
 static void test_prepared(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -234,9 +233,9 @@ static void test_prepared(void)
 		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 
 		ok(ck_catalog_tensor(now, 0)->facts->mode != mode);
-		/* Nobody was shown the rights of before once more. */
+		/* No reader has seen the old mode after the new one. */
 		ok(now == next);
-		/* Rights are no edit. */
+		/* A change of modes does not advance the generation. */
 		eq_u64(now->generation, c->generation + 1);
 		eq_u64(ck_catalog_tensor(now, 0)->facts->version,
 		       now->generation);
@@ -245,8 +244,7 @@ static void test_prepared(void)
 	ck_catalog_put(next);
 }
 
-/* A commit could not look at its new file: nobody waits for that file to be
- * seen. */
+/* A commit could not open its new file. The checkpoint must not wait for that file. */
 static void test_unseen_in_vain(void)
 {
 	struct ck_change_of_place change = { .path = CK_STR("__9_0.distcp") };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bits of any number, their end, and two threads beside each other. */
+/* Bit sets of any size, access past the end, and two threads that change adjacent bits. */
 #include "ckptfs/bits.h"
 #include "tap.h"
 
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Each third bit: set, seen, counted, cleared in both ways. */
+/* Every third bit is set, tested, counted, and cleared by both functions. */
 static void test_size(size_t n)
 {
 	struct ck_bits b;
@@ -53,7 +53,7 @@ static void test_none(void)
 	ck_bits_fini(&b);
 }
 
-/* A program that asks for a bit behind the last one ends there. */
+/* Testing a bit past the end aborts the program. */
 static void test_end(size_t n)
 {
 #ifndef NDEBUG
@@ -72,7 +72,7 @@ static void test_end(size_t n)
 	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	ck_bits_fini(&b);
 #else
-	(void)n; /* without assertions nobody looks */
+	(void)n; /* the bound is an assertion */
 #endif
 }
 
@@ -82,11 +82,11 @@ enum { BITS = 130, ROUNDS = 20000 };
 
 struct half {
 	struct ck_bits *b;
-	size_t first; /* of every second bit */
+	size_t first; /* of each second bit, which this thread owns */
 	size_t wrong;
 };
 
-/* Nobody else changes these bits, so they are what was made of them. */
+/* Only this thread changes these bits, so each has the value last written. */
 static void *change_half(void *arg)
 {
 	struct half *h = arg;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls: requests that nobody wants any more or that wait for a peer that is down, lines
- * that end, and messages that are no answers.
+ * Calls that are dropped, calls held for a peer that is down, connections that end, and
+ * messages that are not valid replies.
  */
 #include "calls_case.h"
 
 /* --- drops ------------------------------------------------------------------------------------ */
 
-/* On its way, in the queue, before it was sent, twice, and after it came. */
+/* Calls are dropped in flight, while queued, before they are sent, twice, and when complete. */
 static void test_drops(void)
 {
 	struct one o[4];
@@ -21,11 +21,12 @@ static void test_drops(void)
 	ck_calls_drop(all, &o[0].call);
 	ck_calls_drop(all, &o[2].call);
 	eq_u64(line.wakes, 2);
-	eq_u64(ones_open(o, 4), 4); /* not by him who drops it */
+	eq_u64(ones_open(o, 4),
+	       4); /* ck_calls_drop() does not complete calls */
 	tick();
 	eq_u64(ones_told(o, 1, -EINTR) + ones_told(o + 2, 1, -EINTR), 2);
-	eq_u64(line.n, 2); /* the window was given back */
-	answer(0, 700);	   /* nobody's */
+	eq_u64(line.n, 2); /* the window has room again */
+	answer(0, 700);	   /* its call was dropped */
 	eq_u64(line.n, 2);
 	answer(1, 700);
 	eq_u64(line.n, 3);
@@ -41,7 +42,7 @@ static void test_drops(void)
 	end();
 }
 
-/* What has failed already has failed. */
+/* Dropping a call that has already failed does not change its error. */
 static void test_drop_of_failed(void)
 {
 	struct one o[1];
@@ -58,7 +59,7 @@ static void test_drop_of_failed(void)
 	end();
 }
 
-/* Whoever is told may send others, also those that fail at once. */
+/* A completion callback may send further calls, also calls that fail at once. */
 static void test_chain(void)
 {
 	struct one o[4];
@@ -80,9 +81,9 @@ static void test_chain(void)
 	end();
 }
 
-/* --- patience ------------------------------------------------------------------------------------ */
+/* --- held calls ---------------------------------------------------------------------------------- */
 
-/* Two that are patient, and one that is not, to a peer that has gone down. */
+/* Sends two patient calls and one that is not patient to a peer that is down. */
 static void three_to_a_lost_one(struct one *o)
 {
 	begin();
@@ -106,7 +107,7 @@ static void test_held(void)
 	pass(250);
 	eq_u64(ones_told(o, 2, -EIO), 2);
 	ones_fini(o, 3);
-	/* Later ones do not wait. */
+	/* Calls sent after the hold time fail at once. */
 	ones_init(o, 1, 0, 100);
 	o[0].call.patient = true;
 	ones_send(o, 1);
@@ -116,7 +117,8 @@ static void test_held(void)
 	end();
 }
 
-/* Of those on their way when it goes down nobody knows whether they came: they fail. */
+/* A peer may have received the calls in flight when it went down: these fail. Queued calls are
+ * held. */
 static void test_held_on_way(void)
 {
 	struct one o[2];
@@ -135,8 +137,8 @@ static void test_held_on_way(void)
 	end();
 }
 
-/* What he was asked before he went down comes late, for his cable was out: what he is
- * asked now may not get there for long. */
+/* A late reply to a call sent before the peer went down does not mark the peer as up: new
+ * calls may still be lost. */
 static void test_held_while_late(void)
 {
 	struct one o[2];
@@ -170,7 +172,7 @@ static void test_released(void)
 	end();
 }
 
-/* It is there again, by the same line. */
+/* The peer is up again, on the same connection. */
 static void test_held_until_up(void)
 {
 	struct one o[3];
@@ -188,7 +190,7 @@ static void test_held_until_up(void)
 	end();
 }
 
-/* The line has ended, and may be replaced, or is not. */
+/* The connection ends: patient calls are held for its replacement, or fail on release. */
 static void test_held_at_end(void)
 {
 	struct one o[3];
@@ -251,7 +253,7 @@ static void test_end(void)
 	end();
 }
 
-/* --- strange messages -------------------------------------------------------------------------------- */
+/* --- invalid messages -------------------------------------------------------------------------------- */
 
 static void test_strange(void)
 {
@@ -263,19 +265,19 @@ static void test_strange(void)
 	ones_init(o, 2, 0, 700);
 	ones_send(o, 2);
 	head = line.sent[0].head;
-	eq_err(ck_calls_take(all, 0, &m, now), -EPROTO); /* no answer */
+	eq_err(ck_calls_take(all, 0, &m, now), -EPROTO); /* not a reply */
 	eq_err(take(PEERS, head, 700), -EPROTO);
 	eq_err(take(UINT32_MAX, head, 700), -EPROTO);
-	eq_err(take(1, head, 700), 0); /* of another peer */
-	head.id += 1000;	       /* that nobody has */
+	eq_err(take(1, head, 700), 0); /* from another peer */
+	head.id += 1000;	       /* an unknown id */
 	eq_err(take(0, head, 700), 0);
-	head.id -= 1000 - 256; /* in the same bucket */
+	head.id -= 1000 - 256; /* unknown, in the same bucket */
 	eq_err(take(0, head, 700), 0);
 	head = line.sent[0].head;
 	head.epoch += 1;
 	eq_err(take(0, head, 700), 0);
 	eq_u64(ones_open(o, 2), 2);
-	/* Of the wrong size: it is an answer to it, and none that counts. */
+	/* A reply of the wrong size completes its call with -EIO. */
 	head = line.sent[0].head;
 	eq_err(take(0, head, 699), -EPROTO);
 	eq_u64(ones_told(o, 1, -EIO), 1);
@@ -289,7 +291,8 @@ static void test_strange(void)
 	end();
 }
 
-/* What only he can judge who asked: it is passed on that it was none. */
+/* A reply is validated by the callback of its call. Its error is returned to the receiver of
+ * the message. */
 static void test_judged(void)
 {
 	struct one o[3];
@@ -301,7 +304,7 @@ static void test_judged(void)
 	eq_err(take(0, line.sent[0].head, 300), 0);
 	eq_err(take(0, line.sent[1].head, 300), -EPROTO);
 	eq_u64(ones_told(o, 2, 0), 2);
-	/* Of those that fail nobody has said anything. */
+	/* The callback of a failed call has no reply to validate. */
 	o[2].says = -EPROTO;
 	ck_calls_lost(all, 0);
 	eq_u64(ones_told(o + 2, 1, -EIO), 1);
@@ -309,7 +312,7 @@ static void test_judged(void)
 	end();
 }
 
-/* One that says that there is none is an answer, and twice the same is none. */
+/* A reply with an error completes its call, and a second reply is ignored. */
 static void test_errors_and_twice(void)
 {
 	struct one o[2];
@@ -332,7 +335,7 @@ static void test_errors_and_twice(void)
 	end();
 }
 
-/* More on their way than there are buckets; answered from the middle. */
+/* More calls in flight than hash buckets, answered out of order. */
 static void test_many(void)
 {
 	enum { MANY = 1000 };
@@ -360,7 +363,7 @@ static void test_many(void)
 	end();
 }
 
-/* The checks above see what they are to see. */
+/* The counters used above detect a wrong state. */
 static void test_canaries(void)
 {
 	struct one o[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls: what becomes of requests on their way to peers, step by step: windows, silence,
- * time that goes by. What comes of random orders of all this is in peer_model_test.c.
+ * Calls in flight to peers, step by step: windows, silence, timeouts. Random sequences of the
+ * same events are in peer_model_test.c.
  */
 #include "calls_case.h"
 
@@ -31,8 +31,8 @@ static void test_window(void)
 	end();
 }
 
-/* A single one may be larger, and goes when nothing else is on its way. What is
- * behind it waits, also if it is small: nobody is overtaken for ever. */
+/* A call larger than the window is sent when no other call is in flight. Smaller calls queued
+ * behind it wait, so that it cannot starve. */
 static void test_large(void)
 {
 	struct one o[3];
@@ -53,7 +53,7 @@ static void test_large(void)
 	end();
 }
 
-/* Exactly full is not too full, and peers have windows of their own. */
+/* Calls may fill the window exactly, and each peer has its own window. */
 static void test_edges(void)
 {
 	struct one o[4];
@@ -92,7 +92,7 @@ static void test_no_room(void)
 	end();
 }
 
-/* With room for one at a time, all peers have their turn. */
+/* If the connection has room for one message at a time, peers are served in turn. */
 static void test_room_for_one(void)
 {
 	enum { EACH = 4 };
@@ -133,7 +133,7 @@ static void test_pings(void)
 	pass(250);
 	eq_u64(line.n, PEERS);
 	eq_u64(pings(0) + pings(1) + pings(2), PEERS);
-	pass(PING - 250); /* not again so soon */
+	pass(PING - 250); /* no second ping yet */
 	eq_u64(line.n, PEERS);
 	answer(1, 0);
 	pass(250);
@@ -142,7 +142,7 @@ static void test_pings(void)
 	end();
 }
 
-/* One for which there was no room is sent when there is. */
+/* A ping that found no room is sent when there is room. */
 static void test_pings_no_room(void)
 {
 	begin();
@@ -154,7 +154,7 @@ static void test_pings_no_room(void)
 	end();
 }
 
-/* Whoever answers anything does not have to be asked. */
+/* A peer that sends replies is not pinged. */
 static void test_no_pings(void)
 {
 	struct one o[8];
@@ -189,7 +189,7 @@ static void test_silence(void)
 	ok(ck_calls_is_up(all, 1) && ck_calls_is_up(all, 2));
 	eq_u64(ones_told(o, 4, -EIO), 4);
 	eq_u64(ones_open(o + 4, 1), 1);
-	/* What comes now fails at once. */
+	/* A call to a peer that is down fails at once. */
 	line_forget();
 	line.wakes = 0;
 	ones_send(o + 5, 1);
@@ -197,14 +197,14 @@ static void test_silence(void)
 	eq_u64(line.wakes, 1);
 	tick();
 	eq_u64(ones_told(o + 5, 1, -EIO), 1);
-	/* He is still asked. */
+	/* The peer is still pinged. */
 	pass(PING);
 	eq_u64(pings(0), 1);
 	ones_fini(o, 6);
 	end();
 }
 
-/* Down, until he answers what he was asked since. */
+/* A peer is down until it answers a message that was sent after it went down. */
 static void test_up_again(void)
 {
 	struct one o[2];
@@ -214,13 +214,13 @@ static void test_up_again(void)
 	ones_send(o, 1);
 	pass_answering(SILENCE, 6);
 	ok(!ck_calls_is_up(all, 0));
-	answer(0, 700); /* late */
+	answer(0, 700); /* a late reply to an earlier message */
 	ok(!ck_calls_is_up(all, 0));
 	eq_u64(ones_told(o, 1, -EIO), 1);
 	pass_answering(PING, 1);
 	ok(ck_calls_is_up(all, 0));
 	line_forget();
-	ones_send(o + 1, 1); /* the window is not taken by what is over */
+	ones_send(o + 1, 1); /* the failed call has left the window */
 	eq_u64(line.n, 1);
 	answer(0, 700);
 	eq_u64(ones_told(o + 1, 1, 0), 1);
@@ -228,14 +228,14 @@ static void test_up_again(void)
 	end();
 }
 
-/* Time in which this process did not run is not that of those who are asked. */
+/* Time during which this process was stopped does not count as silence of its peers. */
 static void test_stopped(void)
 {
 	struct one o[3];
 	struct ck_wire_head first;
 
 	begin();
-	ones_init(o, 3, 0, 700); /* one is on its way */
+	ones_init(o, 3, 0, 700); /* the first is in flight */
 	ones_send(o, 3);
 	first = line.sent[0].head;
 	pass_answering(TIMEOUT - 500, 7);
@@ -271,7 +271,7 @@ static void test_stopped_before_answers(void)
 	ok(ck_calls_is_up(all, 0) && ck_calls_is_up(all, 1));
 	line_forget();
 	pass_answering(SILENCE - 250,
-		       6); /* and the silence is counted from there */
+		       6); /* silence counts from the last reply */
 	ok(ck_calls_is_up(all, 0));
 	pass_answering(250, 6);
 	ok(!ck_calls_is_up(all, 0));
@@ -280,7 +280,7 @@ static void test_stopped_before_answers(void)
 	end();
 }
 
-/* A peer that was down stays so: nobody has said anything meanwhile. */
+/* A peer that was down stays down if this process is stopped. */
 static void test_stopped_while_down(void)
 {
 	begin();
@@ -294,8 +294,8 @@ static void test_stopped_while_down(void)
 
 /* --- no progress ----------------------------------------------------------------------------- */
 
-/* He is there, but does not answer: what was asked is given up, and what waits for
- * its turn has one. */
+/* The peer answers pings, but no calls: the call in flight fails with EIO, and the next one is
+ * sent. */
 static void test_timeout(void)
 {
 	struct one o[4];
@@ -313,7 +313,7 @@ static void test_timeout(void)
 	eq_u64(ones_open(o + 1, 2), 2);
 	eq_u64(reads(0), 1);
 	ok(ck_calls_is_up(all, 0));
-	/* The last one has waited as long as that in vain. */
+	/* The third call has had the full timeout. */
 	pass_answering(2000, 7);
 	eq_u64(ones_told(o + 2, 1, -EIO), 1);
 	pass_answering(TIMEOUT - 2250, 7);
@@ -322,14 +322,14 @@ static void test_timeout(void)
 	eq_u64(ones_told(o + 1, 1, -EIO), 1);
 	line_forget();
 	ones_send(o + 3, 1);
-	eq_u64(line.n, 1); /* the window is given back */
+	eq_u64(line.n, 1); /* the window has room again */
 	answer(0, 700);
 	eq_u64(ones_told(o + 3, 1, 0), 1);
 	ones_fini(o, 4);
 	end();
 }
 
-/* As long as he answers others, those that wait do so. */
+/* While the peer answers other calls, queued calls do not time out. */
 static void test_slow(void)
 {
 	struct one o[10];
@@ -351,7 +351,7 @@ static void test_slow(void)
 	end();
 }
 
-/* There was never room for it, and he says all the time that he is there. */
+/* The connection never has room for a call, though the peer answers pings: the call fails. */
 static void test_no_room_for_ever(void)
 {
 	struct one o[3];

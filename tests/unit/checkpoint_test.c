@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A checkpoint as a whole, in a directory of its own: when it counts as
- * changed, what its metadata may be, entries whose class nobody knows, and
- * how a check is done by several threads.
+ * A checkpoint in a directory of its own: which changes of its files count as a new save,
+ * which metadata files are accepted, entries of an unknown class, missing shards, and checks by
+ * several threads.
  *
  *	checkpoint_test DIRECTORY	a checkpoint of one shard, __0_0.distcp
  */
@@ -19,7 +19,7 @@
 
 static char dir[] = "/tmp/ckptfs-checkpoint-XXXXXX";
 static int dirfd_;
-static struct ck_buf metadata, shard; /* of the checkpoint given */
+static struct ck_buf metadata, shard; /* of DIRECTORY */
 
 /* --- files ------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ static void write_file(const char *name, const void *bytes, size_t len)
 	close(fd);
 }
 
-/* The checkpoint given, as it was. */
+/* Restores the files of DIRECTORY. */
 static void restore(void)
 {
 	unlinkat(dirfd_, ".metadata", 0);
@@ -118,7 +118,7 @@ static void remove_metadata(void)
 	unlinkat(dirfd_, ".metadata", 0);
 }
 
-/* stat(2) of it fails. */
+/* Makes stat(2) of `.metadata` fail with ELOOP. */
 static void loop_metadata(void)
 {
 	unlinkat(dirfd_, ".metadata", 0);
@@ -143,7 +143,7 @@ static void move_back(void)
 	(void)rename(moved, dir);
 }
 
-/* As backup programs do, by a link. */
+/* Backup programs change the ctime of a file by a hard link. */
 static void chmod_metadata(void)
 {
 	ctime_chmod(dirfd_, ".metadata", 0640);
@@ -154,7 +154,7 @@ static void write_same(void)
 	ctime_write(dirfd_, ".metadata", metadata.data, metadata.len, 0);
 }
 
-/* A save in place, whose times a copy has restored. */
+/* Writes other bytes in place and restores the times, as `cp -p` does. */
 static void write_other(void)
 {
 	const char last = metadata.data[metadata.len - 1] ^ 1;
@@ -167,7 +167,7 @@ static void test_changes(void)
 	static const struct {
 		void (*make)(void);
 		enum ck_fate change;
-		int same, err; /* what ck_checkpoint_same() says, and errno */
+		int same, err; /* of ck_checkpoint_same(); errno of the fate */
 	} changes[] = {
 		{ touch_second, CK_FATE_SAVED, -ESTALE, 0 },
 		{ touch_nanosecond, CK_FATE_SAVED, -ESTALE, 0 },
@@ -203,7 +203,7 @@ static void test_changes(void)
 	restore();
 }
 
-/* What is at the path of one that was removed is another one. */
+/* A new directory at the path of a removed checkpoint is not that checkpoint. */
 static void test_removed(void)
 {
 	struct ck_checkpoint *cp = opened();
@@ -226,7 +226,7 @@ static void test_removed(void)
 	ck_checkpoint_close(cp);
 }
 
-/* --- what the metadata may be --------------------------------------------------- */
+/* --- accepted metadata files ---------------------------------------------------- */
 
 static void link_to(const char *target)
 {
@@ -293,7 +293,7 @@ static void test_no_directory(void)
 
 /* --- entries of an unknown class ------------------------------------------------ */
 
-/* Two entries, of the length of the file each: one is in it. */
+/* Writes two entries of 10 bytes: the first is in the shard, the second past its end. */
 static void write_unknown(void)
 {
 	struct ck_buf b = { 0 };
@@ -314,7 +314,7 @@ static void write_unknown(void)
 	ck_buf_fini(&b);
 }
 
-/* Its item is given as it is, if the file has it; what it means is not. */
+/* The bytes of such an item can be read if the shard has them. Its value cannot be decoded. */
 static void test_unknown_class(void)
 {
 	struct ck_object_place place;
@@ -342,7 +342,7 @@ static void test_unknown_class(void)
 	restore();
 }
 
-/* --- items that nobody has ------------------------------------------------------ */
+/* --- missing shards ------------------------------------------------------------- */
 
 static void test_missing_shard(void)
 {
@@ -363,7 +363,7 @@ static void test_missing_shard(void)
 	restore();
 }
 
-/* A file that goes away once it was seen. */
+/* The shard is removed after it was opened. */
 static void test_shard_gone(void)
 {
 	struct ck_checkpoint *cp = opened();
@@ -373,7 +373,7 @@ static void test_shard_gone(void)
 	unlinkat(dirfd_, "__0_0.distcp", 0);
 	eq_err(object_item(cp, 0, &out, &d), -ESTALE);
 	eq_err(ck_object_json(cp, 0, &out, &d), -ESTALE);
-	ok(!ck_object_known_faulty(cp, 0)); /* it may come back */
+	ok(!ck_object_known_faulty(cp, 0)); /* the loss may be transient */
 	eq_err(ck_object_print_fault(cp, 0, true, &out), 0);
 	ok(out.len > 0);
 	ck_buf_fini(&out);
@@ -436,8 +436,8 @@ static void test_check_threads(void)
 	}
 }
 
-/* Whatever the threads, what they find is told in the same order: entries by
- * name, their boxes and records by place. */
+/* The order of findings does not depend on the number of threads: entries by name, and their
+ * boxes and records by offset. */
 static void test_check_order(void)
 {
 	struct ck_buf texts[2] = { { 0 } };
@@ -471,7 +471,7 @@ static void test_check_order(void)
 	restore();
 }
 
-/* regression: boxes were in the order of their addresses, which tensors share. */
+/* Regression: boxes were sorted by address, but tensors may share their arrays of boxes. */
 static void test_findings_order(void)
 {
 	static const int64_t boxes[3][2] = { { 8, 1 }, { 4, 1 }, { 4, 2 } };

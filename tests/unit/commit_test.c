@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commit: on a copy of each fixture, tensors are written in every form and by
- * pieces of any size, and committed. What was written must then be there for
- * those who ask now and for those who open the checkpoint again; all else must
- * be as it was, and what was open before must still give the old bytes.
+ * Commits. On a copy of each fixture, tensors are written with every header, in pieces of any
+ * size, and committed. New readers, and a checkpoint that is opened again, must see the new
+ * bytes; all other tensors must be unchanged. Layouts from before the commit must still give
+ * the old bytes.
  *
  *	commit_test FIXTURE...
  */
@@ -23,12 +23,12 @@ static const struct ck_writer_options any = { .keep_unknown = true };
 
 /* --- writing ---------------------------------------------------------------- */
 
-/* The file that a program would write: a header, if any, and elements. */
+/* The bytes that a program writes: an optional header, and elements. */
 struct text {
 	struct ck_buf b;
-	uint8_t *elements; /* in C order, as the tensor will have them */
+	uint8_t *elements; /* in C order, as stored in the tensor */
 	uint64_t len;
-	bool in_place; /* not cut to nothing first */
+	bool in_place; /* not truncated first */
 };
 
 static void reverse(uint8_t *p, size_t n)
@@ -41,7 +41,7 @@ static void reverse(uint8_t *p, size_t n)
 	}
 }
 
-/* Element number i of Fortran order is which one of C order? */
+/* The index in C order of element i in Fortran order. */
 static uint64_t c_order(uint64_t i, const int64_t *shape, uint32_t ndim)
 {
 	uint64_t at = 0, index[CK_MAX_DIMS];
@@ -55,7 +55,7 @@ static uint64_t c_order(uint64_t i, const int64_t *shape, uint32_t ndim)
 	return at;
 }
 
-/* padded: as long as the header that the mount shows. */
+/* padded: the header is as long as the one that the mount shows. */
 static void add_header(struct text *t, const struct ck_dtype *dtype,
 		       const int64_t *shape, uint32_t ndim, bool fortran,
 		       char order, uint64_t padded)
@@ -117,7 +117,7 @@ static void text_fini(struct text *t)
 	free(t->elements);
 }
 
-/* By pieces of random sizes, from front to back. */
+/* Writes pieces of random sizes, from front to back. */
 static bool write_text(struct ck_stage *s, const struct text *t,
 		       struct ck_diag *d)
 {
@@ -154,7 +154,7 @@ static bool is_writable(const struct ck_catalog *c, uint32_t tensor)
 	return true;
 }
 
-/* Writes and commits; *t is what must be there. */
+/* Writes and commits. *t gets the expected bytes. */
 static bool replace(struct ck_checkpoint *cp, struct ck_transaction *x,
 		    uint32_t tensor, struct text *t)
 {
@@ -179,7 +179,7 @@ static bool replace(struct ck_checkpoint *cp, struct ck_transaction *x,
 	return done;
 }
 
-/* Some tensors of the copy, one after the other. */
+/* Replaces some tensors of the copy, one after the other. */
 static void replace_some(struct ck_checkpoint *cp, struct ck_transaction *x,
 			 uint8_t **want)
 {
@@ -197,7 +197,7 @@ static void replace_some(struct ck_checkpoint *cp, struct ck_transaction *x,
 		if (want[i] && ck_layout_get(cp, cp->catalog, i, NULL, &old))
 			abort();
 		ok(replace(cp, x, i, &t));
-		if (old) { /* whoever had it open */
+		if (old) { /* a reader from before */
 			before = read_with(cp, i, old, &len);
 			ok(same(before, want[i], len));
 			ck_layout_put(cp, old);
@@ -242,7 +242,7 @@ static void test_fixture(const char *fixture)
 		ok(fresh != NULL);
 		eq_i64(fresh ? count_wrong(fresh, want) : 1, 0);
 		ck_checkpoint_close(fresh);
-		/* nothing was written into a file that was there */
+		/* no existing shard was changed */
 		shell("cd %s && for f in *.distcp; do "
 		      "[ ! -e %s/$f ] || cmp -s $f %s/$f || exit 1; done",
 		      dir, fixture, fixture);
@@ -253,7 +253,7 @@ static void test_fixture(const char *fixture)
 	ck_checkpoint_close(cp);
 }
 
-/* --- what is refused --------------------------------------------------------------- */
+/* --- refused writes ----------------------------------------------------------------- */
 
 static struct ck_stage *stage(struct ck_transaction *x,
 			      struct ck_checkpoint *cp, uint32_t tensor)
@@ -276,7 +276,7 @@ static int write_rc(struct ck_stage *s, uint64_t vpos, const struct ck_buf *b,
 	return rc;
 }
 
-/* Somebody else saves while a tensor is staged. */
+/* Another program saves while a tensor is staged. */
 static void test_foreign_save(struct ck_transaction *x,
 			      struct ck_checkpoint *cp, uint32_t tensor)
 {
@@ -318,7 +318,7 @@ static void test_refusals(const char *sample)
 	eq_err(stage_case_open(x, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s2, &d),
 	       -EBUSY);
 	eq_i64(ck_stage_state(s), CK_STAGE_EMPTY);
-	/* not begun anew: some bytes are not enough, all are */
+	/* a partial write is refused at commit */
 	eq_err(write_rc(s, 500, &one, &said), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_PART);
 	eq_err(ck_stage_commit(s, &d), -EINVAL);
@@ -327,7 +327,7 @@ static void test_refusals(const char *sample)
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_BEGUN);
 	eq_err(ck_stage_commit(s, &d), -EINVAL);
-	/* another shape, another dtype, no header at all */
+	/* another shape, another dtype, no header */
 	ck_npy_header(ck_dtype_by_name(CK_STR("float32")), 2, other, &head);
 	eq_err(write_rc(s, 0, &head, &said), -EINVAL);
 	ok(strstr(said, "expected [16,16], found [16,17]") != NULL);
@@ -340,7 +340,7 @@ static void test_refusals(const char *sample)
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
 	one.len = 200;
 	eq_err(write_rc(s, 0, &one, &said), -EINVAL);
-	/* elements before their header, which then is another one */
+	/* elements before their header, which has another shape */
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
 	one.len = 1024;
 	eq_err(write_rc(s, 128, &one, &said), 0);
@@ -348,7 +348,7 @@ static void test_refusals(const char *sample)
 	ck_npy_header(ck_dtype_by_name(CK_STR("float32")), 2, other, &head);
 	eq_err(write_rc(s, 0, &head, &said), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_SPOILED);
-	/* zeros by ftruncate are written */
+	/* ftruncate() writes zeros */
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
 	head.len = 0;
 	ck_npy_header(ck_dtype_by_name(CK_STR("float32")), 2, shape, &head);
@@ -371,7 +371,7 @@ static void test_refusals(const char *sample)
 	ck_checkpoint_close(cp);
 }
 
-/* Names of ours that no metadata has are removed, and no others. */
+/* Unreferenced files with names made by ckptfs are removed, and only these. */
 static void test_orphans(const char *sample)
 {
 	static const char *const mine[] = {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copies: all cases of up to three hosts with all kinds of copies, and random ones of up
- * to five, against a model that says for each host whether its copy is used, and why.
+ * Selection of replicas: all cases of up to three hosts with all kinds of replicas, and random
+ * cases of up to five hosts. A model gives, for each host, whether its replica is used, and
+ * the reason.
  */
 #include "replica_select.h"
 #include "tap.h"
 
 enum { HOSTS = 5, KINDS = 6, NEEDED = 10 };
 
-/* What a host may have: nothing, two contents of one size, one that is longer, and two
- * that are too short. */
+/* The replica of a host: no file, two files of one size, a file whose size is exact, and two
+ * files that are too short. */
 static struct ck_file_copy kind_of(unsigned kind)
 {
 	static const struct ck_file_copy kinds[KINDS] = {
@@ -40,8 +41,7 @@ static void point(struct question *q)
 
 /* --- the model ---------------------------------------------------------------------------- */
 
-/* Whether a host's copy is in use or would be, and nothing but equality speaks against
- * it. */
+/* True if the host has a file that is long enough, or no host has one. */
 static bool counts(const struct question *q, uint32_t host)
 {
 	bool any_whole = false;
@@ -60,7 +60,7 @@ static bool equal(const struct question *q, uint32_t a, uint32_t b)
 		memcmp(q->copies[a].digest, q->copies[b].digest, 16) == 0);
 }
 
-/* The host whose copy is the right one; n: nobody's. *differ: some are not equal. */
+/* The host whose replica is right, or n if there is no such host. *differ: not all are equal. */
 static uint32_t right_one(const struct question *q, bool *differ)
 {
 	uint32_t n = q->asked.n, right = n;
@@ -81,7 +81,7 @@ static uint32_t right_one(const struct question *q, bool *differ)
 	return n;
 }
 
-/* a comes before b in the order in which copies are used. */
+/* True if replica a is used before replica b. */
 static bool earlier(const struct question *q, uint32_t a, uint32_t b)
 {
 	if (a == q->asked.here)
@@ -152,7 +152,7 @@ static bool is_right(struct question *q)
 
 /* --- cases ---------------------------------------------------------------------------------- */
 
-/* All of n hosts, by a number that says everything. */
+/* Decodes a case of n hosts from its number. Returns false if there is no such case. */
 static bool make(struct question *q, uint32_t n, uint64_t code)
 {
 	*q = (struct question){ .asked.n = n };
@@ -218,8 +218,8 @@ static void test_random(void)
 	eq_u64(wrong, 0);
 }
 
-/* Who has no copy comes to the same as all others who have none, and the load is the
- * same host's, whoever asks. */
+/* All hosts without a replica use the same server, and the loading host does not depend on the
+ * reader. */
 static void test_readers(void)
 {
 	enum { CASES = 20000 };

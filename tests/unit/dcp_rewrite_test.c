@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `.metadata` with new places: of every fixture one, some and all boxes, once
- * and again, and of some that no torch writes.
+ * Rewriting `.metadata` with new locations: one, some and all boxes of every fixture, repeated
+ * rewrites, and files that PyTorch does not write.
  */
 #include "metadata_case.h"
 
@@ -9,8 +9,8 @@
 
 /* --- fixtures ---------------------------------------------------------------------- */
 
-/* The new bytes become the old ones, read anew. What was known of the old
- * ones is what is known of these. */
+/* The new bytes become the old ones and are parsed. The places that the rewrite predicted must
+ * be those that parsing finds. */
 static void turn(struct subject *s)
 {
 	struct subject next;
@@ -85,7 +85,7 @@ static __attribute__((noinline)) unsigned test_fixtures(const char *fixtures)
 	return n;
 }
 
-/* --- what no torch writes ------------------------------------------------------------- */
+/* --- files that PyTorch does not write ------------------------------------------------ */
 
 #define META "ctorch.distributed.checkpoint.metadata\n"
 #define FS   "ctorch.distributed.checkpoint.filesystem\n"
@@ -112,7 +112,7 @@ static void text_case(struct subject *s, const void *text, size_t len)
 	ok(subject_make(s, b));
 }
 
-/* Changes box 0: what comes of it. */
+/* Changes box 0. Returns the result of the rewrite. */
 static int try(struct subject *s)
 {
 	s->n = 0;
@@ -148,7 +148,7 @@ static __attribute__((noinline)) void test_protocol_0(void)
 
 static __attribute__((noinline)) void test_shared_objects_are_refused(void)
 {
-	/* one object, one state, and a state of which there was a copy */
+	/* one object for two keys, one state for two objects, and a copied state */
 	static const char object[] = HEAD KEY(0) INFO
 		"}(" FIELDS "ubp1\n" KEY(1) "g1\n" TAIL;
 	static const char state[] = HEAD KEY(0) INFO "}p1\n(" FIELDS "ub" KEY(1)
@@ -169,7 +169,7 @@ static __attribute__((noinline)) void test_shared_objects_are_refused(void)
 	subject_free(&s);
 }
 
-/* As many MARKs are open as may be: there is no room for one more. */
+/* The stack of MARKs is full: a rewrite has no room for its own. */
 static __attribute__((noinline)) void test_too_deep_is_refused(void)
 {
 	static const char begin[] = HEAD KEY(0);
@@ -216,8 +216,8 @@ static size_t len_after(const void *text, size_t len)
 	return new;
 }
 
-/* An insertion is replaced only if it is one, whole; and keeps what hides a
- * transform that is in the state below it. */
+/* Only a complete insertion is replaced. A rewrite keeps the part of it that overrides a
+ * transform in the state below. */
 static __attribute__((noinline)) void test_earlier_insertions(void)
 {
 	static const char plain[] = HEAD KEY(0) INFO "}(" FIELDS "ub" TAIL;
@@ -225,7 +225,7 @@ static __attribute__((noinline)) void test_earlier_insertions(void)
 						    "u" OURS("a") "ub" TAIL;
 	static const char other[] = HEAD KEY(0) INFO
 		"}(" FIELDS "uVx\n0" OURS("a") "ub" TAIL;
-	/* MARK is the argument of another opcode */
+	/* here MARK is the argument of another opcode */
 	static const char part[] = HEAD KEY(0) INFO
 		"}(Vx\nK" OURS("a") "ub" TAIL;
 	static const char more[] = HEAD KEY(0) INFO "}(" FIELDS "u" OURS("a")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `.metadata` that no torch writes: what is damage of one tensor, what of the
- * whole, and what is none. */
+/* `.metadata` that PyTorch does not write: damage of one tensor, damage of the whole file, and
+ * variants that are valid. */
 #include "ckptfs/catalog_edit.h"
 #include "dcp_parse.h"
 #include "tap.h"
@@ -50,8 +50,8 @@ static void test_cases(void)
 	}
 }
 
-/* Objects of a class are read in one go if they have the form that picklers write, else opcode by
- * opcode. */
+/* Objects of a class are decoded in one step if they have the form that picklers write, and
+ * opcode by opcode otherwise. Both must give the same value. */
 static void test_both_ways_to_read_an_object_agree(void)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(dcp_cases); i++) {
@@ -91,7 +91,7 @@ static void test_every_truncation_is_refused(void)
 #define CLASS(name) "ctorch.distributed.checkpoint.metadata\n" name "\n)\x81"
 #define BYTES	    CLASS("BytesStorageMetadata")
 
-/* The paths of all entries, parts with |, positions with #, a line each. */
+/* Prints the paths of all entries, one a line: `|` before a name, `#` before an index. */
 static void paths_show(const struct ck_catalog *c, struct ck_buf *out)
 {
 	for (size_t i = 0; i < c->listing->n; i++) {
@@ -185,7 +185,7 @@ static void add_row(struct ck_buf *b, unsigned tensor, unsigned i)
 		      tensor * BOXES_EACH + i);
 }
 
-/* Lists so long that the arrays of one tensor's serve for the next one. */
+/* The arrays made for the boxes of one tensor are reused for the next tensor. */
 static void test_many_boxes(void)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");
@@ -223,9 +223,9 @@ static void test_many_boxes(void)
 
 /* --- boxes without elements ------------------------------------------------------ */
 
-/* Tensors of four elements, whose boxes and rows are one digit each: "offset size"
- * of a box, the offset of a row. Row i has its item at i. The items found are
- * printed in the order of the boxes; `-` is no item. */
+/* Reads tensors of four elements. A box is two digits, its offset and size; a row is one
+ * digit, its offset. Row i has its item at i. `found` gets the items in the order of the
+ * boxes, `-` for a box without an item. */
 static void empty_boxes_read(const char *boxes, const char *rows, char *found)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What verifying a rewritten `.metadata` must find: every byte that is not as
- * it was or should be, insertions at other places, and what cannot be told
- * apart by bytes; and what must not be used to write one: bytes or a memory
- * that are not those that were read.
+ * Verification of a rewritten `.metadata` must find every wrong byte, insertions at other
+ * places, and damage that leaves the bytes valid. A rewrite must refuse bytes, and stored
+ * places, that are not those of the file that was read.
  */
 #include "metadata_case.h"
 
@@ -34,7 +33,7 @@ static __attribute__((noinline)) void test_every_wrong_byte_is_found(
 	eq_u64(missed, 0);
 	for (missed = 0; s.new.len > s.new.len / 2 + 1000; s.new.len--)
 		missed += s.new.len &&verify_is(&s) == 0;
-	ok(missed <= 1); /* the whole one */
+	ok(missed <= 1); /* only the complete file is valid */
 	subject_free(&s);
 }
 
@@ -58,14 +57,14 @@ static __attribute__((noinline)) void test_other_changes_are_found(
 	s.changes[1].path = CK_STR("another");
 	eq_err(verify(&s), -EIO);
 	s.changes[1] = keep;
-	s.changes[1].chunk--; /* another box than was changed */
+	s.changes[1].chunk--; /* the wrong box */
 	eq_err(verify(&s), -EIO);
 	s.changes[1] = keep;
-	s.n--; /* one that nobody asked for */
+	s.n--; /* the file has an extra change */
 	eq_err(verify(&s), -EIO);
 	s.n++;
 	eq_err(verify(&s), 0);
-	change_some(&s, 2, 2); /* none was written */
+	change_some(&s, 2, 2); /* two new changes, not written */
 	eq_err(verify(&s), -EIO);
 	subject_free(&s);
 }
@@ -124,8 +123,8 @@ static size_t find(const struct subject *s, const void *needle, size_t len)
 	return p ? (size_t)(p - s->new.data) : SIZE_MAX;
 }
 
-/* Insertions that are right, at the wrong BUILDs; one that is missing, one
- * that is there twice. Frames are as long as they should be. */
+/* Correct insertions at the wrong BUILD opcodes: one is missing, or is there twice. The frames
+ * have the right lengths. */
 static __attribute__((noinline)) void test_moved_insertions_are_found(
 	const char *fixtures)
 {
@@ -137,7 +136,7 @@ static __attribute__((noinline)) void test_moved_insertions_are_found(
 	fixture(&s, fixtures, "dtensor");
 	change_some(&s, 2, 1);
 	ok(s.n > 1);
-	for (uint32_t k = 0; k < s.n; k++) { /* as long as each other */
+	for (uint32_t k = 0; k < s.n; k++) { /* insertions of one length */
 		s.changes[k].path = CK_STR("__0_new.distcp");
 		s.changes[k].fpos = 100 * k;
 		s.changes[k].length = 7;
@@ -168,7 +167,7 @@ static __attribute__((noinline)) void test_moved_insertions_are_found(
 	subject_free(&s);
 }
 
-/* What is remembered: of other bytes, or damaged. */
+/* Stored places that belong to other bytes, or are damaged. */
 static __attribute__((noinline)) void test_wrong_memory_is_refused(
 	const char *fixtures)
 {
@@ -197,7 +196,7 @@ static __attribute__((noinline)) void test_wrong_memory_is_refused(
 	eq_err(rewrite(&s), -EIO);
 	chunks[1] = keep;
 	eq_err(rewrite(&s), -EIO);
-	/* exchanged before anything was remembered: only parsing finds it */
+	/* Places exchanged before ck_dcp_known_make(): only parsing detects it. */
 	places = s.known.places;
 	ck_dcp_known_make(&s.known, s.c, &places, bytes_of(&s.old));
 	eq_err(rewrite(&s), 0);

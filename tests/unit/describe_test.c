@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * describe: moves become wants that ask for the same bytes, of the right rank, for the same
- * place; what cannot be said so is not said at all.
+ * Descriptions of transfers: moves are encoded as READ requests for the same bytes, from the
+ * right rank, to the same offset. A move that cannot be encoded is refused.
  */
 #include "boxes.h"
 #include "tap.h"
@@ -13,9 +13,9 @@ enum { PEERS = 4, FILES = 6, SIZE = 100000, MOVES = 8, SET = 7 };
 
 static const struct ck_location files[FILES] = {
 	{ 1, 40 },	   { 2, 41 },	      { 3, 0 }, { 1, 7 },
-	{ UINT32_MAX, 0 }, { 2, UINT32_MAX }, /* another one is there now */
+	{ UINT32_MAX, 0 }, { 2, UINT32_MAX }, /* replaced by another file */
 };
-/* Of peers: the first is here, the last cannot. */
+/* Ranks of the peers: the first is this host, the last has no rank. */
 static const uint32_t ranks[PEERS] = { UINT32_MAX, 5, 3, UINT32_MAX };
 
 static int line_send(struct ck_line *l, uint32_t peer, const struct ck_ask *a)
@@ -74,7 +74,7 @@ static bool describe(size_t n, struct ck_described *out)
 	return f.r.mover.describe(&f.r.mover, &moves, out);
 }
 
-/* Loops that lead to packed bytes, from at on. Returns how many bytes. */
+/* Makes a move with loops to consecutive bytes, from `at` on. Returns the number of bytes. */
 static uint64_t random_move(struct ck_move *m, struct ck_loop *loops,
 			    uint64_t at, uint64_t *random)
 {
@@ -101,7 +101,7 @@ static uint64_t random_move(struct ck_move *m, struct ck_loop *loops,
 	return bytes;
 }
 
-/* Whether a READ's one move is another one, of that file. */
+/* True if the READ has one move, equal to *m, in that file. */
 static bool reads_same(struct ck_str body, const struct ck_move *m,
 		       uint32_t file)
 {
@@ -181,38 +181,38 @@ static void test_refused(void)
 	f.list[0] = good;
 	ok(describe(1, &d));
 	ok(is_refused(0));
-	f.list[0].file = 2; /* its peer cannot */
+	f.list[0].file = 2; /* its peer has no rank */
 	ok(is_refused(1));
-	f.list[0].file = 4; /* nobody has it */
+	f.list[0].file = 4; /* no peer has the file */
 	ok(is_refused(1));
 	f.list[0].file = 5;
 	ok(is_refused(1));
 	f.list[0].file = FILES;
 	ok(is_refused(1));
-	f.list[0] = good; /* its bytes do not lie together */
+	f.list[0] = good; /* not consecutive in memory */
 	f.list[0].loops = &loop;
 	f.list[0].nloops = 1;
 	ok(is_refused(1));
 	loop.dst = 10;
 	ok(!is_refused(1));
-	f.list[0] = good; /* beyond the slot */
+	f.list[0] = good; /* past the end of the slot */
 	f.list[0].to = f.fill + SIZE - 9;
 	ok(is_refused(1));
 	f.list[0].to = f.fill + SIZE - 10;
 	ok(!is_refused(1));
-	f.list[1] = f.list[0]; /* one of two */
+	f.list[1] = f.list[0]; /* one of two moves is refused */
 	f.list[1].file = 2;
 	ok(is_refused(2));
 	f.list[0] = good;
 	ck_calls_lost(f.calls, 1);
 	ok(is_refused(1));
 	end();
-	begin(SET + 1); /* of another job */
+	begin(SET + 1); /* another set of ranks */
 	ok(is_refused(1));
 	end();
 }
 
-/* What is said has a limit: nothing is left out. */
+/* A description that exceeds the given room is refused as a whole. */
 static void test_room(void)
 {
 	struct ck_moves moves = { .list = f.list, .n = MOVES };

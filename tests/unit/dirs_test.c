@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of directories against a plain list of places, with three that are
- * remembered and versions that often need another number: what is in use is there with
- * all of its numbers, a place has one node, no number is given twice or stands for two
- * versions, and what nobody uses goes.
+ * The table of directories is compared with a plain list of places. It keeps three unused
+ * rows, and files change their numbers often. A place in use has one node and keeps all its
+ * numbers. No number is assigned twice or stands for two versions, and unused places are
+ * removed.
  */
 #include "dirs.h"
 #include "tap.h"
@@ -17,9 +17,9 @@ enum {
 	NUMBERS = 3000,
 };
 
-/* Of each number that was given. */
+/* One assigned number. */
 struct given {
-	uint32_t place;	 /* the first number of its place */
+	uint32_t place;	 /* first number of its place */
 	uint32_t parent; /* place */
 	uint32_t entry;
 	uint64_t base;
@@ -32,14 +32,14 @@ static uint32_t ngiven;
 static uint64_t generation;
 static size_t wrong;
 
-/* A number was answered, of a place that is in use once more. */
+/* Records the number that was returned for a place, and one more use of that place. */
 static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry,
 		 uint64_t base)
 {
 	struct given *g = &given[row->number];
 
 	if (row->number >= ngiven) {
-		/* One after the other. */
+		/* Numbers are consecutive. */
 		wrong += row->number != ngiven;
 		ngiven = row->number + 1;
 		*g = (struct given){ .place = row->place,
@@ -53,7 +53,7 @@ static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry,
 	given[row->place].uses++;
 }
 
-/* The place that is in use there; 0: none. */
+/* The place in use there, or 0. */
 static uint32_t used_at(uint32_t parent, uint32_t entry)
 {
 	for (uint32_t i = 1; i < ngiven; i++)
@@ -80,12 +80,12 @@ static void get(uint32_t in, uint32_t entry, bool listed)
 		wrong++;
 		return;
 	}
-	/* Its number stays while it is in use, and when it was just listed. */
+	/* The number stays while the place is in use, or was just listed. */
 	wrong += (known && row.number != known) || row.number != row.place;
 	note(&row, parent, entry, generation);
 }
 
-/* A file of this version, in a catalog that may be older than others have. */
+/* Sets the version of a file, in a catalog of generation `of`, which may be old. */
 static void renew(uint32_t number, uint64_t version, uint64_t of)
 {
 	uint64_t newest = 0;
@@ -100,7 +100,7 @@ static void renew(uint32_t number, uint64_t version, uint64_t of)
 		wrong += rc != -EAGAIN || of >= newest;
 		return;
 	}
-	/* It is not of a later generation, and has room. */
+	/* The base is not of a later generation, and the version fits the number. */
 	wrong += row.base > of ||
 		 (version > row.base && version - row.base >= CK_VERSIONS_MAX);
 	note(&row, given[number].parent, given[number].entry, of);
@@ -117,7 +117,7 @@ static uint32_t pick(uint64_t *random)
 	return 0;
 }
 
-/* By any number of the place. */
+/* Removes n uses, given any number of the place. */
 static void forget(uint32_t number, uint64_t n)
 {
 	given[given[number].place].uses -= n;
@@ -160,7 +160,7 @@ static void step(uint64_t *random)
 	check_used();
 }
 
-/* How deep the deepest place is. */
+/* The depth of the deepest place. */
 static uint32_t depth(void)
 {
 	uint32_t most = 0;
@@ -194,13 +194,13 @@ static void round_of(uint64_t *random)
 	for (uint32_t i = 1; i < ngiven; i++)
 		if (given[i].place == i && given[i].uses)
 			forget(i, given[i].uses);
-	/* What is remembered, and what that lies in. */
+	/* Kept rows, and the directories above them. */
 	wrong += dirs.n > 1 + CK_DIRS_REMEMBERED * (size_t)depth();
 	wrong += dirs.nunused > CK_DIRS_REMEMBERED;
 	ck_dirs_fini(&dirs);
 }
 
-/* No directory can have the entry that the root has. */
+/* CK_ENTRIES_MAX is the entry of the root, so that no directory may have it. */
 static void test_last_entry(void)
 {
 	static const struct ck_dir dir;
@@ -212,7 +212,7 @@ static void test_last_entry(void)
 	ck_dirs_fini(&dirs);
 }
 
-/* The oracle finds a parent that is another one. */
+/* The comparison detects a wrong parent. */
 static void test_canary(void)
 {
 	begin();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * door: what a mover makes of a name that is none, of who has taken a door's place, and
- * of one whose owner does not answer. The limit of an answer is CK_RENDEZVOUS_SECONDS, and 10 s
- * in the long run.
+ * Rendezvous from the side of the worker process: invalid names, an attacker that listens at
+ * the name of a closed rendezvous, and a rendezvous whose owner does not answer. The limit for
+ * an answer is CK_RENDEZVOUS_SECONDS, and 10 s in door_liar_test-real.
  */
 #include "ckptfs/wire.h"
 #include "door_case.h"
@@ -34,7 +34,7 @@ static void test_no_names(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* --- doors that are none --------------------------------------------------------------------- */
+/* --- fake owners ----------------------------------------------------------------------------- */
 
 enum kind {
 	GARBAGE,
@@ -75,7 +75,7 @@ static int sealed(uint64_t size, int seals)
 	return fd;
 }
 
-/* Sends len bytes with n times the descriptor. */
+/* Sends len bytes with n copies of the descriptor. */
 static void send_with(int sock, const void *bytes, size_t len, int fd,
 		      unsigned n)
 {
@@ -138,7 +138,7 @@ static void *liar_run(void *arg)
 	return NULL;
 }
 
-/* In the place of a door that is closed, of which the name was told. */
+/* Listens at the name of a closed rendezvous, which the peer still has. */
 static int listener_make(const char *name, int backlog)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -160,7 +160,7 @@ static void old_name(char name[CK_RENDEZVOUS_NAME])
 	ck_rendezvous_close(&door);
 }
 
-/* Regression: of two descriptors both were kept. */
+/* Regression: if a message had two descriptors, both were kept open. */
 static void test_liars(void)
 {
 	for (enum kind k = 0; k < KINDS; k++) {
@@ -185,7 +185,7 @@ static void test_liars(void)
 	}
 }
 
-/* --- doors whose owner does not answer ---------------------------------------------------------- */
+/* --- owners that do not answer ------------------------------------------------------------------ */
 
 static void took_its_time(struct mover *m)
 {
@@ -195,7 +195,7 @@ static void took_its_time(struct mover *m)
 	ok(m->msec < CK_RENDEZVOUS_SECONDS * 1000 + 2000 || !tap_is_long());
 }
 
-/* Regression: before a door at which others stand it waited for ever. */
+/* Regression: connecting blocked for ever if the backlog of the listener was full. */
 static void test_no_answer(void)
 {
 	struct mover alone = { 0 }, behind = { .late = 100000 };

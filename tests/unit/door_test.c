@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * door: who comes in, and who does not: strangers, those who say nothing, go away or do
- * not know the whole name.
+ * The rendezvous of a mount and its worker process: which processes connect, and which are
+ * refused. Strangers, silent processes, processes that disconnect, and processes that do not
+ * know the whole name are refused.
  */
 #include "door_case.h"
 
@@ -11,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-/* The right one comes, and nobody else is taken for him: both hold ends of one link. */
+/* The right process connects: both ends belong to one socket pair. */
 static void right_one(const struct ck_rendezvous *door)
 {
 	struct ck_rendezvous_way way = { -1, -1, 0 };
@@ -28,7 +29,7 @@ static void right_one(const struct ck_rendezvous *door)
 	way_close(&way);
 }
 
-/* --- coming in ------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------ */
 
 static void memory_checked(const struct ck_rendezvous_way *mount,
 			   const struct ck_rendezvous_way *mover)
@@ -75,7 +76,7 @@ static void test_in(void)
 	   fcntl(m.way.memory, F_GETFD) == FD_CLOEXEC &&
 	   fcntl(way.sock, F_GETFD) == FD_CLOEXEC &&
 	   fcntl(way.memory, F_GETFD) == FD_CLOEXEC);
-	/* Later it waits as long as it takes. */
+	/* The limit of the rendezvous is removed from the connected socket. */
 	ok(getsockopt(m.way.sock, SOL_SOCKET, SO_RCVTIMEO, &most, &len) == 0 &&
 	   most.tv_sec == 0 && most.tv_usec == 0);
 	way_close(&m.way);
@@ -120,7 +121,7 @@ static void test_nobody_comes(void)
 	close(ends[1]); /* now the other one is readable */
 	eq_err(ck_rendezvous_wait(&door, SIZE, ends[0], IN_TIME, &way),
 	       -ECHILD);
-	/* It came in before it ended: that is for others to find. */
+	/* A process that exits after it connected is detected later, by its socket. */
 	right_one(&door);
 	close(ends[0]);
 	ck_rendezvous_close(&door);
@@ -129,7 +130,7 @@ static void test_nobody_comes(void)
 
 /* --- names ------------------------------------------------------------------------------ */
 
-/* How many lines of /proc/net/unix have that text. */
+/* The number of lines of /proc/net/unix that contain the text. */
 static unsigned seen(const char *text, size_t len)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
@@ -162,7 +163,7 @@ static void test_names(void)
 					       PART) == 0;
 	}
 	eq_u64(same, 0);
-	/* Others see the first part, and nothing else. */
+	/* Other users see the first part of the name only. */
 	eq_u64(seen(doors[0].name, PREFIX + PART), 1);
 	eq_u64(seen(doors[0].name + PREFIX + PART, PART), 0);
 	eq_u64(seen(doors[0].name + PREFIX + 2 * PART, PART), 0);
@@ -171,9 +172,9 @@ static void test_names(void)
 	eq_u64(seen(doors[0].name, PREFIX + PART), 0);
 }
 
-/* --- others at the door ------------------------------------------------------------------- */
+/* --- other processes at the rendezvous ---------------------------------------------------- */
 
-/* All that he was sent, or the first byte of it: nothing, and no descriptor. */
+/* True if the rendezvous sent no byte, and so no descriptor. */
 static bool has_nothing(int sock)
 {
 	char byte;
@@ -182,7 +183,7 @@ static bool has_nothing(int sock)
 	return n == 0 || (n < 0 && (errno == EAGAIN || errno == ECONNRESET));
 }
 
-/* Regression: the first of the same user was let in, whatever he did. */
+/* Regression: the first process of the same user was accepted without a check. */
 static void test_silent(void)
 {
 	unsigned fds = fds_count();
@@ -208,7 +209,7 @@ static void test_silent(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* One who takes his time, while others come. */
+/* A process that sends its part of the name late, while others connect. */
 static void *slow_run(void *arg)
 {
 	const struct mover *m = arg;
@@ -241,7 +242,7 @@ static void test_slow(void)
 	ck_rendezvous_close(&door);
 }
 
-/* Regression: who had gone when it was his turn was the end of waiting. */
+/* Regression: a process that disconnected before it was accepted ended the wait. */
 static void test_gone(void)
 {
 	unsigned fds = fds_count();
@@ -265,7 +266,7 @@ struct crowd {
 	pthread_t thread;
 };
 
-/* Some stay for a while, some speak, some go. */
+/* Opens connections, sends a part of a name or less, and closes some of them. */
 static void *crowd_run(void *arg)
 {
 	struct crowd *c = arg;
@@ -286,7 +287,7 @@ static void *crowd_run(void *arg)
 	return NULL;
 }
 
-/* A mover that was thrown out by too many comes again here; it hangs never. */
+/* A worker process that was refused because of too many others tries again; it never hangs. */
 static bool comes_in(const struct ck_rendezvous *door, uint64_t late)
 {
 	struct ck_rendezvous_way way = { -1, -1, 0 };
@@ -297,7 +298,7 @@ static bool comes_in(const struct ck_rendezvous *door, uint64_t late)
 	while (!good && ck_msec_now() < end) {
 		mover_start(&m, door->name);
 		good = ck_rendezvous_wait(door, SIZE, -1, 300, &way) == 0;
-		/* The door of one who waits no more. */
+		/* Continue until the worker process gives up. */
 		while (!good && pthread_tryjoin_np(m.thread, NULL) == EBUSY)
 			good = ck_rendezvous_wait(door, SIZE, -1, 300, &way) ==
 			       0;
@@ -337,8 +338,8 @@ static void test_crowd(void)
 
 /* --- strangers ---------------------------------------------------------------------------- */
 
-/* All that a stranger can do who was even told the whole name. Exit status: 0 if he was
- * let in by neither end. */
+/* A stranger (another user) that knows the whole name tries both ends. Exit status: 0 if
+ * neither end accepted it. */
 static int stranger(const char *name, int ready)
 {
 	uint64_t end = ck_msec_now() + 300;
@@ -362,7 +363,7 @@ static int stranger(const char *name, int ready)
 	return in || !near;
 }
 
-/* near: a pipe that has a byte once the stranger has come near. */
+/* near: a pipe that has a byte once the stranger has connected. */
 static pid_t stranger_start(const char *name, int *near)
 {
 	int ends[2];
@@ -380,7 +381,7 @@ static pid_t stranger_start(const char *name, int *near)
 	return child;
 }
 
-/* How many of them have come near: then a byte is in its pipe. */
+/* The number of strangers that have connected. */
 static unsigned count_near(const int *pipes, size_t n)
 {
 	unsigned near = 0;
@@ -412,7 +413,7 @@ static void test_strangers(void)
 	for (unsigned i = 0; i < 6000 && !count_near(pipes, STRANGERS); i++)
 		usleep(10000);
 	right_one(&door);
-	/* No connection is accepted while the others continue. */
+	/* The rendezvous accepts no connection while the strangers continue. */
 	do
 		eq_err(ck_rendezvous_wait(&door, SIZE, -1, 100, &way),
 		       -ETIMEDOUT);
@@ -429,7 +430,7 @@ static void test_strangers(void)
 
 int main(void)
 {
-	test_strangers(); /* it forks: before there are threads */
+	test_strangers(); /* it forks, so it runs before threads start */
 	test_in();
 	test_pair();
 	test_nobody_comes();

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of all kinds against a plain list of entries: now and then a catalog is
- * filled anew with what the list has, and must print as the edited one. Old
- * generations that are held print as they did. Numbers of rows stay, and are not
- * used again.
+ * Edits of catalogs are compared with a plain list of entries. At intervals a new catalog is
+ * filled from the list; its dump must equal that of the edited catalog. Dumps of old
+ * generations stay the same. Row numbers stay, and are never used again.
  *
  *	CKPTFS_EDITS=1000000 edit_test
  */
@@ -18,28 +17,28 @@ enum {
 	FILES = 4,
 	HELD = 4,
 	BATCH = 3,   /* edits of one generation at most */
-	ROUND = 500, /* edits of one list, then another one */
+	ROUND = 500, /* edits of one list */
 };
 
 struct entry {
 	bool is_object;
 	uint32_t number, nchunks;
-	uint32_t group; /* tensors of one show the same bytes; 0: none */
+	uint32_t group; /* tensors of a group share bytes; 0: no group */
 	uint64_t version;
 	char key[48];
 	uint32_t nparts;
 	struct ck_path_part path[3];
-	struct ck_item items[BOXES]; /* [0]: of an object */
+	struct ck_item items[BOXES]; /* an object has [0] only */
 };
 
 struct list {
 	struct entry e[LIVE + BATCH];
 	uint32_t n;
-	uint32_t tensors, objects; /* numbers given so far */
+	uint32_t tensors, objects; /* numbers assigned */
 	uint64_t keys;
 };
 
-/* Some have wrappers, some clash without them. */
+/* Some keys have wrapper prefixes, and some clash without them. */
 static void key_make(struct list *l, struct entry *e, uint64_t *random)
 {
 	static const char *const before[] = { "", "module.", "a._orig_mod.",
@@ -63,13 +62,13 @@ static struct ck_item item_make(uint64_t *random)
 {
 	/* The last file is missing. */
 	return (struct ck_item){
-		.fpos = tap_random(random) % 900, /* so that none share bytes */
+		.fpos = tap_random(random) % 900, /* items do not overlap */
 		.length = 1 + tap_random(random) % 9,
 		.file = (uint32_t)(tap_random(random) % FILES),
 	};
 }
 
-/* --- filled anew ------------------------------------------------------------ */
+/* --- catalogs filled from the list ------------------------------------------ */
 
 static struct ck_catalog *files_make(void)
 {
@@ -84,8 +83,8 @@ static struct ck_catalog *files_make(void)
 	return c;
 }
 
-/* The first tensor before e that shows the same bytes, by its number in a catalog
- * filled anew; CK_NO_TENSOR: none. */
+/* The number, in a catalog filled from the list, of the first tensor before e in the group
+ * of e, or CK_NO_TENSOR. */
 static uint32_t same_before(const struct list *l, const struct entry *e)
 {
 	uint32_t number = 0;
@@ -170,7 +169,7 @@ static size_t wrong_entries(const struct ck_catalog *c, const struct list *l)
 	return wrong;
 }
 
-/* The counts are those of the tensors that name each. */
+/* Counts tensors whose number of aliases is wrong. */
 static size_t wrong_aliases(const struct ck_catalog *c)
 {
 	size_t wrong = 0;
@@ -191,7 +190,7 @@ static size_t wrong_in(const struct ck_catalog *c, const struct list *l)
 	char *want = dump(anew), *got = dump(c);
 	size_t wrong = wrong_entries(c, l);
 
-	/* Versions differ, and so does nothing that is printed. */
+	/* Dumps do not contain versions, which differ. */
 	wrong += strcmp(want, got) != 0;
 	wrong += c->nbytes != anew->nbytes;
 	wrong += wrong_aliases(c);
@@ -203,10 +202,10 @@ static size_t wrong_in(const struct ck_catalog *c, const struct list *l)
 
 /* --- edits --------------------------------------------------------------------- */
 
-/* What an edit points to. */
+/* Memory that an edit points to. */
 struct room {
 	struct ck_new_entry new;
-	struct entry e; /* the list's moves */
+	struct entry e; /* a copy, as the list's entries move */
 	int64_t shape[1], boxes[2 * BOXES];
 };
 
@@ -250,7 +249,7 @@ static struct entry *entry_make(struct list *l, uint64_t *random)
 	return e;
 }
 
-/* A list to begin with; some of its tensors show the bytes of others. */
+/* Makes an initial list; some of its tensors show the bytes of others. */
 static void list_make(struct list *l, uint64_t *random)
 {
 	*l = (struct list){ .keys = l->keys };
@@ -308,7 +307,7 @@ static struct ck_edit place_one(const struct ck_catalog *c, struct entry *e,
 	e->group = 0;
 	e->items[i] = item_make(random);
 	e->items[i].fpos += i * UINT64_C(1000);
-	/* A commit's file is there. */
+	/* A committed file is never the missing one. */
 	e->items[i].file %= FILES - 1;
 	return (struct ck_edit){
 		.number = ck_catalog_tensor(c, e->number)->chunk + i,
@@ -316,7 +315,7 @@ static struct ck_edit place_one(const struct ck_catalog *c, struct entry *e,
 	};
 }
 
-/* One edit of the present catalog; the list has it. */
+/* Makes one edit of the current catalog, and applies it to the list. */
 static struct ck_edit edit_one(const struct ck_catalog *c, struct list *l,
 			       struct room *room, uint32_t there,
 			       uint64_t *random)
@@ -333,7 +332,7 @@ static struct ck_edit edit_one(const struct ck_catalog *c, struct list *l,
 	return place_one(c, &l->e[i], random);
 }
 
-/* Whose place an edit changes, if it is there still; NULL: it is another edit. */
+/* The entry whose location the edit changes, or NULL: removed, or an edit of another kind. */
 static struct entry *entry_of(const struct ck_catalog *c, struct list *l,
 			      const struct ck_edit *edit)
 {
@@ -346,7 +345,7 @@ static struct entry *entry_of(const struct ck_catalog *c, struct list *l,
 	return NULL;
 }
 
-/* The next generation of *c; how many edits it took. */
+/* Makes the next generation of *c. Returns the number of edits. */
 static uint32_t step(const struct ck_catalog **c, struct list *l,
 		     uint64_t *random)
 {
@@ -404,7 +403,7 @@ static uint64_t edits_wanted(void)
 			 TAP_SLOW ? 30000 : 1000000);
 }
 
-/* Edits of a list to begin with; how many. */
+/* Edits a new list. Returns the number of edits. */
 static uint64_t round_of(struct list *l, struct held *held, uint64_t *random,
 			 size_t *wrong)
 {
@@ -435,7 +434,7 @@ static size_t aliases_in(const struct list *l)
 	return n;
 }
 
-/* The oracle finds an entry that is another one, and an alias that is none. */
+/* The comparison detects a wrong entry, and a wrong alias. */
 static void test_canaries(struct list *l, uint64_t *random)
 {
 	const struct ck_catalog *c;
@@ -473,7 +472,7 @@ static void test_model(void)
 	eq_u64(wrong, 0);
 }
 
-/* --- what is refused ------------------------------------------------------------- */
+/* --- refused edits ---------------------------------------------------------------- */
 
 static void refuses(const struct ck_catalog *c, struct ck_edit edit, int want)
 {
@@ -484,7 +483,7 @@ static void refuses(const struct ck_catalog *c, struct ck_edit edit, int want)
 	ck_catalog_put(next);
 }
 
-/* The numbers of what was removed are nobody's. */
+/* The numbers of a removed tensor and its boxes are refused. */
 static void test_removed(const struct ck_catalog *c)
 {
 	struct ck_edit edits[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export: random slices of random layouts over files of which none, some or all are remote,
- * in memory of a device that is none: each byte is there, or there is an error that
- * brute force knows; and what several ask for is made once.
+ * Exports of random slices of random layouts into memory of a fake device. No files, some or
+ * all files are remote. Each byte is right, or the error is one that brute force
+ * predicts. Equal requests share one export.
  */
 #include "gathering.h"
 #include "trials.h"
@@ -18,7 +18,7 @@ struct trial {
 	bool located; /* without headers */
 };
 
-/* Whether a way that is answered wrong may be the reason. */
+/* True if rc may come from a failure that this trial injects. */
 static bool may_fail(const struct trial *t, uint64_t vpos, uint64_t len, int rc)
 {
 	const struct trial_world *w = &t->is;
@@ -30,13 +30,13 @@ static bool may_fail(const struct trial *t, uint64_t vpos, uint64_t len, int rc)
 
 enum { HELD_MOST = 64 }; /* exports at a time */
 
-/* What is there, with its place among the bytes of the slice. */
+/* Exports in use, with their offsets among the bytes of the slice. */
 static struct held {
 	struct ck_export *export;
 	uint64_t vpos, len;
 } held[HELD_MOST];
 
-/* In all forms that an allocation has: beside others, alone, by a descriptor. */
+/* Gets one part, in each form of allocation: in a slab, alone, with a descriptor. */
 static unsigned get_part(struct trial *t, uint32_t i, struct held *out)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(t->there);
@@ -57,7 +57,7 @@ static unsigned get_part(struct trial *t, uint32_t i, struct held *out)
 	return !may_fail(t, w.vpos, w.len, rc);
 }
 
-/* What came later has left it as it was. */
+/* Later exports must not have changed the bytes. */
 static unsigned put_part(struct trial *t, const struct held *h)
 {
 	const struct gathering_memory *m;
@@ -73,7 +73,7 @@ static unsigned put_part(struct trial *t, const struct held *h)
 	return wrong;
 }
 
-/* What is kept is what the mount says of it, and no more than it may be. */
+/* The totals equal the sums over idle exports and slabs, and stay within the cache limit. */
 static bool is_counted(const struct ck_exports *all)
 {
 	uint64_t idle = 0, kept = 0;
@@ -169,7 +169,7 @@ static void test_random(void)
 	ok(gathering.done > trials && gathering.failed > trials / 200);
 }
 
-/* A gatherer that has one byte wrong is seen. */
+/* A gatherer that copies one wrong byte is detected. */
 static void test_canaries(void)
 {
 	gathering_canary(check_trials);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_slab, export_table: places of random sizes that come and go: none overlaps another,
- * what is free is used again, what nobody uses is given back; exports are found by their slices,
- * and those that nobody has by their age.
+ * Slabs and the table of exports. Places of random sizes are taken and released: they do not
+ * overlap, free ones are reused, and unused slabs are freed. Exports are found by their
+ * slices, and idle ones by their age.
  */
 #include "boxes.h"
 #include "tap.h"
@@ -115,7 +115,7 @@ static void test_places(void)
 		else
 			place(&w, i, 1 + boxes_below(&random, most),
 			      (char)('a' + i % 2));
-		if (boxes_one_in(&random, 2000)) /* a mover is gone */
+		if (boxes_one_in(&random, 2000)) /* the worker process ends */
 			memset(lost, 1, sizeof(lost));
 	}
 	for (unsigned i = 0; i < N; i++)
@@ -127,7 +127,7 @@ static void test_places(void)
 	ok(w.made > 10);
 }
 
-/* One after the other: nothing lies unused between them. */
+/* Places are taken one after the other, without gaps. */
 static void test_full(void)
 {
 	static struct world w;
@@ -143,7 +143,7 @@ static void test_full(void)
 	eq_u64(w.wrong, 0);
 }
 
-/* To one of them something is on its way still: nobody is given that place. */
+/* A write to a released place is still in flight: the place is not reused. */
 static void test_spoiled(void)
 {
 	static struct world w;
@@ -160,15 +160,15 @@ static void test_spoiled(void)
 		w.wrong += w.list[i].at == at;
 	}
 	eq_u64(w.made, 1);
-	place(&w, 1, CK_SLAB_UNIT, 'a'); /* that one has no room */
+	place(&w, 1, CK_SLAB_UNIT, 'a'); /* the slab has no other place */
 	eq_u64(w.made, 2);
 	eq_u64(w.wrong, 0);
 	for (unsigned i = 0; i < CK_SLAB_UNITS; i++)
 		leave(&w, i);
-	ok(!w.slabs); /* it is given back all the same */
+	ok(!w.slabs); /* the slab is freed nevertheless */
 }
 
-/* --- who has what ---------------------------------------------------------------------------- */
+/* --- the table of exports --------------------------------------------------------------------- */
 
 static bool is_found(const struct ck_export_table *t, const struct ck_export *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fetch: what a request needs of remote files is noted, brought, and found; requests
- * of any shape come to their end, with the right bytes, after few rounds.
+ * Header fetches: ranges of remote files that a request needs are recorded, fetched, and found
+ * by its next attempt. Random requests complete with the right bytes in few rounds.
  */
 #include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
@@ -17,7 +17,7 @@ static uint8_t content[NREMOTE][SIZE];
 static char dir_path[] = "/tmp/ckptfs-fetch-XXXXXX";
 static int dir = -1;
 
-/* Files 0 to 2 are remote and nowhere here; file 3 is here. */
+/* Files 0 to 2 are remote; file 3 is local. */
 static struct ck_files *files_make(void)
 {
 	static const char *const names[] = { "r0", "r1", "r2", "here" };
@@ -36,7 +36,7 @@ static struct ck_files *files_make(void)
 	return f;
 }
 
-/* What a mover would do. */
+/* Fetches all recorded ranges, as the remote backend does. */
 static void bring(struct ck_fetch *f)
 {
 	for (size_t i = f->brought; i < f->n; i++) {
@@ -72,9 +72,9 @@ static void test_pieces(void)
 	ck_fetch_want(&f, 1, 10, 20);
 	eq_u64(f.n, 1);
 	ok(f.pieces[0].bytes != NULL && f.pieces[0].rc == 0);
-	ok(!ck_fetch_has(&f, 1, 10, 20)); /* wanted only */
+	ok(!ck_fetch_has(&f, 1, 10, 20)); /* not fetched yet */
 	eq_err(ck_fetch_take(&f, 1, 10, 20, to), -EREMOTE);
-	eq_u64(f.n, 1); /* a vain take notes nothing */
+	eq_u64(f.n, 1); /* ck_fetch_take() records no range */
 	bring(&f);
 	eq_u64(f.brought, 1);
 	eq_u64(f.rounds, 1);
@@ -85,13 +85,13 @@ static void test_pieces(void)
 	ok(!ck_fetch_has(&f, 1, UINT64_MAX, 1));
 	eq_err(ck_fetch_take(&f, 1, 13, 5, to), 0);
 	eq_mem(to, 5, content[1] + 13, 5);
-	ck_fetch_want(&f, 1, 12, 3); /* is here */
+	ck_fetch_want(&f, 1, 12, 3); /* already fetched */
 	eq_u64(f.n, 1);
 	ck_fetch_fini(&f);
 	eq_u64(f.n + f.brought + f.rounds, 0);
 }
 
-/* Of those that begin together the longest is found. */
+/* Of pieces with the same offset, the longest is found. */
 static void test_longest(void)
 {
 	static const size_t lens[] = { 5, 30, 12, 30, 1 };
@@ -103,8 +103,8 @@ static void test_longest(void)
 	bring(&f);
 	eq_err(ck_fetch_take(&f, 2, 100, 30, to), 0);
 	eq_mem(to, 30, content[2] + 100, 30);
-	ck_fetch_want(&f, 2, 103, 2); /* hides what reaches further */
-	eq_u64(f.n, 2); /* what the last ones have is not noted again */
+	ck_fetch_want(&f, 2, 103, 2); /* would hide the longer piece */
+	eq_u64(f.n, 2); /* ranges of the last pieces are not recorded again */
 	ck_fetch_want(&f, 2, 90, 15);
 	bring(&f);
 	ok(ck_fetch_has(&f, 2, 104, 10) && ck_fetch_has(&f, 2, 90, 15));
@@ -121,11 +121,11 @@ static void test_errors(void)
 	ck_fetch_want(&f, 0, 4, 4);
 	f.pieces[0].rc = -EIO;
 	bring(&f);
-	ok(ck_fetch_has(&f, 0, 1, 2)); /* it is known why there is none */
+	ok(ck_fetch_has(&f, 0, 1, 2)); /* its error is known */
 	eq_err(ck_fetch_take(&f, 0, 1, 2, to), -EIO);
 	eq_err(ck_fetch_take(&f, 0, 4, 4, to), 0);
 	eq_mem(to, 4, content[0] + 4, 4);
-	ck_fetch_want(&f, 0, 0, 4); /* not asked again */
+	ck_fetch_want(&f, 0, 0, 4); /* not requested again */
 	eq_u64(f.n, 2);
 	ck_fetch_fini(&f);
 }
@@ -147,7 +147,7 @@ static void test_nested(void)
 
 	ok(ck_fetch_present() == NULL);
 	eq_err(ck_files_read(f, &file, to, 4, 0, UINT64_MAX),
-	       -EREMOTE); /* noted nowhere */
+	       -EREMOTE); /* no fetch records it */
 	ck_files_want(f, &file, 0, 4);
 	ck_fetch_begin(&outer);
 	ok(ck_fetch_present() == &outer);
@@ -158,7 +158,7 @@ static void test_nested(void)
 	if (pthread_create(&thread, NULL, has_none, NULL))
 		abort();
 	pthread_join(thread, &other);
-	ok(other == NULL); /* each thread has its own */
+	ok(other == NULL); /* fetches belong to a thread */
 	ck_fetch_end(&inner);
 	ok(ck_fetch_present() == &outer);
 	ck_fetch_end(&outer);
@@ -198,7 +198,7 @@ static void test_said(void)
 	passing = true;
 	eq_err(ck_files_check(f, 1, &passing), -ESTALE);
 	ok(!passing);
-	eq_err(ck_files_get(f, 1, &file), 0); /* its host may say otherwise */
+	eq_err(ck_files_get(f, 1, &file), 0); /* its host may still serve it */
 	ck_files_put(f, &file);
 	ck_files_note_changed(f, 1, false);
 	eq_err(ck_files_check(f, 1, &passing), 0);
@@ -206,7 +206,7 @@ static void test_said(void)
 	ck_files_free(f);
 }
 
-/* What its host cannot serve. */
+/* A file that its host cannot serve. */
 static void test_said_err(void)
 {
 	static const struct ck_file_info lost = { .err = ENODATA,
@@ -265,7 +265,7 @@ static void test_ends(void)
 	ck_files_free(f);
 }
 
-/* The first is asked for as it is, later ones with what may follow. */
+/* The first fetch is exact, later ones also read ahead. */
 static void test_widened(void)
 {
 	static const size_t lens[] = { 8,	 4 << 12,  16 << 12,
@@ -306,7 +306,7 @@ static void test_kept(void)
 	ck_files_keep(f, &first);
 	ok(first.n == 0 && first.pieces == NULL);
 	eq_err(ck_files_read(f, &file, to, 8, 100, UINT64_MAX),
-	       0); /* without a fetch */
+	       0); /* no fetch is active */
 	eq_mem(to, 8, content[1] + 100, 8);
 	eq_err(ck_files_read(f, &file, to, 8, 101, UINT64_MAX), -EREMOTE);
 	ck_fetch_begin(&second);
@@ -316,14 +316,13 @@ static void test_kept(void)
 	ck_fetch_end(&second);
 	eq_u64(second.n, 1);
 	bring(&second);
-	ck_files_keep(f, &second); /* in place of the first */
+	ck_files_keep(f, &second); /* replaces the first */
 	eq_err(ck_files_read(f, &file, to, 8, 101, UINT64_MAX), 0);
 	ck_files_put(f, &file);
 	ck_files_free(f);
 }
 
-/* That it could not be brought once is no reason not to ask again: errors of the moment
- * are not kept. */
+/* Transient errors are not kept: the next request fetches the range again. */
 static void test_kept_errors(void)
 {
 	struct ck_files *f = files_make();
@@ -352,10 +351,10 @@ struct step {
 	uint32_t file;
 	uint64_t fpos;
 	size_t len;
-	bool want; /* it is said before that it will be read */
+	bool want; /* announced by ck_files_want() before the read */
 };
 
-/* From its beginning until something is not here: 0, or the error. */
+/* Runs the steps until a range is not fetched. Returns 0, or the error. */
 static int request_run(struct ck_files *f, const struct step *steps, unsigned n,
 		       unsigned *wrong)
 {
@@ -381,7 +380,7 @@ static int request_run(struct ck_files *f, const struct step *steps, unsigned n,
 	return 0;
 }
 
-/* How many rounds it takes. */
+/* Runs a request to its end. Returns the number of fetches. */
 static unsigned request_rounds(struct ck_files *f, const struct step *steps,
 			       unsigned n, unsigned *wrong)
 {
@@ -435,7 +434,7 @@ static void test_random(void)
 
 		random_steps(steps, n, &random);
 		rounds = request_rounds(f, steps, n, &wrong);
-		wrong += rounds > n; /* each brings one step more, at least */
+		wrong += rounds > n; /* each round completes a step */
 		most = rounds > most ? rounds : most;
 	}
 	printf("# %" PRIu64 " requests, at most %u rounds\n", cases, most);
@@ -443,7 +442,7 @@ static void test_random(void)
 	ck_files_free(f);
 }
 
-/* One byte that is not the file's is seen. */
+/* The comparison detects one wrong byte. */
 static void test_canary(void)
 {
 	const struct step step = { .file = 1, .fpos = 500, .len = 40 };
@@ -462,7 +461,7 @@ static void test_canary(void)
 	ck_files_free(f);
 }
 
-/* As a directory of an archive is read, or a pickle: small steps forward. */
+/* Small steps forward, like reads of a zip directory or a pickle. */
 static void test_small_steps(void)
 {
 	enum { N = 2000, STEP = 300 };
@@ -477,7 +476,7 @@ static void test_small_steps(void)
 	printf("# %d steps over %d bytes: %u rounds\n", N, N * STEP, rounds);
 	eq_u64(wrong, 0);
 	ok(rounds <= 6);
-	for (unsigned i = 0; i < N; i++) /* both ends, and then through */
+	for (unsigned i = 0; i < N; i++) /* from both ends to the middle */
 		steps[i].fpos = i % 2 ? i * 200 : SIZE - 30 - i * 200;
 	rounds = request_rounds(f, steps, N, &wrong);
 	printf("# from both ends: %u rounds\n", rounds);
@@ -485,9 +484,9 @@ static void test_small_steps(void)
 	ck_files_free(f);
 }
 
-/* --- want of memory ------------------------------------------------------------------- */
+/* --- out of memory -------------------------------------------------------------------- */
 
-/* It is said once, by all that follows, and nothing is half noted. */
+/* After an allocation fails, all reads of the fetch return -ENOMEM, and no range is recorded. */
 static void test_shortage(void)
 {
 	struct ck_files *f = files_make();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files: what is refused, what counts as changed, and that not more files
- * stay open than allowed.
+ * Data files of a checkpoint: which paths are refused, which changes give ESTALE, and the limit
+ * of open files.
  */
 #include "ckptfs/source.h"
 #include "tap.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int dir = -1; /* of the test, removed at the end */
+static int dir = -1; /* scratch directory, removed at the end */
 static char dir_path[] = "/tmp/ckptfs-files-XXXXXX";
 
 static void put_file(const char *name, const char *text)
@@ -25,7 +25,7 @@ static void put_file(const char *name, const char *text)
 	close(fd);
 }
 
-/* Puts another file in the place of a name. */
+/* Replaces a file by a new one. */
 static void replace_file(const char *name, const char *text)
 {
 	put_file("new", text);
@@ -161,7 +161,7 @@ static void test_refused(void)
 	ck_files_free(f);
 }
 
-/* A link may be followed when the user said so, and only beneath. */
+/* Links are followed if the mount option allows it, and only below the directory. */
 static void test_links(void)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_SYMLINKS, 16);
@@ -180,7 +180,7 @@ static void test_links(void)
 	ck_files_free(f);
 }
 
-/* What is done to a file, and what reading it answers then. */
+/* Changes of a file. Each makes reads return ESTALE. */
 enum change {
 	REPLACE,
 	TRUNCATE,
@@ -206,7 +206,7 @@ static void change(enum change how, const char *name)
 		break;
 	case REWRITE:
 		put_file(name, "FIRST");
-		set_mtime(name, &other); /* the clock may be too coarse */
+		set_mtime(name, &other); /* a write may not change mtime */
 		break;
 	case TOUCH: set_mtime(name, &other); break;
 	case REMOVE: unlinkat(dir, name, 0); break;
@@ -227,7 +227,7 @@ static void change(enum change how, const char *name)
 	}
 }
 
-/* open_before: the descriptor that is in use must not be trusted either. */
+/* open_before: the cached descriptor must not be used after the change. */
 static void test_change(enum change how, const char *name, bool open_before)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
@@ -250,7 +250,7 @@ static void test_change(enum change how, const char *name, bool open_before)
 	ck_files_free(f);
 }
 
-/* The directory a path goes through becomes a link. */
+/* A parent directory is replaced by a link. */
 static void test_parent_changed(void)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
@@ -287,11 +287,11 @@ static void test_no_permission(void)
 		abort();
 	eq_u64(ck_files_info(f, number)->size, 5);
 	ok(fchmodat(dir, "secret", 0600, 0) == 0);
-	eq_err(get_rc(f, number), 0); /* it was of the moment */
+	eq_err(get_rc(f, number), 0); /* the error was transient */
 	ck_files_free(f);
 }
 
-/* Nobody may look into the directory; then everybody may. */
+/* A directory without permissions, which is then opened to its owner. */
 static void test_unseen(void)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
@@ -346,7 +346,7 @@ struct reader {
 	unsigned wrong;
 };
 
-/* Reads files at random, up to three at a time. */
+/* Reads random files, up to three at a time. */
 static void *read_many(void *arg)
 {
 	struct reader *r = arg;
@@ -414,7 +414,7 @@ static void test_threads(void)
 	eq_u64(count_open(), before - 1);
 }
 
-/* More files in use than may be kept: all work, then the rest is closed. */
+/* More files in use than the cache keeps: all can be read, and the surplus is then closed. */
 static void test_all_in_use(void)
 {
 	static struct ck_file held[MANY];
@@ -428,7 +428,7 @@ static void test_all_in_use(void)
 	for (uint32_t i = 0; i < MANY; i++)
 		ck_files_put(f, &held[i]);
 	eq_u64(count_open(), before + KEPT);
-	/* the last used ones were kept */
+	/* the most recently used files were kept */
 	ok(ck_files_get(f, MANY - 1, &held[0]) == 0);
 	eq_u64(count_open(), before + KEPT);
 	ok(ck_files_get(f, 0, &held[1]) == 0);
@@ -438,7 +438,7 @@ static void test_all_in_use(void)
 	ck_files_free(f);
 }
 
-/* What directories on the way take, for whom the files are shown as. */
+/* Permissions that directories along a path remove, for the user that the mount shows. */
 static void test_way(void)
 {
 	const struct ck_ids mine = { geteuid(), getegid() };
@@ -485,7 +485,7 @@ static void remove_dir(void)
 	close(dir);
 }
 
-/* Whoever keeps bytes of a file that is here hears of it, each time once. */
+/* Each change of a local file is counted once, for caches of its bytes. */
 static void test_changes_counted(void)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
