@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A checkpoint in a directory of its own: which changes of its files count as a new save,
- * which metadata files are accepted, entries of an unknown class, missing shards, and checks by
- * several threads.
+ * A checkpoint in a directory of its own: which changes of its files count as a new save, and
+ * which metadata files are accepted. Then entries of an unknown class, missing shards, and
+ * checks by several threads.
  *
  *	checkpoint_test DIRECTORY	a checkpoint of one shard, __0_0.distcp
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat_state_random: random units with gaps and shared names, optimizers, and worlds, uneven, with
- * empty parts and perhaps one rank lost, against a model that knows of each element which file has
- * it first. local/ is as without a sidecar.
+ * State of optimizers under numbers: random units with gaps and shared names, random optimizers,
+ * and uneven numbers of ranks, with empty parts and perhaps a lost rank. A model gives, for each
+ * element, the first file that has it. local/ must be as without a sidecar.
  */
 #include "flat_shown.h"
 
 enum { UNITS = 3, PARAMS = 4, DIMS = 3, ENTRIES = UNITS * PARAMS + 1 };
 
 struct param {
-	char fqn[24], also[24]; /* also: shares it; may be empty */
+	char fqn[24], also[24]; /* also: a name that shares it, or "" */
 	uint32_t ndim;
 	int64_t shape[DIMS];
 	unsigned offset, n;
@@ -20,7 +20,7 @@ struct unit {
 	struct param params[PARAMS];
 };
 
-/* Of a unit, of a parameter of one, or of neither. */
+/* State of a unit, of a parameter of a unit, or of another parameter (unit < 0). */
 struct kept {
 	int unit, param;
 	const char *name;
@@ -28,11 +28,11 @@ struct kept {
 
 struct model {
 	unsigned world, replicas, nunits, noptimizers, nkept[2];
-	bool orig, said;
+	bool orig, has_world; /* has_world: the sidecar has the world size */
 	struct unit units[UNITS];
 	char names[UNITS][24];
 	struct kept kept[2][ENTRIES];
-	/* A rank without elements of a parameter has state, of none. */
+	/* The rank has no elements of the parameter, but an empty state. */
 	bool has_empty[MOST][2][ENTRIES];
 };
 
@@ -84,10 +84,10 @@ static void draw(struct model *m, uint64_t *random)
 	*m = (struct model){ .world = 1 + below(random, 5),
 			     .replicas = 1,
 			     .orig = below(random, 2),
-			     .said = below(random, 3),
+			     .has_world = below(random, 3),
 			     .nunits = 1 + below(random, UNITS),
 			     .noptimizers = 1 + below(random, 2) };
-	if (m->said)
+	if (m->has_world)
 		m->replicas += below(random, 3);
 	for (unsigned u = 0; u < m->nunits; u++) {
 		struct unit *unit = &m->units[u];
@@ -144,7 +144,7 @@ static void model_side(const struct model *m)
 				      m->kept[o][i].name);
 		ck_buf_text(&optimizers, "]");
 	}
-	side_put(m->said ? m->world : 0, units.data, optimizers.data);
+	side_put(m->has_world ? m->world : 0, units.data, optimizers.data);
 	ck_buf_fini(&units);
 	ck_buf_fini(&optimizers);
 }
@@ -154,7 +154,7 @@ static uint32_t element(unsigned o, unsigned i, unsigned replica, unsigned at)
 	return 1 + (o << 24 | i << 16 | replica << 12 | at);
 }
 
-/* Elements of a unit that a rank has: of all of it, or of a parameter. */
+/* The range of elements of a unit, or of one of its parameters, that a rank has. */
 static unsigned range(const struct model *m, const struct kept *k,
 		      unsigned rank, unsigned *begin)
 {
@@ -207,8 +207,8 @@ static void model_files(const struct model *m, uint64_t *random)
 	for (unsigned r = 0; r < n; r++) {
 		struct file *f = &files[r];
 
-		/* Two are left, or nobody knows which these are. */
-		f->lost = r == lost && n > 2 && m->said;
+		/* A lost rank is detected if others remain and the world size is known. */
+		f->lost = r == lost && n > 2 && m->has_world;
 		say(f, "{ 'opts [ (");
 		for (unsigned o = 0; o < m->noptimizers; o++) {
 			say(f, "{ ( 'state { (");
@@ -222,7 +222,7 @@ static void model_files(const struct model *m, uint64_t *random)
 	files_write();
 }
 
-/* The lowest rank that has some of it; nfiles: none. */
+/* The lowest rank that has part of it, or nfiles. */
 static unsigned lowest(const struct model *m, unsigned o, unsigned i)
 {
 	const struct kept *k = &m->kept[o][i];
@@ -262,7 +262,7 @@ static unsigned one_check(const struct model *m, const struct ck_catalog *c,
 	(void)snprintf(text, sizeof(text), "opts.%u.state.%s.step", o, name);
 	if (low < nfiles)
 		return differs(c, text, 0, NULL, &step, 1);
-	/* Of nobody: all that have it have none of the elements. */
+	/* Each rank that has the entry has an empty part: it is dropped. */
 	return whole(c, text) != NULL;
 }
 
@@ -317,7 +317,7 @@ static unsigned random_wrong(uint64_t *random)
 	if (wrong)
 		printf("# world %u, %u times, %s, %s\n", m->world, m->replicas,
 		       m->orig ? "pieces" : "flat",
-		       m->said ? "said" : "not said");
+		       m->has_world ? "world known" : "world unknown");
 	ck_checkpoint_close(cp);
 	files_end();
 	free(m);

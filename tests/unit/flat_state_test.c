@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat_state: what optimizers keep under numbers, as state of the parameters that a sidecar names,
- * one thing after the other. Files of ranks, and local/ as without a sidecar, are in
- * flat_files.h and flat_shown.h; flat_state_random has anything at random.
+ * State that optimizers keep under numbers is shown as state of the parameters that a sidecar
+ * names, case by case. flat_files.h writes the files of ranks, flat_shown.h compares the tree
+ * and local/. flat_state_random_test.c has random cases.
  */
 #include "flat_shown.h"
 
 static const int64_t shape_w[] = { 3, 4 }, shape_b[] = { 5 };
 
-/* A rank's part of 21 elements from `first` on, in four ranks. */
+/* Puts a rank's part of 21 elements in four ranks; element 0 has the value `first`. */
 static void put_part(struct file *f, unsigned rank, uint32_t first,
 		     const char *dims)
 {
@@ -21,7 +21,7 @@ static void put_part(struct file *f, unsigned rank, uint32_t first,
 	put(f, v, strcmp(dims, ":0:6:2") == 0 ? 12 : 6, dims);
 }
 
-/* Number 0 has m, which is as `words` has it; `part` in it: the part. */
+/* Opens a checkpoint of four ranks, whose files have a part between `before` and `behind`. */
 static struct ck_checkpoint *four(const char *before, const char *dims,
 				  const char *behind)
 {
@@ -35,7 +35,7 @@ static struct ck_checkpoint *four(const char *before, const char *dims,
 	return opened();
 }
 
-/* Names and numbers are what optimizers have. */
+/* A checkpoint whose file has the usual keys of optimizers. */
 static struct ck_checkpoint *plain(unsigned world, const char *units,
 				   const char *optimizers)
 {
@@ -63,7 +63,7 @@ static void test_cut(void)
 	files_end();
 }
 
-/* A sidecar that is of another job, or does not say enough. */
+/* A sidecar that belongs to another job, or is incomplete. */
 static void test_fits(void)
 {
 	static const struct {
@@ -91,7 +91,7 @@ static void test_fits(void)
 	}
 }
 
-/* World and rank: said by files, or by nobody. */
+/* World size and ranks are known from the files, or the rank is unknown. */
 static void test_ranks(void)
 {
 	struct ck_checkpoint *cp = plain(0, UNIT, "[\"_flat_param\"]");
@@ -99,7 +99,7 @@ static void test_ranks(void)
 	ok(is_run(cp->catalog, "state.w.m", 2, shape_w, 100));
 	ck_checkpoint_close(cp);
 	files_end();
-	/* One file alone, of which nothing says which rank's it is. */
+	/* A single file, whose rank is not known. */
 	side_put(4, UNIT, "[\"_flat_param\"]");
 	files_begin("o", 1);
 	say(&files[0], "{ ( 'state { ( 0 { ( 'm");
@@ -112,7 +112,7 @@ static void test_ranks(void)
 	files_end();
 }
 
-/* Parts with gaps between their elements are no runs, and nothing else either. */
+/* Parts with a stride are not combined. */
 static void test_strided(void)
 {
 	struct ck_checkpoint *cp;
@@ -125,7 +125,7 @@ static void test_strided(void)
 	files_end();
 }
 
-/* Names that files have stay theirs. */
+/* A derived name that a file already has gets the suffix `~2`. */
 static void test_names_taken(void)
 {
 	struct ck_checkpoint *cp;
@@ -137,7 +137,7 @@ static void test_names_taken(void)
 	ok(is_local_as_without(cp->catalog));
 	ck_checkpoint_close(cp);
 	files_end();
-	/* A parameter is called as another one's number. */
+	/* The name of one parameter is the number of another. */
 	side_put(4, UNIT_AT("_flat_param", "1", "0"), "[\"_flat_param\"]");
 	cp = four("{ ( 'state { ( 0 { ( 'm", "", "u u u");
 	ok(is_run(cp->catalog, "state.1.m", 2, shape_w, 100));
@@ -147,7 +147,7 @@ static void test_names_taken(void)
 	files_end();
 }
 
-/* What else has state, is no optimizer. */
+/* Other dictionaries with a key `state` are not optimizers. */
 static void test_which(void)
 {
 	struct ck_checkpoint *cp;
@@ -163,7 +163,7 @@ static void test_which(void)
 	eq_u64(cp->catalog->nlosses, 0);
 	ck_checkpoint_close(cp);
 	files_end();
-	/* Numbers that are none, and one that is large. */
+	/* Keys that are not numbers, and a number that is too large. */
 	side_put(4, UNIT, "[\"_flat_param\"]");
 	cp = four("{ ( 'state { ( -1 { 'e 1 s '0 { 'e 2 s T { 'e 3 s 0 { ( 'm",
 		  "", "u u u");
@@ -182,7 +182,7 @@ static void test_which(void)
 	files_end();
 }
 
-/* Ranks that do not say the same of it: it stays under its number. */
+/* If ranks disagree on a value, it stays under its number. */
 static void test_disagree(void)
 {
 	static const char *const odd[] = {
@@ -213,7 +213,7 @@ static void test_disagree(void)
 	}
 }
 
-/* What all have, and what is in no unit. */
+/* Values that all ranks have, and a number that is in no unit. */
 static void test_others(void)
 {
 	static const int64_t four_long[] = { 4 };
@@ -248,7 +248,7 @@ static void test_others(void)
 	files_end();
 }
 
-/* A tensor that is malformed on all ranks: a line of damage each, with a sidecar or without. */
+/* A tensor that is malformed on all ranks gives one loss for each, with and without a sidecar. */
 static void test_malformed(void)
 {
 	for (int with = 0; with < 2; with++) {
@@ -279,7 +279,7 @@ static uint64_t bytes_of_names(const struct ck_catalog *c)
 	return n;
 }
 
-/* A file of so many states of one number, of as many parameters, of names so long. */
+/* A file with many states of one number, a unit with many parameters, or with long names. */
 static void limited(unsigned states, unsigned params, unsigned longer)
 {
 	struct ck_buf units = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: random shapes, of which a part of a flat tensor in uneven and empty chunks makes the
- * elements: boxes are as few as promised, have each element once, in order, and the planner
- * finds every byte of any window where the flat tensor has it.
+ * Random shapes whose elements are a range of a flat tensor, which is stored in uneven and empty
+ * chunks. The boxes are at most as many as promised and contain each element once, in order.
+ * The planner finds every byte of any window at its place in the flat tensor.
  */
 #include "catalogs.h"
 #include "ckptfs/flat.h"
@@ -16,7 +16,7 @@ static uint64_t below(uint64_t *random, uint64_t n)
 	return tap_random(random) % n;
 }
 
-/* A case: a tensor, where it is in the flat one, and who has that. */
+/* A case: a tensor, its range in the flat tensor, and the chunks of that. */
 struct made {
 	uint32_t ndim, world;
 	int64_t shape[DIMS_MOST];
@@ -42,7 +42,7 @@ static void draw(struct made *m, uint64_t *random)
 	m->lost = below(random, 3) ? UINT64_MAX : below(random, m->world);
 }
 
-/* What is wrong with the boxes of one rank's run. */
+/* Counts faults in the boxes of one rank's run. */
 static unsigned cut(struct made *m, uint64_t first, uint64_t count)
 {
 	struct ck_flat_run run = { m->ndim, m->shape, first, count };
@@ -84,7 +84,7 @@ static unsigned compare(struct made *m, const struct ck_plan *plan,
 	return wrong;
 }
 
-/* All of the tensor from any byte to any other. */
+/* Reads the tensor between random bytes, and counts wrong bytes. */
 static unsigned check(struct made *m, uint64_t *random)
 {
 	static const uint64_t zeros[DIMS_MOST];
@@ -133,7 +133,7 @@ static void test_random(void)
 		wrong += check(&m, &random);
 	}
 	eq_u64(wrong, 0);
-	/* the canary: one element further on */
+	/* the canary: bytes are one element off */
 	do
 		draw(&m, &random);
 	while (m.lost != UINT64_MAX || m.count < 2);
@@ -145,7 +145,7 @@ static void test_random(void)
 	ok(check(&m, &random) > 0);
 }
 
-/* Of archives, whose elements nobody has looked for yet, the catalog says which of them. */
+/* An archive is located later: the catalog keeps the range of elements within it. */
 static void test_archives(void)
 {
 	struct ck_catalog *c = ck_catalog_make("test");

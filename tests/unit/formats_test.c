@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * formats: a checkpoint of a made-up format is opened, served and closed like any other: from a
- * directory or from one file, found by content among several kinds, with a metadata file of any
- * name, ranks that stand in it, and a state of the format's own.
+ * A checkpoint of a test format is opened, served and closed like any other: from a directory
+ * or from one file, detected by content among several kinds. Its metadata file may have any
+ * name and contains ranks; the format keeps private state.
  *
  * Its metadata begins with "LINES" and a newline; each line after it is a tensor of bytes: name,
  * file, rank, offset, length.
@@ -22,16 +22,16 @@ enum { MOST = 1024, FILES = 8 };
 
 static char dir[] = "/tmp/ckptfs-formats-XXXXXX";
 static int dirfd_;
-static unsigned states; /* of the format, that were made and not freed */
+static unsigned states; /* private states that are allocated */
 
-/* What the format knows for itself. */
+/* The private state of the format. */
 struct state {
 	uint64_t ranks[FILES];
 };
 
 /* --- the format --------------------------------------------------------------------------------- */
 
-/* Its text; false: it is none. */
+/* Reads a metadata file. Returns false if it is not of this format. */
 static bool read_lines(int at, const char *name, char text[static MOST])
 {
 	int fd = openat(at, name, O_RDONLY | O_CLOEXEC);
@@ -172,7 +172,7 @@ static void begin(void)
 	put("one", "LINES\nv x.bin 5 1 3\n");
 }
 
-static const char *kind; /* the only one */
+static const char *kind; /* the value of kind=, or NULL */
 
 static int open_at(const char *name, bool write, struct ck_checkpoint **cp,
 		   struct ck_diag *d)
@@ -199,7 +199,7 @@ static struct ck_checkpoint *opened(const char *name)
 
 /* --- tests ---------------------------------------------------------------------------------------- */
 
-/* Where the bytes of a tensor are. */
+/* Compares the location of a tensor. */
 static void at(struct ck_checkpoint *cp, uint32_t tensor, const char *file,
 	       uint64_t pos)
 {
@@ -246,7 +246,7 @@ static void test_file(void)
 	eq_u64(cp->catalog->meta.mode & 0777, 0640);
 	eq_u64(cp->catalog->dir_mode, S_IFDIR | 0550);
 	eq_err(ck_checkpoint_dead(cp, &dead), 0);
-	eq_u64(dead, 7); /* of x.bin: what lies beside it is somebody else's */
+	eq_u64(dead, 7); /* of x.bin; other files are not counted */
 	ok(!ck_checkpoint_holds(cp, dup(dirfd_)));
 	ok(ck_checkpoint_fate(cp, &err) == CK_FATE_NONE);
 	eq_i64(fstatat(dirfd_, "one", &st, 0), 0);
@@ -260,7 +260,7 @@ static void test_file(void)
 	ck_checkpoint_close(cp);
 }
 
-/* What is saved anew, removed, or moved. */
+/* The metadata file is replaced, and then removed. */
 static void test_fates(void)
 {
 	struct ck_checkpoint *cp = opened("one");
@@ -309,7 +309,7 @@ static void test_refused(void)
 	begin();
 }
 
-/* A link is followed to its file, which is what is mounted. */
+/* A link to a metadata file is resolved, and its target is mounted. */
 static void test_link(void)
 {
 	struct ck_checkpoint *cp;
@@ -322,7 +322,7 @@ static void test_link(void)
 	unlinkat(dirfd_, "link", 0);
 }
 
-/* Rows are tried in order. */
+/* Formats are tried in the order of the table. */
 static void test_order(void)
 {
 	struct ck_checkpoint *cp;
@@ -334,7 +334,7 @@ static void test_order(void)
 	unlinkat(dirfd_, ".metadata", 0);
 }
 
-/* Rows of one kind only are tried. */
+/* With kind=, only formats of that kind are tried. */
 static void test_kind(void)
 {
 	struct ck_checkpoint *cp;
@@ -367,7 +367,7 @@ static void test_kind(void)
 	kind = NULL;
 }
 
-/* It cannot be written. */
+/* The format does not support writes. */
 static void test_write(void)
 {
 	struct ck_checkpoint *cp;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * forms: items that need no look (blobs, elements at known strides) and replicas,
- * read through layouts and compared with brute force, over random sharded
- * tensors; what is wrong with an item is told, and the next one is read.
+ * Items that need no header (blobs, elements at known strides) and replicas, read through
+ * layouts and compared with brute force over random sharded tensors. The fault of an item is
+ * reported, and its replica is read.
  */
 #include "ckptfs/fault.h"
 #include "current/current.h"
@@ -19,12 +19,12 @@ static uint64_t no_rank(const struct ck_checkpoint *cp, uint32_t file)
 
 static const struct ck_format format = { .name = "test", .rank = no_rank };
 
-/* One random tensor in a checkpoint; where the elements of each box are. */
+/* One random tensor in a checkpoint, and the location of the elements of each box. */
 struct stored {
 	struct ck_catalog *c; /* cp's */
 	struct boxes b;
 	struct ck_checkpoint cp;
-	uint64_t next[NFILES]; /* not used yet by blobs */
+	uint64_t next[NFILES]; /* first offset without a blob */
 	struct ck_item good[BOXES_MAX];
 	bool lost[BOXES_MAX];
 };
@@ -42,7 +42,7 @@ static bool is_empty(struct boxes *b, uint32_t i)
 
 /* --- random items ------------------------------------------------------------- */
 
-/* A place for box i where nobody's blob is. */
+/* A random location for box i. Blobs do not overlap. */
 static struct ck_item random_item(struct stored *s, uint32_t i, bool blob,
 				  uint64_t *random)
 {
@@ -59,15 +59,15 @@ static struct ck_item random_item(struct stored *s, uint32_t i, bool blob,
 	return item;
 }
 
-/* The same, but it cannot be read. Only the place of a blob is its own: an archive at
- * another place may share bytes with a blob, and both would be EIO. */
+/* Makes an item unreadable. Only a blob may move: an archive that moves could share bytes with a
+ * blob, and both would be EIO. */
 static struct ck_item spoil(struct ck_item item, uint64_t *random)
 {
 	uint64_t ways = item.form == CK_FORM_BLOB ? 4 : 3;
 
 	switch (boxes_below(random, item.length ? ways : 2)) {
 	case 0: item.file = CK_NO_FILE; break;
-	case 1: item.file = BIG + 1; break; /* it is missing */
+	case 1: item.file = BIG + 1; break; /* a missing file */
 	case 2: item.length--; break;
 	default: item.form = CK_FORM_ARCHIVE;
 	}
@@ -100,13 +100,13 @@ static void add_box(struct stored *s, uint32_t i, uint64_t *random)
 		s->good[i] = second;
 		s->lost[i] = false;
 	} else {
-		/* either has the bytes, so they must be the same */
+		/* both are used in turn, so their bytes must be equal */
 		second = first;
 	}
 	must(ck_catalog_replica_add(c, &second));
 }
 
-/* Its files, all of which the catalog has. */
+/* Opens the files of the world, all of which are in the catalog. */
 static void begin(struct ck_checkpoint *cp, struct ck_catalog *c)
 {
 	pthread_mutex_init(&cp->changing, NULL);
@@ -150,9 +150,9 @@ static void stored_free(struct stored *s)
 	pthread_mutex_destroy(&s->cp.lock);
 }
 
-/* --- what must come of it -------------------------------------------------------- */
+/* --- comparison ------------------------------------------------------------------ */
 
-/* Whether all elements can be had, and if so are what they must be. */
+/* True if rc is 0 and all bytes are right, or rc is an error and an element is lost. */
 static bool is_right(struct stored *s, const uint8_t *bytes, int rc)
 {
 	struct boxes *b = &s->b;
@@ -186,7 +186,7 @@ static bool check(struct stored *s, bool plant)
 	bool right;
 	int rc;
 
-	if (t->err) /* a box that is nowhere: other tests have that */
+	if (t->err) /* a missing box has its own tests */
 		return !plant;
 	bytes = calloc(1, t->nbytes + 1);
 	if (!bytes)
@@ -219,12 +219,12 @@ static void test_random(void)
 	       " planted faults %u found\n",
 	       cases, cases / 8, caught);
 	eq_u64(wrong, 0);
-	ok(caught > cases / 8 / 4); /* the others lack a box anyway */
+	ok(caught > cases / 8 / 4); /* other cases lack a box */
 }
 
-/* --- by hand -------------------------------------------------------------------- */
+/* --- single cases ----------------------------------------------------------------- */
 
-/* A row of four bytes whose item is `item`, and again `replica`. */
+/* Makes a tensor of four bytes whose item is `item`, with a replica. */
 static void row_make(struct stored *s, struct ck_item item,
 		     const struct ck_item *replica)
 {
@@ -263,8 +263,8 @@ static void test_words(void)
 	stored_free(&s);
 }
 
-/* What is damaged later: the replica is read, and of two bad ones the first is
- * told. A commit's item has no replica. */
+/* Damage that is found by a read: the replica is read. If both are damaged, the fault of the
+ * first is reported. An item written by a commit has no replica. */
 static void test_later(void)
 {
 	const struct ck_item good = {
@@ -300,7 +300,7 @@ static void test_later(void)
 	stored_free(&s);
 }
 
-/* One that is known to be bad is not the first any more, and is told by check. */
+/* An item known to be damaged becomes the replica, and a check reports it. */
 static void test_known(void)
 {
 	const struct ck_item good = { .length = 4, .form = CK_FORM_BLOB };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Frames of a link: both ways over sockets that take little at a time, the other end
- * gone at every byte, everything that is no frame, and how much memory it takes.
+ * Frames of an IPC channel: both directions over sockets with small buffers, a peer that
+ * disconnects after each byte, malformed frames, and the limit of memory.
  */
 #include "link_internal.h"
 #include "tap.h"
@@ -47,12 +47,12 @@ static void two_free(struct two *t)
 	free(t);
 }
 
-/* --- messages that follow from a number -------------------------------------------------- */
+/* --- messages made from a number ------------------------------------------------------------ */
 
 struct sample {
 	struct ck_frame frame;
 	struct ck_wire_head head;
-	uint8_t first; /* byte of the body; each next one is more by 7 */
+	uint8_t first; /* first byte of the body; each next byte adds 7 */
 };
 
 static uint32_t sample_length(uint64_t *r)
@@ -120,14 +120,14 @@ static bool sample_is(const struct sample *s, const struct ck_framed *f)
 		f->head.payload == s->head.payload);
 }
 
-/* --- both ways ---------------------------------------------------------------------------- */
+/* --- both directions ------------------------------------------------------------------------ */
 
 struct traffic {
 	struct two *t;
 	uint64_t random;
-	uint64_t put[2], got[2]; /* by the way they go */
+	uint64_t put[2], got[2]; /* by direction */
 	unsigned wrong;
-	bool spoil; /* canary: a byte changes on its way */
+	bool spoil; /* canary: a received byte is changed */
 };
 
 static void traffic_get(struct traffic *x, int way)
@@ -190,9 +190,9 @@ static void test_both_ways(void)
 	ok(traffic_run(seed, 1, 60, true) > 0);
 }
 
-/* --- bytes by hand -------------------------------------------------------------------------- */
+/* --- single frames --------------------------------------------------------------------------- */
 
-/* The bytes of frames as they are sent. */
+/* Appends the bytes of a frame as sent. */
 static void spell(struct ck_buf *b, const struct ck_frame *frame,
 		  const struct ck_wire_head *head, struct ck_str body)
 {
@@ -212,14 +212,14 @@ static void spell(struct ck_buf *b, const struct ck_frame *frame,
 static const struct ck_frame a_message = { 3, CK_FRAME_MESSAGE, 1, 2 };
 static const struct ck_frame a_loss = { 4, CK_FRAME_LOST, 0, 0 };
 
-/* Writes so many bytes of it, all of which the socket has room for. */
+/* Writes all bytes at once; the socket has room for them. */
 static void write_all(int fd, const char *bytes, size_t len)
 {
 	if (len && write(fd, bytes, len) != (ssize_t)len)
 		abort();
 }
 
-/* How many frames came whole before it ended with *rc. */
+/* The number of complete frames before *rc, the result that ends them. */
 static unsigned frames_count(struct ck_frames *f, int *rc)
 {
 	struct ck_framed out;
@@ -273,10 +273,10 @@ static void test_gone_at_every_byte(void)
 	ck_buf_fini(&b);
 }
 
-/* --- what is no frame ------------------------------------------------------------------------ */
+/* --- malformed frames ------------------------------------------------------------------------ */
 
 enum {
-	KIND = 4, /* places in a frame */
+	KIND = 4, /* offsets in a frame */
 	HEAD = CK_FRAME,
 	VERSION = HEAD + 4,
 	TYPE = HEAD + 6,
@@ -289,27 +289,28 @@ enum {
 
 static const struct malformed {
 	const char *name;
-	size_t at, len; /* of the number that is another */
+	size_t at, len; /* of the changed number */
 	uint64_t value;
-	bool answer;   /* of what is right else */
+	bool answer;   /* the valid frame is a reply */
 	uint32_t type; /* 0: LIST */
 } malformed[] = {
 	{ "kind 0", KIND, 4, 0, false, 0 },
-	{ "a kind that there is not", KIND, 4, CK_FRAME_KINDS, false, 0 },
+	{ "an unknown kind", KIND, 4, CK_FRAME_KINDS, false, 0 },
 	{ "kind 257", KIND, 4, 257, false, 0 },
 	{ "kind of all ones", KIND, 4, UINT32_MAX, false, 0 },
 	{ "magic: first byte", HEAD, 1, 0, false, 0 },
 	{ "magic: second byte", HEAD + 1, 1, 0, false, 0 },
 	{ "magic: third byte", HEAD + 2, 1, 0, false, 0 },
 	{ "magic: last byte", HEAD + 3, 1, 0, false, 0 },
-	{ "magic the other way", HEAD, 4, 0x636b7077, false, 0 },
+	{ "magic in the other byte order", HEAD, 4, 0x636b7077, false, 0 },
 	{ "version 0", VERSION, 2, 0, false, 0 },
 	{ "version 2", VERSION, 2, 2, false, 0 },
 	{ "version 256", VERSION, 2, 256, false, 0 },
 	{ "type 0", TYPE, 2, 0, false, 0 },
 	{ "type 10", TYPE, 2, CK_WIRE_TYPES, false, 0 },
-	{ "an answer to what has none", TYPE, 2, CK_WIRE_OVER, true, 0 },
-	{ "a body of what has none", TYPE, 2, CK_WIRE_UNMOUNTED, false, 0 },
+	{ "a reply to a type without replies", TYPE, 2, CK_WIRE_OVER, true, 0 },
+	{ "a body of a type without a body", TYPE, 2, CK_WIRE_UNMOUNTED, false,
+	  0 },
 	{ "type of all ones", TYPE, 2, 0xffff, false, 0 },
 	{ "flag 2", FLAGS, 4, 2, false, 0 },
 	{ "flags 3", FLAGS, 4, 3, true, 0 },
@@ -329,13 +330,13 @@ static const struct malformed {
 	{ "a body too long", BODY, 4, CK_WIRE_BODY_MAX + 1, false, 0 },
 	{ "a body of 2 GiB", BODY, 4, UINT32_C(1) << 31, false, 0 },
 	{ "a body of all ones", BODY, 4, UINT32_MAX, true, 0 },
-	{ "no zeros: first", ZEROS, 1, 1, false, 0 },
-	{ "no zeros: fourth", ZEROS + 3, 1, 128, false, 0 },
-	{ "no zeros: in the middle", ZEROS + 11, 1, 1, false, 0 },
-	{ "no zeros: last", ZEROS + 23, 1, 1, false, 0 },
+	{ "not zero: first", ZEROS, 1, 1, false, 0 },
+	{ "not zero: fourth", ZEROS + 3, 1, 128, false, 0 },
+	{ "not zero: in the middle", ZEROS + 11, 1, 1, false, 0 },
+	{ "not zero: last", ZEROS + 23, 1, 1, false, 0 },
 };
 
-/* As the table has it; NULL: nothing is another. The caller's. */
+/* Makes the frame of a row, or its valid form if spoil is false. Caller owns the bytes. */
 static struct ck_buf malform(const struct malformed *m, bool spoil)
 {
 	struct ck_wire_head head = {
@@ -351,7 +352,7 @@ static struct ck_buf malform(const struct malformed *m, bool spoil)
 	return b;
 }
 
-/* Good ones before it come; then it is said again and again. */
+/* A valid frame before it is received. The malformed one is then refused at each call. */
 static bool is_refused(const struct malformed *m, bool spoil)
 {
 	struct two *t = two_make(0);
@@ -375,7 +376,7 @@ static void test_malformed(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(malformed); i++) {
 		tap_result(is_refused(&malformed[i], true), __FILE__, __LINE__,
 			   malformed[i].name);
-		/* Canary: it is only that number. */
+		/* Canary: the valid form of the frame is accepted. */
 		if (is_refused(&malformed[i], false))
 			tap_result(false, __FILE__, __LINE__,
 				   "it is refused without it");
@@ -408,7 +409,7 @@ static void *flood(void *arg)
 	return NULL;
 }
 
-/* However fast they come, no more is read than what is to be used. */
+/* However fast frames arrive, only a limited number of bytes is buffered. */
 static void test_flood(void)
 {
 	struct two *t = two_make(0);
@@ -431,7 +432,7 @@ static void test_flood(void)
 	two_free(t);
 }
 
-/* What waits is never much, and never nothing: what was sent is not kept. */
+/* The send buffer never becomes empty, and its sent bytes are released. */
 static void test_never_empty(void)
 {
 	const struct ck_wire_head head = { .type = CK_WIRE_LIST,
@@ -456,7 +457,7 @@ static void test_never_empty(void)
 	two_free(t);
 }
 
-/* --- nothing came yet ------------------------------------------------------------------ */
+/* --- no bytes received ----------------------------------------------------------------- */
 
 static void test_nothing_yet(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Generations of a catalog against plain arrays: random edits, each of the present
- * one, while old ones are held, put back and read again. What the model says of
- * each is what it said when it was made.
+ * Generations of a catalog are compared with plain arrays. Random edits are made to the current
+ * generation, while old ones are held, released and read. Each generation must stay as it was
+ * when it was made.
  */
 #include "catalogs.h"
 #include "tap.h"
@@ -11,7 +11,7 @@
 
 enum {
 	TENSORS = 40,
-	BOXES = 37, /* of each: not a divisor of what a block has */
+	BOXES = 37, /* per tensor; does not divide the rows of a block */
 	CHUNKS = TENSORS * BOXES,
 	FILES = 200, /* at most */
 	HELD = 5,
@@ -20,7 +20,7 @@ enum {
 
 struct model {
 	struct ck_item items[CHUNKS];
-	bool replica[CHUNKS]; /* it has one that is good */
+	bool replica[CHUNKS]; /* the box has a good replica */
 	uint64_t versions[TENSORS];
 	struct ck_attr files[FILES];
 	uint32_t nfiles;
@@ -32,7 +32,7 @@ struct pair {
 	struct model m;
 };
 
-/* --- is it what it should be? -------------------------------------------------- */
+/* --- comparison ----------------------------------------------------------------- */
 
 static bool is_item(const struct ck_item *a, const struct ck_item *b)
 {
@@ -40,7 +40,7 @@ static bool is_item(const struct ck_item *a, const struct ck_item *b)
 	       a->file == b->file;
 }
 
-/* The r bits that all its files leave, and the time of the newest. */
+/* Mode: the r bits that all files of the tensor have. mtime: that of the newest file. */
 static struct ck_attr attr_of(const struct model *m, uint32_t tensor)
 {
 	struct ck_attr attr = { .mode = m->meta & 0444 };
@@ -98,7 +98,7 @@ static size_t wrong_in(const struct pair *p)
 
 /* --- edits --------------------------------------------------------------------- */
 
-/* Boxes of some tensor have other places. */
+/* Moves some boxes to other locations. */
 static int place_some(struct ck_catalog *next, struct model *m,
 		      uint64_t *random)
 {
@@ -141,7 +141,7 @@ static int add_file(struct ck_catalog *next, struct model *m)
 	return ck_catalog_file_add(next, &file);
 }
 
-/* The owner of a file takes a right, or gives it back. */
+/* Changes the permissions of a file. */
 static int change_file(struct ck_catalog *next, struct model *m,
 		       uint64_t *random)
 {
@@ -155,7 +155,7 @@ static int change_file(struct ck_catalog *next, struct model *m,
 	return rc ? rc : ck_catalog_access_renew(next);
 }
 
-/* The present one becomes the next one. */
+/* Makes the next generation of *present, by one edit. */
 static void step(struct pair *present, uint64_t *random)
 {
 	struct ck_catalog *next = ck_catalog_next(present->c);
@@ -201,7 +201,7 @@ static void begin(struct pair *p)
 	p->c = c;
 }
 
-/* Holds the present one in place of another. */
+/* Holds the current generation in place of an older one. */
 static void hold(struct pair *held, const struct pair *present)
 {
 	ck_catalog_put(held->c);
@@ -227,7 +227,7 @@ static void test_model(void)
 			wrong += held[k].c ? wrong_in(&held[k]) : 0;
 	}
 	eq_u64(wrong, 0);
-	/* The oracle finds one that is another one. */
+	/* The comparison detects a different generation. */
 	ok(held[0].c && held[0].c != present.c);
 	present.m = held[0].m;
 	ok(wrong_in(&present) > 0);
@@ -240,9 +240,9 @@ static void test_model(void)
 	eq_u64(wrong, 0);
 }
 
-/* --- what stays ------------------------------------------------------------------ */
+/* --- unchanged rows ---------------------------------------------------------------- */
 
-/* An edit that is given up changes nothing, and files that nobody has seen are
+/* A generation that is dropped changes no other one, and files that could not be opened are
  * counted. */
 static void test_given_up(void)
 {
@@ -268,7 +268,7 @@ static void test_given_up(void)
 	ck_catalog_put(p.c);
 }
 
-/* Of rights that change, only the rows that show them are others. */
+/* A change of permissions replaces only the rows that show it. */
 static void test_rows_stay(void)
 {
 	static struct pair p;
@@ -292,7 +292,7 @@ static void test_rows_stay(void)
 	for (uint32_t i = 0; i < TENSORS; i++)
 		moved += ck_catalog_tensor(next, i) !=
 			 ck_catalog_tensor(p.c, i);
-	ok(moved > 0 && moved <= 8); /* a block */
+	ok(moved > 0 && moved <= 8); /* rows are copied by blocks */
 	ck_catalog_put(next);
 	ck_catalog_put(p.c);
 }

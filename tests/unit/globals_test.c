@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * S-P2: the globals that picklescan's and fickling's tests call. In every
- * spelling each is either refused and named, or becomes a value that says
- * what would be called; in a `.metadata` that value is listed as unknown.
+ * S-P2: the globals that the tests of picklescan and fickling call. In every spelling, a global
+ * is either refused by name, or becomes a value that describes the call. In a `.metadata` such
+ * a value is listed as unknown.
  */
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
@@ -122,7 +122,7 @@ static void add_global(struct ck_buf *b, size_t i, bool by_stack)
 	ck_buf_text(b, "\x93");
 }
 
-/* The call of a global with one text. */
+/* Appends a call of a global with one string. */
 static void add_call(struct ck_buf *b, size_t i, enum spelling how)
 {
 	const char *argument = "touch /tmp/ckptfs-canary";
@@ -145,7 +145,7 @@ static void add_call(struct ck_buf *b, size_t i, enum spelling how)
 	}
 }
 
-/* Whether the pickle is what the table says. */
+/* True if the pickle is refused, or read as a call, as the table requires. */
 static bool is_right(size_t i, enum spelling how)
 {
 	struct ck_buf b = { 0 };
@@ -181,7 +181,7 @@ static int no_file(void *ctx, struct ck_str path, uint32_t *number)
 	return 0;
 }
 
-/* A `.metadata` with the call in a field that nobody reads. */
+/* True if a `.metadata` with the call in an unused field lists one unknown global. */
 static bool is_listed(size_t i)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");

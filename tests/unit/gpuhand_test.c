@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors for tokens: whoever has a right one gets it, however many come at once, beside
- * some who say nothing, and when there are no descriptors left.
+ * Passing of descriptors for tokens. Each client with a valid token gets the descriptor: with
+ * many clients at once, beside clients that send no token, and after the process had no free
+ * descriptors.
  */
 #include "fd_passing.h"
 #include "tap.h"
@@ -18,7 +19,7 @@
 enum { MANY = 200, SILENT = CK_FD_PASSING_COMERS, LONG_MSEC = 60000 };
 
 static const uint8_t right[CK_FD_PASSING_TOKEN] = "right";
-static int file = -1; /* what the right token is for */
+static int file = -1; /* the descriptor of the valid token */
 static unsigned turns;
 
 static int file_of(void *arg, const uint8_t *token)
@@ -27,7 +28,7 @@ static int file_of(void *arg, const uint8_t *token)
 	return memcmp(token, right, sizeof(right)) == 0 ? file : -1;
 }
 
-/* What the mover does, for so long. */
+/* Runs the server, as the worker process does, for msec milliseconds. */
 static void serve(struct ck_fd_passing *h, uint32_t msec)
 {
 	uint64_t end = ck_msec_now() + msec;
@@ -65,7 +66,7 @@ static void say(int sock, const uint8_t *token)
 	(void)send(sock, token, CK_FD_PASSING_TOKEN, MSG_NOSIGNAL);
 }
 
-/* 1: the file; 0: nothing yet; -1: sent away. */
+/* Returns 1 if the file was received, 0 if nothing yet, or -1 if the server hung up. */
 static int heard(int sock)
 {
 	union {
@@ -95,7 +96,7 @@ static int heard(int sock)
 									  : -1;
 }
 
-/* Milliseconds until it has heard what it is to, or LONG_MSEC. */
+/* Milliseconds until heard() returns `what`, or LONG_MSEC. */
 static uint64_t until(struct ck_fd_passing *h, int sock, int what)
 {
 	uint64_t begun = ck_msec_now();
@@ -139,7 +140,7 @@ static void test_one(void)
 	end(&h);
 }
 
-/* All are there before anybody is served; half of them say it at once. */
+/* All clients connect before the first is served; half of them send their token at once. */
 static void test_many(void)
 {
 	struct ck_fd_passing h;
@@ -165,7 +166,7 @@ static void test_many(void)
 	end(&h);
 }
 
-/* They have all places, for a moment. */
+/* Silent clients occupy all places until they expire. */
 static void test_silent(void)
 {
 	struct ck_fd_passing h;
@@ -179,10 +180,10 @@ static void test_silent(void)
 	say(sock, right);
 	turns = 0;
 	ok(until(&h, sock, 1) < LONG_MSEC);
-	/* Nobody looked all the time meanwhile. */
+	/* The server did not busy-poll meanwhile. */
 	ok(turns < 1000);
 	close(sock);
-	/* One who says nothing, either, has the place of the first of them. */
+	/* A further silent client replaces the oldest one. */
 	sock = come(&h);
 	ok(until(&h, silent[0], -1) < LONG_MSEC);
 	ok(heard(silent[SILENT - 1]) == 0);
@@ -203,7 +204,7 @@ static unsigned take_all(int *out, unsigned most)
 	return n;
 }
 
-/* Whoever comes hears of it at once, or is served when there are some again. */
+/* A client is refused at once, or served when descriptors are free again. */
 static void test_no_descriptors(void)
 {
 	struct rlimit before, few = { .rlim_cur = 256, .rlim_max = 256 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process of rounds does for rounds that others ask for, when its device has no room:
- * it waits a little, and then the bytes come another way, as they do when its rank cannot
- * read them. Rank 0, which asks, is the test's; rank 1 has the part.
+ * A worker process takes part in a round of another rank while its device has no room. It waits
+ * for a short time and then refuses; its rank may also refuse the READ. The bytes then take
+ * another route. Rank 0, the initiator, is the test; rank 1 is the participant.
  */
 #include "gpurounds.h"
 #include "link_internal.h"
@@ -19,9 +19,10 @@
 
 enum { RANKS = 2, SIZE = 64 << 20, BYTES = 1000, SOON_MSEC = 60000 };
 
-/* --- a device, and what moves rounds ------------------------------------------------------ */
+/* --- a fake device and round mover --------------------------------------------------------- */
 
-static unsigned refusals, packs; /* refusals: by pack(), that are left */
+static unsigned refusals,
+	packs; /* refusals: how often pack() will still refuse */
 static struct ck_gpu_parcel parcel = { .at = 4096, .size = BYTES };
 
 static void mover_epoch(struct ck_round_mover *m, uint64_t epoch,
@@ -115,7 +116,7 @@ static struct ck_gpu gpu = {
 	.unpack = gpu_unpack,
 };
 
-/* --- who asks ------------------------------------------------------------------------------- */
+/* --- the initiator --------------------------------------------------------------------------- */
 
 struct letter {
 	struct letter *next;
@@ -127,10 +128,10 @@ struct asker {
 	struct ck_round_user user; /* first */
 	struct ck_frames frames;
 	struct ck_rounds *rounds;
-	struct letter *own; /* on its way to itself, the last first */
+	struct letter *own; /* messages to itself, newest first */
 	unsigned overs;
-	int rc;	      /* of the last that is over */
-	uint32_t due; /* the test does not sleep that long */
+	int rc;	      /* of the last round that ended */
+	uint32_t due; /* not used: the test polls more often */
 };
 
 static void asker_send(struct ck_round_user *u, uint32_t to, struct ck_str body)
@@ -155,7 +156,7 @@ static void asker_send(struct ck_round_user *u, uint32_t to, struct ck_str body)
 	a->own = l;
 }
 
-/* It has room for what comes. */
+/* The initiator always has room for received bytes. */
 static void asker_prepare(struct ck_round_user *u, struct ck_round *r,
 			  struct ck_str what)
 {
@@ -188,7 +189,7 @@ static void take(struct asker *a, uint32_t from, struct ck_str body)
 		abort();
 }
 
-/* The first sent comes first. */
+/* Delivers messages to itself in the order in which they were sent. */
 static void take_own(struct asker *a)
 {
 	while (a->own) {
@@ -203,7 +204,7 @@ static void take_own(struct asker *a)
 	}
 }
 
-/* The rank cannot read that. */
+/* Rank 1 refuses the READ. */
 static void refuse_read(struct asker *a, const struct ck_framed *asked)
 {
 	const struct ck_frame frame = { .peer = 1, .kind = CK_FRAME_MESSAGE };
@@ -231,12 +232,12 @@ static void asker_turn(struct asker *a)
 	a->due = ck_rounds_tick(a->rounds, ck_msec_now());
 }
 
-/* body: the READ of what is wanted; empty: any bytes. */
+/* Starts a round. body: a READ, or empty: any bytes. */
 static void ask(struct asker *a, struct ck_str body)
 {
 	const uint32_t ranks[RANKS] = { 0, 1 };
 	const struct ck_want want = { .rank = 1, .bytes = BYTES, .body = body };
-	uint8_t what[64] = { 0 }; /* who asks: rank 0 */
+	uint8_t what[64] = { 0 }; /* the initiator: rank 0 */
 	uint32_t used = 4;
 	uint64_t op;
 
@@ -246,7 +247,7 @@ static void ask(struct asker *a, struct ck_str body)
 		abort();
 }
 
-/* --- both ----------------------------------------------------------------------------------- */
+/* --- both sides ------------------------------------------------------------------------------ */
 
 struct scene {
 	struct asker asker;
@@ -328,7 +329,7 @@ static void end(struct scene *s)
 	eq_u64(packs, 0);
 }
 
-/* Until one is over, or it takes too long. */
+/* Runs until a round ends. Returns false if that takes too long. */
 static bool is_over(struct scene *s)
 {
 	uint64_t until = ck_msec_now() + SOON_MSEC;
@@ -343,7 +344,7 @@ static bool is_over(struct scene *s)
 	return s->asker.overs > overs;
 }
 
-/* A round that wants that. */
+/* Starts a round, and compares its result. */
 static void comes_to(struct scene *s, struct ck_str body, int rc)
 {
 	ask(&s->asker, body);
@@ -371,7 +372,7 @@ static void test_wait(void)
 	end(&s);
 }
 
-/* Long before the time is over in which all have to be ready. */
+/* The worker process refuses long before the deadline of the round. */
 static void test_no_room(void)
 {
 	static struct scene s;
@@ -384,7 +385,7 @@ static void test_no_room(void)
 	end(&s);
 }
 
-/* What it was asked for is no READ, say. The next round is as good as ever. */
+/* The READ is malformed, so rank 1 refuses it. The next round succeeds. */
 static void test_read_refused(void)
 {
 	static struct scene s;
@@ -395,7 +396,7 @@ static void test_read_refused(void)
 	end(&s);
 }
 
-/* Another one takes no part, and says why; what it says once it is lost is nothing. */
+/* A rank reports why it takes no part. A report from a rank that is lost is ignored. */
 static void test_absent(void)
 {
 	static const char why[] = "\0\0no library", more[] = "\0\0or so";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hostlist: what names a host and what does not, files of hosts, paths with every
- * separator in them, and who of a list is this host, by each of its names.
+ * Lists of hosts: valid and invalid names, files of hosts, and maps of paths with each
+ * separator in a path. This host is found in a list by each of its names.
  */
 #include "ckptfs/hostlist.h"
 #include "hostlist_internal.h"
@@ -32,7 +32,7 @@ int __real_getaddrinfo(const char *name, const char *service,
 int __wrap_getaddrinfo(const char *name, const char *service,
 		       const struct addrinfo *hints, struct addrinfo **out);
 
-/* It knows one name, has answers in no time and needs no network. */
+/* A fake resolver that knows one name, and needs no network. */
 int __wrap_getaddrinfo(const char *name, const char *service,
 		       const struct addrinfo *hints, struct addrinfo **out)
 {
@@ -58,7 +58,7 @@ static void good_names(void)
 	eq_u64(list.hosts[2].ranks, 16);
 	eq_text(list.hosts[3].name, "C");
 	ok(!list.hosts[1].path);
-	/* A later text adds to it. */
+	/* A second text is appended. */
 	eq_err(ck_host_list_add(&list, "d+e:3", '+', &d), 0);
 	eq_u64(list.n, 6);
 	eq_u64(list.hosts[5].ranks, 3);
@@ -177,7 +177,7 @@ static void good_files(void)
 	eq_text(list.hosts[1].name, "b");
 	eq_u64(list.hosts[1].ranks, 2);
 	eq_u64(list.hosts[2].ranks, 3);
-	/* With hosts from elsewhere. */
+	/* Hosts of an option cannot be added to those of a file. */
 	eq_err(ck_host_list_add(&list, "b", ',', &d), -EINVAL);
 	ck_host_list_fini(&list);
 }
@@ -265,7 +265,7 @@ static void bad_maps(void)
 		struct ck_host_list list = listed("a,b");
 		int rc = ck_host_list_map_all(&list, cases[i].text, &d);
 
-		/* The last one is fine: its `\` is its last character. */
+		/* The last row is valid: the path of `a` ends with a backslash. */
 		if (rc == 0) {
 			eq_text(list.maps[0].path, "/x\\");
 			eq_err(ck_host_list_map(&list, "c=/", &d), 0);
@@ -278,7 +278,7 @@ static void bad_maps(void)
 	}
 }
 
-/* A name that is not in the list may still be one of this host's. */
+/* A name that is not in the list may still be a name of this host. */
 static void map_here(void)
 {
 	struct ck_host_list list = listed("127.0.0.1,a");
@@ -316,10 +316,10 @@ static void sources(void)
 	ck_auto_free char *cwd = getcwd(NULL, 0);
 
 	ok(cwd && chdir(root) == 0);
-	/* Links are followed here, where they are known. */
+	/* Links in the path of this host are resolved. */
 	ok(mkdir("real", 0700) == 0 && symlink("real", "link") == 0);
 	is_at("link/../link", "real");
-	/* What others may have is made absolute only. */
+	/* A path that may be on another host is only made absolute. */
 	is_at("not/here", "not/here");
 	ok(rmdir("real") == 0 && unlink("link") == 0);
 	ok(cwd && chdir(cwd) == 0);
@@ -327,7 +327,7 @@ static void sources(void)
 
 /* --- this host ---------------------------------------------------------------------- */
 
-/* Settles "x.invalid,NAME:3,y.invalid". */
+/* Settles "x.invalid,NAME:3,y.invalid"; NAME must become the first host. */
 static void is_first(const char *name)
 {
 	struct ck_host_list list = listed("x.invalid");
@@ -351,7 +351,7 @@ static bool is_nameable(const char *name)
 	return ck_host_name_check(ck_str_from(name), "", NULL) == 0;
 }
 
-/* An IPv4 address of an interface that is not lo. */
+/* An IPv4 address of an interface other than lo. */
 static bool own_address(char *text)
 {
 	struct ifaddrs *all = NULL;

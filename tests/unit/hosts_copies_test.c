@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of which several hosts have copies, each host a process with a directory: which
- * ones are used, whether they differ, what they are shown as, and that another one takes
- * over where a host is killed.
+ * Files with replicas on several hosts. Each host is a process with a directory. The test
+ * checks which replicas are used, whether they differ, which attributes are shown, and the
+ * failover when a host is killed.
  */
 #include "ckptfs/hosts.h"
 #include "ckptfs/memory.h"
@@ -20,10 +20,10 @@ static char top[] = "/tmp/ckptfs-hosts-XXXXXX";
 static char mesh[sizeof(top) + 5];
 static const char *const names[HOSTS] = { "h0", "h1", "h2", "h3" };
 
-/* --- what there is ----------------------------------------------------------------------- */
+/* --- the deal of replicas --------------------------------------------------------------------- */
 
-/* Of one file at one host: so many bytes, all of them as elsewhere but for the one at
- * `other`; size -1: there is none, -2: there is a directory. */
+/* A replica on one host: `size` bytes, equal on all hosts except for the byte at `other`.
+ * Size -1: no file; -2: a directory. */
 struct have {
 	int size, other;
 	mode_t mode;
@@ -39,8 +39,8 @@ enum file {
 	ONLY,
 	EQUAL,
 	DIFFERS,
-	HIDDEN, /* where no sample is */
-	LAST,	/* in the last byte */
+	HIDDEN, /* outside the samples */
+	LAST,	/* differs in the last byte */
 	SIZES,
 	SHORT,
 	HERE,
@@ -48,7 +48,7 @@ enum file {
 	HERE_DIFFERS,
 	EMPTY,
 	NOWHERE,
-	MANY, /* two of one kind, one of another */
+	MANY, /* two equal, one different */
 	NFILES
 };
 
@@ -99,7 +99,7 @@ static const char *name_of(enum file f)
 {
 	static char list[NFILES][8];
 
-	/* One is in a directory, which has a say in who may read it. */
+	/* One file is in a directory, whose permissions also count. */
 	snprintf(list[f], sizeof(list[f]), f == HERE ? "d/f%d" : "f%d", (int)f);
 	return list[f];
 }
@@ -168,7 +168,7 @@ static void deal_all(void)
 /* --- ranks ------------------------------------------------------------------------------- */
 
 struct job {
-	struct joined *j; /* with rank 0 */
+	struct joined *j; /* the link to rank 0 */
 	pid_t pids[RANKS];
 	int stop;
 	struct ck_hosts *hosts;
@@ -177,9 +177,9 @@ struct job {
 	int rc;
 };
 
-/* h2 has two. */
+/* Host h2 has two ranks. */
 static const unsigned host_of_rank[RANKS] = { 0, 1, 2, 2, 3 };
-/* Of those in the list of hosts, which is in another order. */
+/* The ranks in the order of the list of hosts. */
 static const uint32_t ranks[RANKS] = { 0, 4, 3, 2, 1 };
 
 static void rank_run(struct job *b, uint32_t rank, const int stop[2])
@@ -233,7 +233,7 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 
 	while (preferred && strcmp(names[order[1]], preferred) != 0)
 		order[1]++;
-	order[1] = (HOSTS - order[1]) % HOSTS; /* as they are in the list */
+	order[1] = (HOSTS - order[1]) % HOSTS; /* position in the list */
 	for (uint32_t i = 0; i < RANKS; i++)
 		list[i] = (struct ck_host_rank){ names[host_of_rank[ranks[i]]],
 						 "/", ranks[i], false };
@@ -291,7 +291,7 @@ static void end(struct job *b)
 	free(b->j);
 }
 
-/* --- what it comes to ---------------------------------------------------------------------- */
+/* --- results -------------------------------------------------------------------------------- */
 
 static sem_t moved;
 
@@ -301,7 +301,7 @@ static void move_done(struct ck_moves *m)
 	sem_post(&moved);
 }
 
-/* All bytes of a remote file. */
+/* Reads all bytes of a remote file. */
 static int bring(struct job *b, enum file f, uint8_t *to, uint64_t len)
 {
 	struct ck_move move = { .file = f, .run = len, .to = to };
@@ -314,7 +314,7 @@ static int bring(struct job *b, enum file f, uint8_t *to, uint64_t len)
 	return move.rc;
 }
 
-/* It is remote, and its bytes are that host's. */
+/* True if the file is remote and has the bytes of that host. */
 static bool is_that_of(struct job *b, enum file f, unsigned host)
 {
 	static uint8_t got[LARGE], want[LARGE];
@@ -335,7 +335,7 @@ static bool is_here(const struct job *b, enum file f)
 	       ck_files_info(b->files, f)->err == 0;
 }
 
-/* It cannot be used, and the text has these words. */
+/* True if the file is refused, with both texts in the reason. */
 static bool differs(const struct job *b, enum file f, const char *one,
 		    const char *other)
 {
@@ -359,7 +359,7 @@ static void test_sample(void)
 	ok(is_that_of(&b, ONLY, 3));
 	ok(is_that_of(&b, EQUAL, 1));
 	eq_i64(ck_files_mtime(b.files, EQUAL).tv_sec, 300);
-	/* Nobody but the owner may read both 0640 and 0604. */
+	/* Modes 0640 and 0604 leave the owner only. */
 	eq_u64((ck_files_info(b.files, EQUAL)->mode & ~closed_of(&b, EQUAL)) &
 		       0444,
 	       0400);
@@ -418,7 +418,7 @@ static void test_prefer(void)
 	ok(is_that_of(&b, SIZES, 2));
 	ok(is_that_of(&b, HERE_DIFFERS, 2));
 	ok(is_that_of(&b, MANY, 2));
-	ok(is_that_of(&b, EQUAL, 1)); /* there is nothing to prefer */
+	ok(is_that_of(&b, EQUAL, 1)); /* all replicas are equal */
 	end(&b);
 
 	begin(&b, CK_REPLICAS_SAMPLE, "h3");
@@ -433,7 +433,7 @@ static void test_prefer(void)
 	end(&b);
 }
 
-/* Hosts that have copies of EQUAL are killed one after the other. */
+/* Hosts with replicas of EQUAL are killed one after the other. */
 static void test_killed(void)
 {
 	static uint8_t got[LARGE];
@@ -450,7 +450,7 @@ static void test_killed(void)
 	end(&b);
 }
 
-/* A copy that becomes another file is not used any more, and the others are. */
+/* A replica that changes is not used any more; the other replicas are. */
 static void test_changed(void)
 {
 	const struct have other = { SMALL, 3, 0644, 999 };

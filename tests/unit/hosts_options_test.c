@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_options: each value lands where it belongs, the edges of each range, what is
- * refused and how, and what is true when nothing was said.
+ * Options of hosts: the field that each option sets, the limits of each range, the messages of
+ * refused values, and the defaults.
  */
 #include "ckptfs/hosts_options.h"
 #include "tap.h"
@@ -64,7 +64,7 @@ static void values(void)
 	ok(!ck_hosts_options_given(&o) && !o.prefer);
 }
 
-/* The later word wins. */
+/* A later value replaces an earlier one. */
 static void edges(void)
 {
 	static const struct {
@@ -201,7 +201,7 @@ static void without_hosts(void)
 	}
 }
 
-/* What is wrong is found before anything is started. */
+/* Errors are found before any process is started. */
 static void unsettled(void)
 {
 	struct ck_hosts_options o = { 0 };
@@ -216,7 +216,7 @@ static void unsettled(void)
 	ck_hosts_options_fini(&o);
 }
 
-/* What is called from another directory, in a directory of this name. */
+/* Settles option agent, and compares the result; want: NULL if it is refused. */
 static void agent_is(const char *agent, const char *want)
 {
 	struct ck_hosts_options o = { 0 };

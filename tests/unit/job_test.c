@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * job: what a program has that is started beside a mount, and that it ends, however it
- * behaves.
+ * Subprocesses of a mount: inherited state, output on stderr, and how they are ended, also if
+ * they ignore signals or write without end.
  */
 #include "ckptfs/subprocess.h"
 #include "tap.h"
@@ -38,7 +38,7 @@ static void shell_start(const char *script, struct ck_subprocess *job)
 		abort();
 }
 
-/* Waits until it has said something that ends with `last`, or has ended. */
+/* Waits until its output ends with `last`, or the process has ended. */
 static void hear(const struct ck_subprocess *job, char last,
 		 struct ck_buf *said)
 {
@@ -53,7 +53,7 @@ static void hear(const struct ck_subprocess *job, char last,
 	}
 }
 
-/* Waits until so many bytes can be read. */
+/* Waits until this many bytes can be read. */
 static bool has_said(const struct ck_subprocess *job, int bytes)
 {
 	uint64_t end = ck_msec_now() + IN_TIME;
@@ -73,20 +73,20 @@ static uint64_t cpu_msec(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* No child is left, dead or alive. */
+/* True if this process has a child, alive or zombie. */
 static bool has_children(void)
 {
 	return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
 }
 
-/* Less than this many msec, which the long run judges. */
+/* True if took < most; always true in the default run. */
 static bool took_less(uint64_t took, uint64_t most)
 {
 	printf("# %" PRIu64 " ms of %" PRIu64 "\n", took, most);
 	return took < most || !tap_is_long();
 }
 
-/* How many msec its end took. */
+/* Ends the process. Returns the duration in msec. */
 static uint64_t end_timed(struct ck_subprocess *job, int msec)
 {
 	uint64_t begin = ck_msec_now();
@@ -107,7 +107,7 @@ static void test_by_itself(void)
 		    &job);
 	hear(&job, '.', &said);
 	eq_mem(said.data, said.len, "onetwo.", 7);
-	ck_subprocess_read(&job, &said); /* nothing more: it does not wait */
+	ck_subprocess_read(&job, &said); /* no more output: it does not block */
 	eq_u64(said.len, 7);
 	ok(took_less(end_timed(&job, IN_TIME), 1000));
 	eq_i64(job.status, 0);
@@ -123,7 +123,7 @@ static void test_by_itself(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* The directory in which it was started is not kept busy. */
+/* The working directory is /, so that the caller's can be unmounted. */
 static void test_directory(void)
 {
 	struct ck_buf said = { 0 };
@@ -136,7 +136,7 @@ static void test_directory(void)
 	ck_buf_fini(&said);
 }
 
-/* What it has started ends with it, if it has to be told to end. */
+/* Children of the process end with it, if it has to be killed. */
 static void end_with(const char *script)
 {
 	struct ck_buf said = { 0 };
@@ -189,7 +189,7 @@ static void test_not_found(void)
 	unsigned fds = fds_count();
 	struct ck_subprocess job;
 
-	/* A directory of PATH that cannot be searched is another error. */
+	/* The inherited PATH may have a directory that gives another error. */
 	setenv("PATH", "/usr/bin:/bin", 1);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(programs); i++) {
 		char *argv[] = { programs[i], NULL };
@@ -200,9 +200,9 @@ static void test_not_found(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* --- what it has of its caller ---------------------------------------------------------------- */
+/* --- inherited state -------------------------------------------------------------------------- */
 
-/* A set of signals, as the kernel has it. */
+/* A signal set of the process, from /proc. */
 static uint64_t signals_of(const struct ck_subprocess *job, const char *which)
 {
 	uint64_t set = ~UINT64_C(0);
@@ -243,14 +243,14 @@ static void test_signals(void)
 		signal(ours[i], SIG_DFL);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	eq_u64(signals_of(&job, "SigBlk:"), 0);
-	/* glibc's posix_spawn(3) ignores two that are its own. */
+	/* posix_spawn(3) of glibc ignores its two internal signals. */
 	eq_u64(signals_of(&job, "SigIgn:") & ~(UINT64_C(3) << 31), 0);
-	/* Though the caller ignored it. */
+	/* SIGTERM ends it, though the caller ignores SIGTERM. */
 	ok(took_less(end_timed(&job, 0), 1000));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
 }
 
-/* What a descriptor of it is; empty: it has none. */
+/* The target of a descriptor of the process, or "". */
 static void link_of(const struct ck_subprocess *job, int fd, char out[64])
 {
 	char path[64];
@@ -268,7 +268,7 @@ static void test_descriptors(void)
 	unsigned inherited = 0;
 	struct ck_subprocess job;
 
-	ok(fd >= 3 && high >= 200); /* neither is closed by execve(2) */
+	ok(fd >= 3 && high >= 200); /* neither has FD_CLOEXEC */
 	sleep_start(&job);
 	for (int i = 0; i < 2; i++) {
 		link_of(&job, i, link);
@@ -276,14 +276,14 @@ static void test_descriptors(void)
 	}
 	link_of(&job, 2, link);
 	ok(strncmp(link, "pipe:", 5) == 0);
-	/* What it may have opened itself is neither. */
+	/* Descriptors of this process must not be inherited. */
 	for (int i = 3; i <= high; i++) {
 		link_of(&job, i, link);
 		inherited += strcmp(link, "/") == 0 ||
 			     strchr(link, ':') != NULL;
 	}
 	eq_u64(inherited, 0);
-	/* A session of its own. */
+	/* It has its own session. */
 	eq_i64(getsid(job.process), job.process);
 	eq_i64(getpgid(job.process), job.process);
 	ck_subprocess_end(&job, 0);
@@ -291,8 +291,8 @@ static void test_descriptors(void)
 	close(high);
 }
 
-/* Regression: the pipe may be among the first three descriptors. In a process of its
- * own. */
+/* Regression: the pipe may get one of the first three descriptors. Runs in a child that closes
+ * some of them. */
 static void without_descriptors(unsigned which)
 {
 	pid_t child = fork();
@@ -323,8 +323,8 @@ static void test_without_descriptors(void)
 		without_descriptors(which);
 }
 
-/* Regression: kill(2) of a number that may be another's by then. Nobody waits for a
- * child where SIGCHLD is ignored. */
+/* Regression: kill(2) was sent to a pid that could be reused. If SIGCHLD is ignored, the kernel
+ * reaps children by itself. */
 static void test_nobody_waits(void)
 {
 	struct ck_subprocess job;
@@ -333,7 +333,7 @@ static void test_nobody_waits(void)
 	signal(SIGCHLD, SIG_IGN);
 	shell_start("sleep 0.1; exit 3", &job);
 	ok(took_less(end_timed(&job, IN_TIME), 1500));
-	eq_i64(job.status, -1); /* the kernel says it to nobody */
+	eq_i64(job.status, -1); /* the kernel drops the status */
 	shell_start("exec sleep 90", &job);
 	ok(took_less(end_timed(&job, 0), 1000));
 	eq_i64(kill(job.process, 0), -1);
@@ -341,7 +341,7 @@ static void test_nobody_waits(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* --- how it ends ------------------------------------------------------------------------------ */
+/* --- ending a process --------------------------------------------------------------------------- */
 
 static void test_term(void)
 {
@@ -354,7 +354,7 @@ static void test_term(void)
 	ok(took >= 200 && took_less(took, 1100));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
 
-	/* By itself, when it is told to. */
+	/* It exits by itself on SIGTERM. */
 	shell_start("trap 'exit 4' TERM; sleep 90 2>/dev/null & printf . >&2; "
 		    "wait",
 		    &job);
@@ -389,7 +389,7 @@ static void test_kill(void)
 	ck_buf_fini(&said);
 }
 
-/* Regression: all that it said was read until there was no more, which may be never. */
+/* Regression: output was read until the pipe was empty, which may never happen. */
 static void test_speaks_without_end(void)
 {
 	unsigned fds = fds_count();
@@ -398,7 +398,7 @@ static void test_speaks_without_end(void)
 	uint64_t took;
 
 	shell_start("trap '' TERM PIPE; exec cat /dev/zero >&2", &job);
-	/* More in the pipe than is heard at once. */
+	/* The pipe has more bytes than one call reads. */
 	ok(fcntl(job.errors, F_SETPIPE_SZ, 1 << 20) > 0);
 	ok(has_said(&job, 256 << 10));
 	ck_subprocess_read(&job, &said);
@@ -410,7 +410,7 @@ static void test_speaks_without_end(void)
 	eq_u64(fds_count(), fds);
 	ck_buf_fini(&said);
 
-	/* More than a pipe takes, and then it ends. */
+	/* Output larger than a pipe, and then exit. */
 	shell_start("head -c 3000000 /dev/zero >&2; exit 5", &job);
 	ok(took_less(end_timed(&job, IN_TIME), 5000));
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 5);
@@ -429,7 +429,7 @@ static void test_closes_its_error(void)
 	ok((took >= 200 && took < 3000 && cpu < 100) || !tap_is_long());
 	eq_i64(job.status, 0);
 
-	/* Somebody else has it longer. */
+	/* A grandchild keeps the pipe open longer. */
 	shell_start("sleep 1 & exit 6", &job);
 	ok(took_less(end_timed(&job, IN_TIME), 800));
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 6);
@@ -451,7 +451,7 @@ static void test_many(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* --- beside ------------------------------------------------------------------------------- */
+/* --- inherited files ----------------------------------------------------------------------- */
 
 static int pipe_with(const char *text)
 {
@@ -463,7 +463,7 @@ static int pipe_with(const char *text)
 	return ends[0];
 }
 
-/* It has our files, in that order, wherever they are here, and no others. */
+/* It inherits the given files, in order, from descriptor 3 on, and no others. */
 static void test_files(void)
 {
 	static const char script[] =

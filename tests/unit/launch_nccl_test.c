@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* launch: what mpirun and NCCL are told of a job whose ranks make rounds. */
+/* Arguments and environment that a job with NCCL rounds passes to mpirun and to NCCL. */
 #include "ckptfs/launch.h"
 #include "launch_internal.h"
 #include "tap.h"
@@ -13,9 +13,9 @@ static const char bound[] = "NCCL_SOCKET_IFNAME", hca[] = "NCCL_IB_HCA",
 		  disabled[] = "NCCL_IB_DISABLE";
 static char devices[] = "/tmp/launch_nccl_test.XXXXXX", address[IF_NAMESIZE];
 
-/* --- words -------------------------------------------------------------------------- */
+/* --- arguments ---------------------------------------------------------------------- */
 
-/* From the first host on, with a `|` behind each. */
+/* Compares the arguments from the first host on, with `|` after each. */
 static void same_words(const struct ck_launch_options *options,
 		       const char *want)
 {
@@ -34,7 +34,7 @@ static void same_words(const struct ck_launch_options *options,
 	ck_launch_words_free(got);
 }
 
-/* What was said of NCCL goes to all, but for the name of one host. */
+/* Variables of NCCL are passed to all ranks, except NCCL_HOSTID, which names one host. */
 static void words(void)
 {
 	static const char want[] =
@@ -75,7 +75,7 @@ static void words(void)
 
 /* --- networks ----------------------------------------------------------------------- */
 
-/* Whether NCCL is told of an interface, by its whole name. */
+/* True if NCCL may use the interface, listed by its whole name. */
 static bool is_told(const char *name)
 {
 	const char *list = getenv(bound);
@@ -95,7 +95,7 @@ static int bind_nccl(const char *net)
 	return ck_launch_bind_nccl(net, devices);
 }
 
-/* Any address is in it, but no other host is reached by loopback. */
+/* 0.0.0.0/0 contains every address, but loopback is left out. */
 static void all_interfaces(void)
 {
 	struct ifaddrs *all;
@@ -132,7 +132,7 @@ static void networks(void)
 
 /* --- RDMA --------------------------------------------------------------------------- */
 
-/* path: beneath the directory of devices, made with all above it. */
+/* Makes a directory below `devices`, with its parents. */
 static void make(const char *path)
 {
 	ck_auto_free char *all = NULL;
@@ -147,7 +147,7 @@ static void make(const char *path)
 		abort();
 }
 
-/* What it says of devices that can do RDMA, or NULL. */
+/* Binds NCCL, and compares the RDMA variables; "" if a variable is not set. */
 static void has_rdma(const char *which, const char *none)
 {
 	eq_err(bind_nccl("0.0.0.0/0"), 0);
@@ -158,7 +158,7 @@ static void has_rdma(const char *which, const char *none)
 	unsetenv(disabled);
 }
 
-/* Each device has its ports as interfaces, and what has an address may lie above those. */
+/* A device has its ports as interfaces. The address may belong to an upper interface. */
 static void rdma(void)
 {
 	if (!address[0])
@@ -183,7 +183,7 @@ static void rdma(void)
 	unsetenv(hca);
 }
 
-/* An interface by which others are reached, if there is one. */
+/* Finds an interface with an address in a network, if there is one. */
 static void find_address(void)
 {
 	struct ifaddrs *all;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch: the words and the environment of mpirun, and who can take part, found out
- * with programs of the test: a mpirun and a ckptfs that only tell versions, and an agent
- * whose hosts answer, have other versions, fail, hang, or never stop to talk.
+ * Launching a job: arguments and environment of mpirun, and which hosts can take part. The
+ * fake mpirun and ckptfs print versions. The hosts of a fake agent answer, have other versions,
+ * fail, hang, or write without end.
  */
 #include "ckptfs/launch.h"
 #include "launch_internal.h"
@@ -11,14 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The reason of a host that fails without output. */
+#define SILENT "it said nothing\n"
+
 enum { PATIENT_MSEC = 60000 };
 
 static struct ck_diag d;
 static char root[256];
 
-/* --- words -------------------------------------------------------------------------- */
+/* --- arguments ---------------------------------------------------------------------- */
 
-/* want: with a `|` behind each. */
+/* want: the arguments, each with `|` after it. */
 static void same_words(char **got, const char *want)
 {
 	struct ck_buf all = { 0 };
@@ -31,7 +34,7 @@ static void same_words(char **got, const char *want)
 	ck_launch_words_free(got);
 }
 
-/* Three, of which the first is this one. */
+/* Three hosts; the first is this host. */
 static struct ck_host_list three(void)
 {
 	static const char *const paths[] = { "/a b", "/b", "/c:" };
@@ -114,7 +117,7 @@ static void split_words(void)
 
 /* --- the environment ---------------------------------------------------------------- */
 
-/* Variables with spaces between; what is left of them. */
+/* Filters variables, separated by spaces; want: the remaining ones. */
 static void leaves(const char *variables, const char *want)
 {
 	struct ck_words from = { 0 };
@@ -176,7 +179,7 @@ static void networks(void)
 	ok(rmdir(device) == 0 && rmdir(devices) == 0);
 }
 
-/* Loopback leads to no other host. */
+/* No other host can be reached over loopback. */
 static void self(void)
 {
 	static const struct {
@@ -202,7 +205,7 @@ static void self(void)
 	}
 }
 
-/* --- programs of the test ----------------------------------------------------------- */
+/* --- fake programs ------------------------------------------------------------------ */
 
 static const char *path_of(const char *name)
 {
@@ -230,28 +233,28 @@ static const char program[] = "#!/bin/sh\n"
 			      "[ \"$*\" = --version ] || exit 3\n"
 			      "echo 'ckptfs 0.1.0'\n"
 			      "echo 'built with: this and that'\n";
-/* As ssh does: what stands behind the host is one text for a shell there. */
+/* Like ssh, it takes one command text for a shell after the host. */
 static const char agent[] =
 	"#!/bin/sh\n"
 	"[ \"$1\" = -v ] && shift\n"
 	"host=$1\n"
 	"shift\n"
 	"[ $# = 1 ] || exit 4\n"
-	"say() { echo 'mpirun (Open MPI) '$1 >&2; echo 'ckptfs '$2 >&2; }\n"
+	"show() { echo 'mpirun (Open MPI) '$1 >&2; echo 'ckptfs '$2 >&2; }\n"
 	"case $host in\n"
 	"good*) echo Welcome, ckptfs user >&2; exec sh -c \"$*\" ;;\n"
 	"late) sleep 0.2; exec sh -c \"$*\" ;;\n"
-	"mpi) say 4.0.0 0.1.0 ;;\n"
-	"own) say 4.1.4 0.1.1 ;;\n"
-	"longer) say 4.1.4 0.1.0+ ;;\n"
+	"mpi) show 4.0.0 0.1.0 ;;\n"
+	"own) show 4.1.4 0.1.1 ;;\n"
+	"longer) show 4.1.4 0.1.0+ ;;\n"
 	"crlf) printf 'mpirun (Open MPI) 4.1.4\\r\\nckptfs 0.1.0\\r\\n' >&2 ;;\n"
 	"half) echo 'mpirun (Open MPI) 4.1.4' >&2 ;;\n"
-	"lacks) say 4.1.4 0.1.0; echo 'ckptfs-lacks: a \033' >&2 ;;\n"
-	"is-1*) say 4.1.4 0.1.0; echo ckptfs-is: a b >&2 ;;\n"
-	"is-2) say 4.1.4 0.1.0; echo ckptfs-is: a c >&2 ;;\n"
-	"new) say 4.1.4 0.2.0; echo no option >&2; exit 2 ;;\n"
+	"lacks) show 4.1.4 0.1.0; echo 'ckptfs-lacks: a \033' >&2 ;;\n"
+	"is-1*) show 4.1.4 0.1.0; echo ckptfs-is: a b >&2 ;;\n"
+	"is-2) show 4.1.4 0.1.0; echo ckptfs-is: a c >&2 ;;\n"
+	"new) show 4.1.4 0.2.0; echo no option >&2; exit 2 ;;\n"
 	"fail) echo first >&2; printf 'refused \\033[1m\\n\\n' >&2; exit 255 ;;\n"
-	"after) say 4.1.4 0.1.0; exit 1 ;;\n"
+	"after) show 4.1.4 0.1.0; exit 1 ;;\n"
 	"dies) kill -9 $$ ;;\n"
 	"mute) exit 0 ;;\n"
 	"hang) exec sleep 600 ;;\n"
@@ -277,7 +280,7 @@ static void remove_programs(void)
 	(void)rmdir(root);
 }
 
-/* --- asking ------------------------------------------------------------------------- */
+/* --- preflight ---------------------------------------------------------------------- */
 
 static void judge(const struct ck_host_list *list, const bool *there,
 		  const char *who)
@@ -297,10 +300,10 @@ static bool have_answered(const bool *there, const char *who)
 	return true;
 }
 
-/* Of hosts with commas between, of which the first is this one. who: those that answer, as
- * "yn"; while too few do, as on a busy machine, the limit becomes longer. lines: the expected
- * text, or NULL if it varies; the limit is added to one without an end of line. Returns how
- * many milliseconds more than the limit it took; negative: less. */
+/* Runs the preflight of hosts, of which the first is this host. names: with commas. who: the
+ * expected answers, like "yn"; on a busy machine the limit is extended until all answer. lines:
+ * the expected text, or NULL if it varies; the limit is appended to a line without an end.
+ * Returns the duration minus the limit, in milliseconds. */
 static int64_t ask(const char *names, const char *who, const char *lines,
 		   int msec)
 {
@@ -355,15 +358,14 @@ static void answers(void)
 	ask("here,fail,after,dies,mute,half,good", "ynnnnny",
 	    "host fail: missing: exit status 255: refused %1B[1m\n"
 	    "host after: missing: exit status 1: ckptfs 0.1.0\n"
-	    "host dies: missing: ended by signal 9: it said nothing\n"
-	    "host mute: missing: it did not name its versions: it said "
-	    "nothing\n"
+	    "host dies: missing: ended by signal 9: " SILENT
+	    "host mute: missing: it did not name its versions: " SILENT
 	    "host half: missing: it did not name its versions: mpirun (Open "
 	    "MPI) 4.1.4\n",
 	    PATIENT_MSEC);
 }
 
-/* A host that says how its daemon is used has started it; not all are asked. */
+/* A host that reports the usage of its daemon can start it. Hosts without `before` are skipped. */
 static void tries(void)
 {
 	struct ck_host_list list = { 0 };
@@ -386,7 +388,7 @@ static void tries(void)
 		if (memcmp(there, want, sizeof(want)) == 0 ||
 		    msec >= PATIENT_MSEC)
 			break;
-		ck_buf_fini(&said); /* busy: a longer limit */
+		ck_buf_fini(&said); /* a busy machine needs a longer limit */
 	}
 	eq_mem(there, sizeof(there), want, sizeof(want));
 	eq_text(said.data,
@@ -396,7 +398,7 @@ static void tries(void)
 			 "did not answer in %g s\n",
 			 msec / 1000.0));
 	ck_buf_fini(&said);
-	/* What does not work here, either, says nothing of others. */
+	/* If the probe also fails on this host, no other host is excluded. */
 	options.program = "/bin/false";
 	memcpy(there, before, sizeof(there));
 	eq_err(ck_launch_try(&options, there, &said), 0);
@@ -407,7 +409,7 @@ static void tries(void)
 
 static int ask_with(const char *names, const char *ours, const char *with);
 
-/* Those who do not say who they are may be anybody. */
+/* Only hosts that report the same identity are one host. */
 static void same_host(void)
 {
 	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
@@ -418,7 +420,7 @@ static void same_host(void)
 	eq_text(d.text, "option hosts: is-1 and is-1x are one host");
 }
 
-/* Dead, if nobody has asked for its status yet. */
+/* True if the process has ended, also if it is a zombie. */
 static bool is_over(int pid)
 {
 	FILE *f = fopen(ck_shown("/proc/%d/stat", pid), "re");
@@ -432,7 +434,7 @@ static bool is_over(int pid)
 	return state == 'Z';
 }
 
-/* What the number in a file of the test is of. */
+/* True if the process whose pid is in the file ends. */
 static bool is_gone(const char *file)
 {
 	FILE *f = fopen(path_of(file), "re");
@@ -445,7 +447,7 @@ static bool is_gone(const char *file)
 	return is_over(pid);
 }
 
-/* They have one deadline, and nothing of them is left. */
+/* Hosts that hang share one deadline, and their processes are ended. */
 static void hanging(void)
 {
 	int64_t more = ask("here,hang,child,talk,good,hang2", "ynnnyn", NULL,
@@ -487,7 +489,7 @@ static void not_asked(void)
 	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
 
 	eq_err(ask_with("here,b", ours, path_of("no-agent")), 0);
-	/* This host itself. */
+	/* The agent works, but ckptfs on this host does not. */
 	eq_err(ask_with("here,b", path_of("none"), path_of("agent")), -EPROTO);
 	printf("# %s\n", d.text);
 	ok(strstr(d.text, "this host does not tell its versions of mpirun and "
@@ -523,7 +525,7 @@ static void finding(void)
 	eq_err(ck_launch_find("nosuchagent -v", &d), -ENOENT);
 	eq_err(ck_launch_find(NULL, &d), -ENOENT);
 	ok(strncmp(d.text, "ssh: not found", 14) == 0);
-	/* An empty one among others is the working directory. */
+	/* An empty part of PATH is the working directory. */
 	ok(cwd && chdir(root) == 0);
 	setenv("PATH", "/nonexistent:", 1);
 	eq_err(ck_launch_find("/bin/sh -c", &d), 0);

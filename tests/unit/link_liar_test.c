@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A link and a mover that lies: it answers with what is no frame, for whom nobody asked,
- * twice, too much, or not at all. Either the bytes are right or there are none, in time.
+ * An IPC channel with a malicious worker process: malformed frames, replies without a request,
+ * duplicates, replies that are too long, or no reply. Reads are right or fail, in time.
  */
 #include "link_case.h"
 #include "link_internal.h"
@@ -19,7 +19,7 @@ struct liar {
 	uint64_t random;
 };
 
-/* An answer as it should be, to be made something else before it is sent. */
+/* A valid reply, which a lie changes before it is sent. */
 struct said {
 	struct ck_frame frame;
 	struct ck_wire_head head;
@@ -27,17 +27,17 @@ struct said {
 };
 
 enum expected {
-	ALL,  /* all moves come */
-	SOME, /* some come */
+	ALL,  /* all moves succeed */
+	SOME, /* some succeed */
 	NONE, /* no reply */
 };
 
 struct lie {
 	const char *name;
-	/* Of the answer to a READ: true, it is sent then. */
+	/* Changes the reply to a READ. Returns true if it is to be sent. */
 	bool (*tell)(struct liar *l, struct said *s);
 	enum expected expected;
-	bool drops; /* nobody wants to hear of the peer any more */
+	bool drops; /* the mount disconnects the peer */
 };
 
 static void send_said(struct liar *l, const struct said *s)
@@ -46,13 +46,13 @@ static void send_said(struct liar *l, const struct said *s)
 
 	if (ck_frames_put(l->frames, &s->frame, message ? &s->head : NULL,
 			  s->body))
-		return; /* that is heard when it is read from */
+		return; /* the next read reports the error */
 }
 
 static void send_bytes(struct liar *l, const void *bytes, size_t len)
 {
 	if (send(l->frames->fd, bytes, len, MSG_NOSIGNAL) < 0)
-		return; /* the same */
+		return; /* the next read reports the error */
 }
 
 /* --- lies --------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static bool too_long(struct liar *l, struct said *s)
 	return true;
 }
 
-/* Still within the place that it has, which is of whole blocks. */
+/* One byte too many still fits into the allocation, which consists of whole blocks. */
 static bool one_more(struct liar *l, struct said *s)
 {
 	(void)l;
@@ -178,7 +178,7 @@ static bool unknown_ids(struct liar *l, struct said *s)
 	return true;
 }
 
-/* With a payload it is an answer that nobody has room for. */
+/* A reply with a payload needs a request with memory for it. */
 static bool unknown_payload(struct liar *l, struct said *s)
 {
 	(void)l;
@@ -261,7 +261,7 @@ static bool half_and_gone(struct liar *l, struct said *s)
 static const struct lie lies[] = {
 	{ "the truth", truth, ALL, false },
 	{ "answers to ids that there are not", unknown_ids, ALL, false },
-	{ "another place than was said", other_place, ALL, false },
+	{ "another place than requested", other_place, ALL, false },
 	{ "the same answer twice", twice, SOME, true },
 	{ "one move has an error of all ones", one_error, NONE, true },
 	{ "no answer", nothing, NONE, false },
@@ -289,9 +289,9 @@ static const struct lie lies[] = {
 	{ "the end", gone, NONE, false },
 };
 
-/* --- the mover ------------------------------------------------------------------------------ */
+/* --- the malicious worker process ------------------------------------------------------------ */
 
-enum { HONEST = 4 }; /* moves that come before it lies */
+enum { HONEST = 4 }; /* moves before the first lie */
 
 static unsigned drops_seen; /* atomic */
 static bool lying;	    /* atomic */
@@ -362,14 +362,14 @@ static void *liar_run(void *arg)
 	return NULL;
 }
 
-/* --- what becomes of it ---------------------------------------------------------------------- */
+/* --- results of each lie ---------------------------------------------------------------------- */
 
 static struct joined *liar_join(const struct lie *lie)
 {
 	struct joined *j = joined_make();
 
 	j->options.calls.npeers = NPEERS;
-	/* Short only where they are to expire. */
+	/* Short limits, if requests are expected to expire. */
 	if (lie->expected == NONE) {
 		j->options.calls.silence_msec = 400;
 		j->options.calls.timeout_msec = 500;
@@ -387,7 +387,7 @@ static bool has_dropped(void)
 	return __atomic_load_n(&drops_seen, __ATOMIC_RELAXED) > 0;
 }
 
-/* Trips one after the other, each of one READ; again if limits have expired before. */
+/* Runs moves of one READ each; the first ones are repeated if limits have expired before. */
 static void liar_move(struct movers *m, const struct lie *lie)
 {
 	uint64_t end = msec_now() + 60000;
@@ -421,7 +421,7 @@ static void test_lie(const struct lie *lie)
 	ok(has_dropped() == lie->drops);
 }
 
-/* Canary: bytes of another request, which nobody could tell from those of a file. */
+/* Canary: wrong bytes in a valid reply, which only the comparison with the file detects. */
 static bool wrong_bytes(struct liar *l, struct said *s)
 {
 	l->memory[s->frame.place + s->head.payload - 1] ^= 1;
@@ -440,14 +440,14 @@ static void test_canary(void)
 	(void)joined_end(m.j);
 }
 
-/* --- a mover that reads nothing ---------------------------------------------------------------- */
+/* --- a worker process that does not read -------------------------------------------------------- */
 
 static void *deaf_run(void *arg)
 {
 	struct joined *j = arg;
 	char end;
 
-	/* Until the link is freed; what it says before is never read. */
+	/* Wait until the link is freed, without reading. */
 	while (recv(j->serve.link, &end, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
 		struct pollfd fd = { .fd = j->serve.link, .events = POLLRDHUP };
 
@@ -467,7 +467,7 @@ static int take_nothing(const struct ck_ask *a, const struct ck_message *m,
 	return 0;
 }
 
-/* Requests of a mebibyte each, more than the socket and the link keep. */
+/* Sends requests of 1 MiB, more than the socket and the link can buffer. */
 static void *ask_much(void *arg)
 {
 	struct joined *j = arg;
@@ -506,12 +506,12 @@ static void test_deaf(void)
 		pthread_join(threads[i], &wrong);
 		ok(!wrong);
 	}
-	/* It ends: no request waits for an answer. */
+	/* The test ends, so no request waits for ever. */
 	ok(msec_now() - from < 60000 || !tap_is_long());
 	(void)joined_end(j);
 }
 
-/* --- a mover that reads all and answers nothing ------------------------------------------------- */
+/* --- a worker process that does not reply --------------------------------------------------------- */
 
 static unsigned frames_seen; /* atomic */
 
@@ -557,8 +557,8 @@ static void ask_lists(struct joined *j, struct ck_call *calls, unsigned n)
 	}
 }
 
-/* What is given up here is still the owner's to answer: no more is asked of it than
- * anybody may. */
+/* A dropped request stays open at the worker process. Open requests, with dropped ones, do not
+ * exceed CK_WIRE_OPEN_MAX. */
 static void test_open(void)
 {
 	enum { MUCH = CK_WIRE_OPEN_MAX + 300 };

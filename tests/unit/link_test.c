@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A link and a mover that is honest: what is said of names, bytes of moves of many
- * threads, with interrupts, in memory that is too small for all; and a mover that is
- * killed or stopped at any moment.
+ * An IPC channel with an honest worker process: lookups of names, moves of many threads, with
+ * interrupts, and with too little memory for all of them. Then the worker process is killed or
+ * stopped at random times.
  */
 #include "link_case.h"
 #include "link_internal.h"
@@ -11,11 +11,11 @@
 #include <signal.h>
 
 enum {
-	IN_TIME = 3000,	  /* msec, more than silence and timeout */
-	WAIT_MSEC = 60000 /* of a test, at most */
+	IN_TIME = 3000,	  /* msec, longer than silence and timeout */
+	WAIT_MSEC = 60000 /* limit of a wait */
 };
 
-/* --- by hand ------------------------------------------------------------------------------ */
+/* --- lookups ------------------------------------------------------------------------------ */
 
 static void look_by_hand(struct joined *j)
 {
@@ -35,7 +35,7 @@ static void look_by_hand(struct joined *j)
 	       0);
 }
 
-/* More names than a request takes. */
+/* Looks up more names than one request can have. long_one: a name that is too long, or 0. */
 static int look_many(struct joined *j, size_t long_one)
 {
 	enum { MANY = 10 * CK_WIRE_LOOKS_MAX + 5 };
@@ -62,11 +62,11 @@ static int look_many(struct joined *j, size_t long_one)
 	return rc;
 }
 
-/* A mover that waits for several LOOKs and answers the last one first. All atomic. */
+/* A worker process that collects several LOOKs and answers the last one first. All atomic. */
 static struct {
-	unsigned looks, most; /* on their way at a time */
-	unsigned fails;	      /* from that one on they are ENODATA; 0: none */
-	unsigned least;	      /* the next answers are sent when so many wait */
+	unsigned looks, most; /* received, and in flight at a time */
+	unsigned fails; /* number of the first LOOK that gets ENODATA, or 0 */
+	unsigned least; /* replies are sent when this many wait */
 } late;
 
 static unsigned noted(const unsigned *number)
@@ -145,7 +145,7 @@ static void *late_run(void *arg)
 	return NULL;
 }
 
-/* Several are on their way at the same time, and an error ends them all. */
+/* Several LOOKs are in flight at a time, and an error ends all of them. */
 static void test_looks(void)
 {
 	enum { WINDOW = 4 };
@@ -182,7 +182,7 @@ static void test_by_hand(void)
 
 /* --- many threads -------------------------------------------------------------------------- */
 
-/* Size: of the memory. */
+/* size: of the payload memory. */
 static void many(uint64_t size, bool interrupts, bool forked)
 {
 	unsigned fds = proc_count("fd"), tasks = proc_count("task");
@@ -216,14 +216,14 @@ static void test_many(void)
 	many(LEAST, true, true);
 }
 
-/* --- memory that has room for one ------------------------------------------------------------ */
+/* --- memory for one request ------------------------------------------------------------------ */
 
 enum {
 	LARGE = 250000,
 	LARGE_TURNS = 20
 }; /* two do not fit into the least memory */
 
-/* Moves one after the other; NULL: all were right. */
+/* Runs moves one after the other. Returns NULL if all bytes are right. */
 static void *large_run(void *arg)
 {
 	const struct ck_loop loop = { LARGE_TURNS, LARGE, 0 };
@@ -256,7 +256,7 @@ static void *large_run(void *arg)
 	return wrong ? j : NULL;
 }
 
-/* They wait for each other, and all come. */
+/* Requests wait for memory, and all complete. */
 static void test_scarce(void)
 {
 	struct joined *j = joined_make();
@@ -277,7 +277,7 @@ static void test_scarce(void)
 	eq_i64(joined_end(j), 0);
 }
 
-/* Canary: a byte of a file is another. */
+/* Canary: the expected bytes of a file are changed. */
 static void test_canary(void)
 {
 	struct joined *j = joined_make();
@@ -296,9 +296,9 @@ static void test_canary(void)
 	eq_i64(joined_end(j), 0);
 }
 
-/* --- a mover that dies or stops ------------------------------------------------------------- */
+/* --- a worker process that ends or stops ------------------------------------------------------ */
 
-/* Whether it becomes more. */
+/* True if the counter exceeds `from` in time. */
 static bool grows(const unsigned *counter, unsigned from)
 {
 	uint64_t end = msec_now() + WAIT_MSEC;
@@ -309,7 +309,7 @@ static bool grows(const unsigned *counter, unsigned from)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED) > from;
 }
 
-/* Some moves come before, if there are to be any, and some fail afterwards. */
+/* good: some moves must complete before the kill. Moves fail after it. */
 static void killed_after(uint64_t usec, bool good, struct movers *m)
 {
 	pthread_t threads[MOVERS];
@@ -325,7 +325,7 @@ static void killed_after(uint64_t usec, bool good, struct movers *m)
 	usleep((useconds_t)usec);
 	kill(m->j->child, SIGKILL);
 	failed = __atomic_load_n(&m->failed, __ATOMIC_RELAXED);
-	/* Those that begin after it fail at once. */
+	/* Moves that start after the kill fail at once. */
 	ok(grows(&m->failed, failed + MOVERS));
 	__atomic_store_n(&m->ending, true, __ATOMIC_RELAXED);
 	movers_join(threads);
@@ -349,7 +349,7 @@ static void test_killed(void)
 	eq_u64(proc_count("task"), tasks);
 }
 
-/* It goes on where it was, in memory that is almost full of what it owes. */
+/* A stopped worker process continues with replies pending in almost full memory. */
 static void test_stopped(void)
 {
 	struct joined *j = joined_make();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of many tensors in the tree, by the view of view_many.c, of each checkpoint of a
- * directory: for random layouts and ranks, any range of a file is what the bytes of raw/
- * say. Names that nobody has looked up are not listed. A fault costs the bytes of its
- * tensor, and whoever opens the file then knows of it.
+ * Files of many tensors, by the view in view_many.c, for each checkpoint of a directory. For
+ * random layouts and ranks, each range of a file must equal the bytes below raw/. Directories
+ * that were not looked up are not listed. A fault makes only the bytes of its tensor fail, and
+ * later opens report it.
  *
- *	many_test DIRECTORY	of checkpoints; those that cannot be opened are left out
+ *	many_test DIRECTORY	of checkpoints; those that cannot be opened are skipped
  */
 #include "read_case.h"
 #include "shell.h"
@@ -16,7 +16,7 @@
 #include <dirent.h>
 #include <errno.h>
 
-enum { MOST_BYTES = 4 << 20 }; /* larger files are left out */
+enum { MOST_BYTES = 4 << 20 }; /* larger files are skipped */
 
 static const struct ck_tree_options options = { .umask = 022 };
 static struct ck_checkpoint *cp;
@@ -44,7 +44,7 @@ static void case_close(void)
 	ck_checkpoint_close(cp);
 }
 
-/* many/<spec>/rank-<rank>/all, in use. */
+/* Looks up many/<spec>/rank-<rank>/all; the node stays in use. */
 static int file_find(const char *spec, uint32_t rank, struct ck_node_stat *st)
 {
 	char name[32];
@@ -78,7 +78,7 @@ static int file_read(const struct ck_tree_file *f, uint64_t vpos, uint64_t len,
 
 /* --- brute force ------------------------------------------------------------- */
 
-/* What a file holds; known: of the bytes that can be read. */
+/* The expected bytes of a file; known: '1' for each byte that can be read. */
 struct expected {
 	struct ck_buf bytes, known;
 };
@@ -95,7 +95,7 @@ static void add(struct expected *e, const void *bytes, size_t len, bool known)
 		ck_buf_add(&e->known, known ? "1" : "", 1);
 }
 
-/* The rows of a tensor, from all its bytes. False: it is too large for this. */
+/* Appends a rank's rows of a tensor. False if the tensor is too large for this test. */
 static bool tensor_expect(struct expected *e, const struct ck_catalog *c,
 			  uint32_t i, uint32_t ranks, uint32_t rank)
 {
@@ -145,7 +145,7 @@ static void expected_fini(struct expected *e)
 	ck_buf_fini(&e->known);
 }
 
-/* What cannot be read of all of a tensor, some rows may have. */
+/* A read may succeed though the whole tensor has a fault: then only known bytes count. */
 static bool is_right(const struct ck_tree_file *f, const struct expected *e,
 		     uint64_t vpos, uint64_t len, uint8_t *got)
 {
@@ -180,7 +180,7 @@ static void told_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
 		      fpos + len > ck_catalog_file(c, file)->size;
 }
 
-/* Not more than was asked for, and in its files. */
+/* Read-ahead must not exceed the requested size, and stays within files. */
 static unsigned check_guesses(struct ck_tree_file *f)
 {
 	const struct ck_slice *s = ck_open_slice_slice(f->opened);
@@ -302,7 +302,7 @@ static unsigned listed(void)
 	return n;
 }
 
-/* A spec that was looked up is a directory, with two below it for each rank. */
+/* A spec that was looked up is listed, with two entries for each rank. */
 static void test_names(const char *path)
 {
 	struct ck_node_stat in, st;
@@ -331,7 +331,7 @@ static void test_names(const char *path)
 
 /* --- faults ------------------------------------------------------------------ */
 
-/* How many bytes are not right, by themselves. */
+/* Counts known bytes that cannot be read one by one. */
 static unsigned wrong_bytes(const struct ck_tree_file *f,
 			    const struct expected *e)
 {
@@ -344,8 +344,8 @@ static unsigned wrong_bytes(const struct ck_tree_file *f,
 	return wrong;
 }
 
-/* Of a file whose item is found to be none when a read needs it, or that is known to
- * lack bytes from the beginning. What is good is read in any case. */
+/* known: the file lacks bytes, which is known at open. Otherwise a read detects a damaged item.
+ * In both cases, bytes without a fault can be read. */
 static void test_fault(const char *from, const char *harm, bool known)
 {
 	char dir[] = "/tmp/ckptfs-many-XXXXXX";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * merge: what ranks say of a checkpoint that was saved without collectives, put together:
- * made-up parts, and random shardings against a model that has the rank of each element.
+ * Merging the metadata of ranks, for a checkpoint that was saved without collectives: single
+ * cases, and random shardings compared with a model that has the ranks of each box.
  */
 #include "dcp/dcp_internal.h"
 #include "tap.h"
@@ -12,7 +12,7 @@ enum { RANKS = 6, DIMS = 3, MOST = 8 };
 
 static struct ck_dcp_part parts[RANKS];
 
-/* The file of each rank has its number. */
+/* The data file of each rank has the number of the rank. */
 static void begin(void)
 {
 	for (uint32_t i = 0; i < RANKS; i++) {
@@ -61,7 +61,7 @@ static void object(uint32_t rank, const char *key, uint64_t fpos)
 	must(ck_catalog_object_add(parts[rank].c, ck_str_from(key), &item));
 }
 
-/* Not finished: there are no files. */
+/* Merges n parts. The catalog is not finished, as there are no files. */
 static struct ck_catalog *merged(size_t n)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");
@@ -72,7 +72,7 @@ static struct ck_catalog *merged(size_t n)
 
 static const int64_t one[] = { 4 }, zero[] = { 0 }, two[] = { 2 };
 
-/* --- what is said by hand -------------------------------------------------------- */
+/* --- single cases ----------------------------------------------------------------- */
 
 static void test_union(void)
 {
@@ -93,7 +93,7 @@ static void test_union(void)
 	tensor(2, "a", "float32", 1, one);
 	box(2, zero, two, 32);
 	c = merged(3);
-	/* Three ranks have a box of one: three copies. */
+	/* Three ranks have the same box, so there are three copies of the tensor. */
 	eq_u64(c->tensors.n, 5);
 	eq_u64(c->own_tensors, 3);
 	eq_u64(c->objects.n, 2);
@@ -114,7 +114,7 @@ static void test_union(void)
 	end();
 }
 
-/* Of two that differ nothing is served. */
+/* A tensor whose metadata differ between ranks is not served. */
 static void disagree(const char *dtype, uint32_t ndim, const int64_t *shape,
 		     const char *why)
 {
@@ -157,7 +157,7 @@ static void test_disagree(void)
 	end();
 }
 
-/* What is wrong with a tensor in one part is wrong with it. */
+/* A fault of a tensor in one part is a fault of the merged tensor. */
 static void test_faults(void)
 {
 	struct ck_catalog *c;
@@ -173,7 +173,7 @@ static void test_faults(void)
 	end();
 }
 
-/* Numbers of transforms, and paths, are those of the whole. */
+/* Transforms and paths are renumbered in the merged catalog. */
 static void test_texts(void)
 {
 	struct ck_item item = { .length = 1 };
@@ -229,7 +229,7 @@ static void test_names(void)
 		ok(ck_dcp_metadata_rank(names[i].name) == names[i].rank);
 }
 
-/* --- shardings by lot -------------------------------------------------------------- */
+/* --- random shardings --------------------------------------------------------------- */
 
 static uint64_t state;
 
@@ -240,14 +240,15 @@ static CK_WRAPS uint32_t lot(uint32_t below)
 	return (uint32_t)(state >> 33) % below;
 }
 
-/* A grid of boxes, of which each rank has some. */
+/* A grid of boxes; each rank has some of them. */
 struct sharding {
 	uint32_t ndim;
 	int64_t shape[DIMS];
 	uint32_t ncuts[DIMS];
 	int64_t cuts[DIMS][MOST + 1]; /* the last one is the shape */
 	uint32_t nboxes;
-	uint8_t ranks[MOST * MOST * MOST]; /* of each box: bits */
+	uint8_t ranks[MOST * MOST *
+		      MOST]; /* of each box: a bit for each rank */
 };
 
 static void sharding_draw(struct sharding *s)
@@ -278,7 +279,7 @@ static void box_of(const struct sharding *s, uint32_t i, int64_t *off,
 	}
 }
 
-/* Each rank has its boxes in an order of its own; the place says which box it is. */
+/* Each rank has its boxes in another order. The offset of an item is the number of its box. */
 static void sharding_say(const struct sharding *s)
 {
 	int64_t off[DIMS], len[DIMS];
@@ -306,7 +307,7 @@ static uint32_t lowest(uint8_t ranks)
 	return rank;
 }
 
-/* The box that a chunk is; its first item is the lowest rank's, the others follow. */
+/* The chunk of a box has the item of the lowest rank; the other items are its replicas. */
 static bool chunk_is_right(const struct sharding *s, const struct ck_catalog *c,
 			   uint32_t chunk, uint8_t *left)
 {
@@ -330,7 +331,7 @@ static bool chunk_is_right(const struct sharding *s, const struct ck_catalog *c,
 	return good && left[at] == 0;
 }
 
-/* A chunk of a copy is what one rank has of a box, which no other copy has. */
+/* A chunk of a copy is the item of one rank for a box, and is in no other copy. */
 static bool copy_is_right(const struct sharding *s, const struct ck_catalog *c,
 			  const struct ck_tensor *t, uint32_t i, uint8_t *left)
 {
@@ -347,7 +348,7 @@ static bool copy_is_right(const struct sharding *s, const struct ck_catalog *c,
 	return good;
 }
 
-/* All that ranks have is there once, if any two have the same box; else there are none. */
+/* If two ranks have the same box, each item is in one copy; otherwise there are no copies. */
 static bool copies_are_right(const struct sharding *s,
 			     const struct ck_catalog *c)
 {
@@ -399,7 +400,7 @@ static void test_random(void)
 		sharding_say(&s);
 		must(ck_dcp_merge(c, parts, RANKS));
 		right += is_right(&s, c);
-		s.ranks[0] ^= 1; /* canary: the model is another one */
+		s.ranks[0] ^= 1; /* canary: the model is changed */
 		seen |= i == 0 && !is_right(&s, c);
 		ck_catalog_put(c);
 		end();

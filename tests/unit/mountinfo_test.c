@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of the table of mounts, and what is none. */
+/* Rows of /proc/self/mountinfo, and malformed rows. */
 #include "ckptfs/mountinfo.h"
 #include "tap.h"
 
@@ -7,7 +7,7 @@
 
 static char line[1 << 16];
 
-/* A line in writable memory. */
+/* Parses a copy, since the parser changes its input. */
 static bool parse(const char *text, struct ck_mountinfo *out)
 {
 	snprintf(line, sizeof(line), "%s", text);
@@ -43,7 +43,7 @@ static void test_tags(void)
 		"new - t s rw",
 		&m));
 	eq_text(m.source, "s");
-	/* A source may be a dash, or nothing at all. */
+	/* A source may be `-`, or empty. */
 	ok(parse("1 1 0:1 / /a rw - t - rw", &m));
 	eq_text(m.source, "-");
 	ok(parse("1 1 0:1 / /- rw - t  rw", &m));
@@ -61,14 +61,14 @@ static void test_escapes(void)
 		 &m));
 	eq_text(m.point, "/a b\t\n\\#");
 	eq_text(m.source, "x - y");
-	/* What is no escape, or too large for one, stays. */
+	/* Invalid escapes, and those above 255, stay as they are. */
 	ok(parse("1 1 0:1 / /\\04 rw - t \\400\\08\\ rw", &m));
 	eq_text(m.point, "/\\04");
 	eq_text(m.source, "\\400\\08\\");
-	/* One that is unescaped once more would be another path. */
+	/* Escapes are decoded once only. */
 	ok(parse("1 1 0:1 / /\\134040 rw - t s rw", &m));
 	eq_text(m.point, "/\\040");
-	/* The kernel leaves these, and bytes that are no UTF-8, as they are. */
+	/* The kernel does not escape these, nor bytes that are not UTF-8. */
 	ok(parse("1 1 0:1 / /a\rb\f\v\xff rw - t s\r rw,x", &m));
 	eq_text(m.point, "/a\rb\f\v\xff");
 	eq_text(m.source, "s\r");
