@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * beside: files of the directory that look like parts of a checkpoint and of which
- * nothing is shown. Names alone are looked at.
+ * beside: the line of `status` about files in the directory of a checkpoint that look like
+ * parts of a checkpoint, but are not shown. Files are judged by their names and not
+ * opened. It is stateless, and any thread may call it.
  */
 #include "detect.h"
 #include "load/load_gather.h"
@@ -9,17 +10,17 @@
 #include <errno.h>
 
 enum {
-	ENTRIES_MOST = 100000, /* looked at */
-	FOUND_MOST = 10000,    /* remembered */
-	NAMES = 8,	       /* shown */
+	ENTRIES_MOST = 100000, /* entries of the directory that are read */
+	FOUND_MOST = 10000,    /* names that are stored */
+	NAMES = 8,	       /* names in the line */
 };
 
 struct beside {
-	struct ck_str
-		*known; /* files of the checkpoint in the directory, sorted */
+	/* Names of data files of the checkpoint in the directory, sorted. */
+	struct ck_str *known;
 	size_t nknown;
 	struct ck_dir_names found;
-	uint64_t more; /* that are not remembered */
+	uint64_t more; /* names that are not stored */
 	const struct ck_checkpoint *cp;
 };
 
@@ -32,9 +33,10 @@ static bool is_part(const char *name)
 	return false;
 }
 
-/* --- what the checkpoint has ----------------------------------------------------- */
+/* --- files of the checkpoint ------------------------------------------------------- */
 
-/* Paths that begin with "./" are rare, and are then shown. */
+/* Paths with a slash are left out. A file that the metadata names as "./FILE" is
+ * therefore listed as not shown, which is rare. */
 static int known_make(struct beside *b, const struct ck_checkpoint *cp)
 {
 	uint32_t n = ck_files_count(cp->files);
@@ -63,7 +65,7 @@ static bool is_known(const struct beside *b, const struct ck_checkpoint *cp,
 	       bsearch(&key, b->known, b->nknown, sizeof(key), ck_str_cmp);
 }
 
-/* --- what there is ------------------------------------------------------------------ */
+/* --- files of the directory ---------------------------------------------------------- */
 
 static void note(struct beside *b, const char *name)
 {
@@ -104,13 +106,14 @@ void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out)
 	struct beside b = { .cp = cp };
 	struct ck_directory dir = ck_checkpoint_dir(cp);
 
-	/* What hosts have beside a metadata that names all files nobody has asked. */
+	/* If the metadata names all files, the directories of other hosts are not
+	 * listed. */
 	if (cp->format->metadata)
 		dir.elsewhere = NULL;
 	if (cp->file || (cp->nowhere && !dir.elsewhere))
 		return;
 	if (known_make(&b, cp) == 0) {
-		/* As far as it can be listed. */
+		/* After an error, the entries read so far are printed. */
 		(void)!ck_dir_each(dir, ENTRIES_MOST, entry_look, &b);
 		print(&b, out);
 	}

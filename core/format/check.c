@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check: all that can be found to be wrong with a checkpoint. First what the
- * catalog knows; then threads look at the items, in the order in which they
- * lie in their files, a run of neighbours at a time, so that a disk is read
- * forward and large files do not keep one thread busy alone. What they find
- * is sorted at the end: the same checkpoint gives the same list.
+ * check: lists all faults of a checkpoint. There are four steps:
+ *
+ *   1. The faults in the catalog are added, by the calling thread.
+ *   2. Each item becomes a task. Tasks are sorted by file and offset.
+ *   3. Worker threads, one of them the calling one, verify the items. Each takes a run of
+ *      up to 64 neighbouring tasks or 4 MiB, so that disks are read forward and several
+ *      threads share a large file.
+ *   4. The calling thread verifies storages that belong to no item (`full` only).
+ *
+ * Findings are sorted at the end, so that the same checkpoint gives the same list.
  */
 #include "kind.h"
 #include "verify_item.h"
@@ -21,14 +26,16 @@ enum {
 
 static const uint64_t run_bytes = 4ULL << 20;
 
-/* One thing to look at. */
+/* An item to verify. */
 struct task {
 	const struct ck_item *item;
-	const struct ck_tensor *tensor; /* NULL: of an object */
-	uint32_t i; /* box of the tensor, or object; or RECORD */
+	const struct ck_tensor *tensor; /* NULL: of an object or a record */
+	/* Box of the tensor, number of the object, or RECORD. */
+	uint32_t i;
 };
 
-#define RECORD UINT32_MAX /* of no tensor, and of no object */
+/* The bytes are a storage of neither a tensor nor an object. */
+#define RECORD UINT32_MAX
 
 struct check {
 	/* Constant once there are several threads: */
@@ -37,11 +44,11 @@ struct check {
 	const struct ck_check_options *options;
 	struct task *tasks;
 	size_t ntasks;
-	uint8_t *file_told; /* by number: a finding names it */
+	uint8_t *file_named; /* by data file: 1 if a finding names it */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	size_t next; /* task */
+	size_t next; /* first task that no thread has taken */
 	struct ck_findings *out;
 	struct ck_check_progress done;
 	int rc;
@@ -83,7 +90,7 @@ static int num_cmp(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-/* By what they are, not where: tensors share arrays of boxes. */
+/* Compares offsets and sizes, not pointers: tensors share arrays of boxes. */
 static int box_cmp(const struct ck_fault *x, const struct ck_fault *y)
 {
 	if (x->ndim != y->ndim)
@@ -112,7 +119,7 @@ static int fault_cmp(const void *a, const void *b)
 	return order ? order : ck_str_natural_cmp(x->what, y->what);
 }
 
-/* --- what the catalog knows ------------------------------------------------ */
+/* --- faults in the catalog -------------------------------------------------- */
 
 static void add_of_item(struct check *k, const struct ck_item *item,
 			const struct ck_fault *f)
@@ -120,7 +127,7 @@ static void add_of_item(struct check *k, const struct ck_item *item,
 	struct ck_fault copy = *f;
 
 	if (item->file < k->catalog->files.n)
-		k->file_told[item->file] = 1;
+		k->file_named[item->file] = 1;
 	copy.host = ck_checkpoint_host(k->cp, item->file);
 	add(k, &copy);
 }
@@ -134,7 +141,7 @@ static void add_losses(struct check *k)
 
 		ck_catalog_loss_fault(k->catalog, loss, &f);
 		if (loss->file < k->catalog->files.n) {
-			k->file_told[loss->file] = 1;
+			k->file_named[loss->file] = 1;
 			f.host = ck_checkpoint_host(k->cp, loss->file);
 		}
 		add(k, &f);
@@ -149,7 +156,8 @@ static void add_known(struct check *k)
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
-		/* What is copied are chunks and replicas. */
+		/* A copy shares the items of a whole tensor, which are checked,
+		 * unless its strides differ: see odd_add() in ranks_join.c. */
 		if (t->entry.role == CK_ROLE_COPY)
 			continue;
 		if (ck_catalog_tensor_has_fault(c, t, &f))
@@ -169,11 +177,11 @@ static void add_known(struct check *k)
 			add_of_item(k, &ck_catalog_object(c, i)->item, &f);
 	add_losses(k);
 	for (uint32_t i = 0; i < c->files.n; i++)
-		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
+		if (!k->file_named[i] && ck_catalog_file_has_fault(c, i, &f))
 			add(k, &f);
 }
 
-/* Of files that several hosts have. */
+/* Adds the replicas of data files that are not used, with the reason. */
 static void add_unused(struct check *k)
 {
 	const struct ck_remote_source *e = k->cp->elsewhere;
@@ -191,7 +199,7 @@ static void add_unused(struct check *k)
 		       });
 }
 
-/* --- what there is to look at ----------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------- */
 
 static int task_cmp(const void *a, const void *b)
 {
@@ -202,13 +210,14 @@ static int task_cmp(const void *a, const void *b)
 				  : num_cmp(x->fpos, y->fpos);
 }
 
-/* Of values the pickle was read when the checkpoint was opened. */
+/* Bytes of a task for the progress: 0 for a value, whose pickle was read when the
+ * checkpoint was opened. */
 static uint64_t task_bytes(const struct ck_item *item)
 {
 	return item->form == CK_FORM_VALUE ? 0 : item->length;
 }
 
-/* What is within another chunk is looked at with that. */
+/* An item within another chunk is verified with that chunk. */
 static void task_add(struct check *k, const struct ck_item *item,
 		     const struct ck_tensor *tensor, uint32_t i)
 {
@@ -254,12 +263,12 @@ static int tasks_make(struct check *k)
 	return 0;
 }
 
-/* --- looking ----------------------------------------------------------------- */
+/* --- worker threads ----------------------------------------------------------- */
 
 struct worker {
 	struct check *k;
 	const struct task *task;
-	void *buffer; /* NULL: headers only */
+	void *buffer; /* BUFFER bytes; NULL: verify headers only */
 };
 
 static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
@@ -281,7 +290,8 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 	pthread_mutex_unlock(&w->k->lock);
 }
 
-/* The next run of tasks: [*begin, returned). */
+/* Takes the next run of tasks, from *begin to the returned end. It is empty if all tasks are
+ * taken, or a thread has failed. */
 static size_t run_take(struct check *k, size_t *begin)
 {
 	uint64_t bytes = 0;
@@ -351,7 +361,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The calling thread is one of them, so that there always is one. */
+/* Runs the tasks. The calling thread works too: a failed pthread_create() only means fewer
+ * threads. Returns 0, or the first error that prevents the check. */
 static int look_at_items(struct check *k)
 {
 	unsigned n = k->options->threads, started = 0;
@@ -379,8 +390,9 @@ static int look_at_items(struct check *k)
 	return k->rc;
 }
 
-/* --- records that are in no item ----------------------------------------------- */
+/* --- storages that belong to no item -------------------------------------------- */
 
+/* Skips a sum that was computed since the last change of its file. */
 static int record_look(struct worker *w, const struct ck_item *item)
 {
 	const struct ck_sum *sum = w->k->cp->format->sum(w->k->cp, item);
@@ -391,7 +403,7 @@ static int record_look(struct worker *w, const struct ck_item *item)
 	return task_look(w, &(struct task){ item, NULL, RECORD });
 }
 
-/* Storages of tensors in tuples, of sparse ones and of meshes. */
+/* Verifies storages of tensors in tuples, of sparse tensors and of meshes. */
 static int look_at_records(struct check *k)
 {
 	const struct ck_format *format = k->cp->format;
@@ -412,8 +424,8 @@ static int check_all(struct check *k)
 {
 	int rc;
 
-	k->file_told = calloc(k->catalog->files.n + 1UL, 1);
-	if (!k->file_told)
+	k->file_named = calloc(k->catalog->files.n + 1UL, 1);
+	if (!k->file_named)
 		return -ENOMEM;
 	add_known(k);
 	add_unused(k);
@@ -442,7 +454,7 @@ int ck_checkpoint_check(struct ck_checkpoint *cp,
 	rc = check_all(&k);
 	pthread_mutex_destroy(&k.lock);
 	free(k.tasks);
-	free(k.file_told);
+	free(k.file_named);
 	if (rc) {
 		ck_findings_fini(out);
 		return ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(cp->path)),

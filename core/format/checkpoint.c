@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * checkpoint: opens a checkpoint: finds its format and loads its first catalog. The
- * directory is opened once, and all its files beneath that descriptor. Everything after
- * that is in current/.
+ * checkpoint: opens and closes a checkpoint. Opening detects the format, loads the first
+ * catalog, and makes the caches of the checkpoint. The directory is opened once, and all its
+ * files beneath that descriptor.
+ *
+ * One thread opens a checkpoint. Then any thread may use it, see current/. The thread that
+ * closes it must be its last user.
  */
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
@@ -24,12 +27,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors and mappings of data files kept: far below the usual hard
- * limits (20,000 and 65,530). */
+/* Limit of open and mapped data files. The usual hard limits are 20,000 descriptors and
+ * 65,530 mappings. */
 enum { MAX_OPEN = 4096 };
 
-/* Where the limit is lower, half of it: reads at work may hold more than is
- * kept. */
+/* Returns at most half of RLIMIT_NOFILE: reads in flight may hold more files open than the
+ * cache keeps. */
 static uint32_t max_open(void)
 {
 	struct rlimit limit;
@@ -39,8 +42,8 @@ static uint32_t max_open(void)
 	return (uint32_t)ck_min(limit.rlim_cur / 2, MAX_OPEN);
 }
 
-/* Makes a path absolute that does not exist. NULL if memory is short, or the current
- * directory was removed. Caller owns the text. */
+/* Makes the path of a missing directory absolute. Caller owns the text. NULL, with errno, if
+ * memory is short or the current directory was removed. */
 static char *absolute(const char *path)
 {
 	ck_auto_free char *here = *path == '/' ? strdup("") : getcwd(NULL, 0);
@@ -51,8 +54,8 @@ static char *absolute(const char *path)
 	return out;
 }
 
-/* Only other hosts have the directory. An empty, unlinked directory takes its place here.
- * The mode of the others is not known, so that only their owner may enter. */
+/* Called if only other hosts have the directory: opens an empty, unlinked directory in its
+ * place. The mode of the remote directories is unknown, so only the owner may enter. */
 static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 			const char *path, struct ck_diag *d)
 {
@@ -72,8 +75,8 @@ static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-/* Opens the directory of the regular file cp->path. -ENOTDIR if it is not a regular
- * file. */
+/* Opens the directory that contains the file cp->path. Returns 0, or: -ENOTDIR if cp->path is
+ * not a regular file; -ENOMEM; errors of open(2). */
 static int open_above(struct ck_checkpoint *cp)
 {
 	char *slash = strrchr(cp->path, '/');
@@ -119,7 +122,8 @@ static int open_source(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-/* The directory of the option, or the blobs of a Hugging Face cache. */
+/* Opens the directory of option linkroot, or without the option the blobs of a Hugging Face
+ * cache, if the checkpoint is in one. */
 static int open_linkroot(struct ck_checkpoint *cp, const char *path,
 			 struct ck_diag *d)
 {
@@ -139,6 +143,7 @@ static int open_linkroot(struct ck_checkpoint *cp, const char *path,
 		       strerror(errno));
 }
 
+/* Parses the file of option rename. */
 static int renames_of(const char *path, const struct ck_renames **out,
 		      struct ck_diag *d)
 {
@@ -163,7 +168,8 @@ static int renames_of(const char *path, const struct ck_renames **out,
 	return rc;
 }
 
-/* A run has read the map for its steps. */
+/* Sets the renames of the catalog. A run directory parses the file once for all its steps,
+ * and passes the result in options->renames. */
 static int read_renames(struct ck_catalog *c,
 			const struct ck_format_options *options,
 			struct ck_diag *d)
@@ -192,7 +198,8 @@ static int make_files(struct ck_checkpoint *cp,
 		       : ck_files_set_linkroot(cp->files, cp->linkroot);
 }
 
-/* Looks on all hosts for metadata with a fixed name; all copies must be equal. */
+/* Looks on all hosts for metadata with a fixed name; all copies must be equal. Returns 0, or:
+ * -ENOENT if no host has any; errors of ck_remote_source.metadata(). */
 static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		    const struct ck_format_options *options,
 		    struct ck_brought *brought, const struct ck_kind **kind,
@@ -216,7 +223,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 	return rc;
 }
 
-/* Finds the format of the directories of all hosts together. */
+/* Detects the format from the file names of all hosts together. Returns 0 or an error. */
 static int find_among(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		      const struct ck_format_options *options,
 		      const struct ck_kind **kind, struct ck_diag *d)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * detect: finds the format of a directory or file. There is a row for each way in which a
- * checkpoint is recognised. Rows are tried in order, and the first that holds decides.
- * A format has several rows if other formats come between them in that order.
+ * checkpoint is recognised. Rows are tried in order, and the first that matches decides.
+ * A format has several rows if other formats come between them in that order. The table is
+ * constant; any thread may call the functions.
  */
 #include "detect.h"
 #include "dcp/dcp_kind.h"
@@ -91,7 +92,7 @@ int ck_kind_unfinished(const struct ck_kinds *kinds, const struct ck_src *src,
 
 /* --- by name --------------------------------------------------------------------- */
 
-/* True if no earlier row is of the same format. */
+/* True if the row is the first one of its format. */
 static bool is_first(size_t row)
 {
 	for (size_t i = 0; i < row; i++)
@@ -123,7 +124,8 @@ int ck_kind_named(const char *name, const char **out, struct ck_diag *d)
 	return rc;
 }
 
-/* Prints what the source lacks, by the rows that are about sources of its type. */
+/* Prints the missing parts of rows of src->kind that are about files, or about directories,
+ * as the source is. */
 static void print_missing(const struct ck_kinds *kinds,
 			  const struct ck_src *src, struct ck_buf *out)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * diagnose: messages for a directory, or file, in which no format finds a checkpoint. They
- * name its files, checkpoints in directories below, and files of programs that are
- * known but not read. The work is bounded, no link is followed, and no other file system is
- * entered.
+ * diagnose: messages for a directory, or file, in which no format finds a checkpoint. A
+ * message names files of the directory, checkpoints in directories below it, and files of
+ * programs that are known but not read. The search is bounded, follows no link, and enters no
+ * other file system. Its state is local to one call; any thread may call the functions.
  */
 #include "detect.h"
 #include "load/load_names.h"
@@ -20,15 +20,15 @@
 #include <unistd.h>
 
 enum {
-	ENTRIES_MOST = 20000, /* looked at, in all directories together */
+	ENTRIES_MOST = 20000, /* entries of all directories together */
 	OPENS_MOST = 2000,    /* directories that are opened */
-	LEVELS = 3,	      /* below the directory */
-	NAMES = 8,	      /* shown */
-	FOUND_MOST = 350, /* bytes of a message after which no name follows, */
-	TEXT_MOST = 700,  /* and after which no directory does */
+	LEVELS = 3,	      /* levels of directories below the first one */
+	NAMES = 8,	      /* names in a list of the message */
+	FOUND_MOST = 350,     /* longest message, in bytes, to add a name to */
+	TEXT_MOST = 700,      /* the same, to add a directory to */
 };
 
-/* --- what there is -------------------------------------------------------------- */
+/* --- the search ------------------------------------------------------------------ */
 
 struct place {
 	char *name; /* relative to the directory; owned */
@@ -45,7 +45,7 @@ struct search {
 	struct ck_dir_names
 		found; /* in the directory; of directories with a slash */
 	char saving[NAME_MAX + 1]; /* the first data file of DCP */
-	char part[NAME_MAX + 1];   /* the first file named as torch's are */
+	char part[NAME_MAX + 1]; /* the first file with a name of torch.save */
 };
 
 static void keep_first(char kept[NAME_MAX + 1], const char *name)
@@ -54,7 +54,7 @@ static void keep_first(char kept[NAME_MAX + 1], const char *name)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
-/* Without memory less is named. */
+/* If memory is short, the name is left out. */
 static void note_name(struct search *s, const char *name, bool is_directory)
 {
 	const char *shown = is_directory ? ck_shown("%s/", name) : name;
@@ -116,7 +116,8 @@ static bool is_a_checkpoint(const struct search *s, int fd)
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
 }
 
-/* Records the entries of a directory, unless it is a checkpoint, or Orbax's. */
+/* Classifies a directory below the first one. Records the entries of a directory that is
+ * neither a checkpoint nor Orbax's. Returns the place with the result. */
 static struct place look_in(struct search *s, struct place place)
 {
 	DIR *dir = list_open(s, place.name);
@@ -141,7 +142,7 @@ static struct place look_in(struct search *s, struct place place)
 	return place;
 }
 
-/* Level by level, so that near directories come first. */
+/* Searches level by level, so that near directories come first. */
 static void search(struct search *s)
 {
 	char top[] = "";
@@ -150,7 +151,8 @@ static void search(struct search *s)
 	for (size_t i = 0; i < s->n; i++) {
 		struct place place = look_in(s, s->places[i]);
 
-		s->places[i] = place; /* which may have moved */
+		/* look_in() may have moved the array. */
+		s->places[i] = place;
 	}
 	ck_dir_names_sort(&s->found);
 }
@@ -165,7 +167,7 @@ static void search_fini(struct search *s)
 
 /* --- a file ------------------------------------------------------------------------ */
 
-/* The container of torch.save until 2017. */
+/* True if the file is a tar container, which torch.save wrote until 2017. */
 static bool is_tar(int fd)
 {
 	enum { MAGIC_AT = 257 };
@@ -176,7 +178,7 @@ static bool is_tar(int fd)
 	       memcmp(magic, "ustar", sizeof(magic)) == 0;
 }
 
-/* What a file of which no kind is known begins with, or is called. */
+/* Describes a file that no format reads, by its size and first bytes. */
 static const char *file_words(int fd)
 {
 	struct stat st;
@@ -199,7 +201,8 @@ static int place_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
 }
 
-/* "; try DIR/a, DIR/b" of checkpoints, or with other words of Orbax's; whole names only. */
+/* Appends "; try DIR/a, DIR/b" for checkpoints, or for directories of Orbax the same list with
+ * other words. Names are never cut. */
 static void print_places(const struct search *s, struct ck_str dir, bool orbax,
 			 struct ck_buf *text)
 {
@@ -240,7 +243,7 @@ static void print_found(const struct search *s, struct ck_buf *text)
 			      s->found.n - i);
 }
 
-/* What a file of the directory is that is called as torch's are. */
+/* Appends the type of the first file that has a name of torch.save. */
 static void print_part(const struct search *s, struct ck_buf *text)
 {
 	ck_auto_fd int fd = ck_open_beneath(s->dirfd, ck_str_from(s->part),
@@ -254,7 +257,7 @@ static void print_part(const struct search *s, struct ck_buf *text)
 	ck_buf_printf(text, ": %s", file_words(fd));
 }
 
-/* What the directory itself is. */
+/* Appends the description of the directory itself. */
 static void print_here(const struct search *s, struct ck_buf *text)
 {
 	ck_auto_free char *latest = ck_deepspeed_latest(s->dirfd);
@@ -308,7 +311,6 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 	return rc;
 }
 
-/* hf/ and objects/ have files of safetensors and of torch.save. */
 bool ck_is_mount(int dirfd)
 {
 	struct statfs st;
@@ -327,7 +329,7 @@ static bool directory_is_one(const struct ck_src *src)
 	return ck_kind_find(&ck_kinds, &above, &kind, NULL) == 0;
 }
 
-/* As the user wrote it. */
+/* Appends the directory part of a path, as the user wrote it, or ".". */
 static void print_directory(const char *path, struct ck_buf *text)
 {
 	const char *slash = strrchr(path, '/');

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * format_object: an entry that is no tensor is one torch.save archive: its item.
- * data.pkl of it is the value; what tensors inside it hold lies in other
- * records and is not looked at. Or it is a value of a larger pickle, and its own is in the catalog.
+ * format_object: reads entries that are not tensors, as JSON or as a file for torch.load.
+ * The item of such an entry has one of two forms:
+ *
+ *   an archive of torch.save    data.pkl in it is the value. Storages of tensors inside it
+ *                               are other records, which are not read for JSON.
+ *   CK_FORM_VALUE               a value of a larger pickle. The catalog has its own pickle.
+ *
+ * An item is read again if its reads fail over to a replica meanwhile (ck_stored.again). The
+ * functions keep no state of their own; any thread may call them.
  */
 #include "current/current.h"
 #include "current/items_read.h"
@@ -14,8 +20,9 @@
 
 #include <errno.h>
 
-/* The item of an entry, its file in use; 0 or what is wrong with it. An entry
- * of an unknown class is an item all the same. */
+/* Takes a use of the file of an entry's item. EBADMSG in the catalog means an unknown class;
+ * such an item can be read all the same. Returns 0, or: the item's err; errors of
+ * ck_stored_get(). */
 static int stored_get(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint32_t object, struct ck_stored *item,
 		      struct ck_diag *d)
@@ -67,6 +74,7 @@ int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 	return chunk->transform || chunk->form == CK_FORM_VALUE ? 0 : 1;
 }
 
+/* Reads the item after its stream transforms are undone. Caller owns *bytes, NULL on error. */
 static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t object, void **bytes, size_t *len,
 		     struct ck_diag *d)
@@ -83,7 +91,8 @@ static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = transforms.len ? undo(&item, transforms, bytes, len, d)
 				    : ck_stored_read(&item, bytes, d);
 		rc = ck_stored_put(&item, rc, d);
-		if (rc) { /* its file may be another one since it was read */
+		/* The bytes may be those of a file that was replaced. */
+		if (rc) {
 			free(*bytes);
 			*bytes = NULL;
 		}
@@ -91,6 +100,7 @@ static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return rc;
 }
 
+/* Checks the file of an item without reading the item. */
 static int look(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		uint32_t object, struct ck_diag *d)
 {
@@ -106,7 +116,7 @@ static int look(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return rc;
 }
 
-/* What was read of a file is good as long as it is that file. */
+/* The pickle in the catalog was read from the file, so the file is checked first. */
 static int value_item(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint32_t object, struct ck_buf *out,
 		      struct ck_object_gaps *gaps, struct ck_diag *d)
@@ -171,7 +181,7 @@ void ck_object_remark(struct ck_checkpoint *cp, uint32_t object,
 		ck_remarks_dtensor(cp->remarks, object);
 }
 
-/* Whose pickle is read. */
+/* The object whose pickle is being read, for remark(). */
 struct remarked {
 	struct ck_checkpoint *cp;
 	uint32_t object;
@@ -205,7 +215,7 @@ static int json_of(struct remarked *r, struct ck_stored *item,
 	return ck_item_json(&src, &taker, out, d);
 }
 
-/* What an attempt has left is cut off. */
+/* Removes the output of a failed attempt: shortens a buffer to `len` bytes. */
 static void cut(struct ck_buf *out, size_t len)
 {
 	if (!out->data)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hub_cache: the cache of huggingface_hub, in which a model is a directory of links.
+ * hub_cache: finds the cache of huggingface_hub that contains a path. In this cache a model
+ * is a directory of links. Stateless.
  *
  * Source: huggingface_hub, docs/source/en/guides/manage-cache.md, "Understand caching",
  * 1.x: models--ORG--NAME has snapshots/REVISION/FILE, a relative link to blobs/HASH; FILE
@@ -14,7 +15,8 @@
 
 #define SNAPSHOTS "/snapshots/"
 
-/* The last one, since an outer directory may have that name too. NULL: none. */
+/* The last "/snapshots/" in the path, since an outer directory may have that name too. NULL if
+ * the path has no such part. */
 static const char *snapshots_of(const char *path)
 {
 	const char *found = NULL;

@@ -5,9 +5,9 @@
 
 #include "ckptfs/base.h"
 
-/* path: absolute, without links. If it is DIR/snapshots/REVISION, or a directory in it, and
- * DIR/blobs is a directory: that one, opened with O_PATH; the caller closes it. -ENOENT,
- * -ENOTDIR: it is not in such a cache. */
+/* Opens DIR/blobs with O_PATH for a path DIR/snapshots/REVISION or one below it. path: absolute,
+ * without links. Returns a descriptor, which the caller closes, or: -ENOENT or -ENOTDIR if the
+ * path is not in such a cache; -ENOMEM; errors of open(2). */
 CK_MUST_USE int ck_hub_cache_open_blobs(const char *path);
 
 #endif

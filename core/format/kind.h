@@ -47,7 +47,7 @@ struct ck_format {
 	/* Text behind the name in the message that such a checkpoint cannot be
 	 * written; NULL if there is no such text, or write is set. */
 	const char *unwritable;
-	/* Of the names of data files. NULL if other files have it, too. */
+	/* Suffix of the names of data files. NULL if other files have it, too. */
 	const char *suffix;
 	bool has_sidecar; /* load() reads the sidecar of flat parameters */
 	/* True if a file of this name may belong to such a checkpoint. NULL if names
@@ -61,9 +61,11 @@ struct ck_format {
 	/* The name of the file that lists the data files; a commit renames a new one
 	 * over it. NULL if no file has such a fixed name. */
 	const char *metadata;
-	/* Upper limit of its size in bytes: a sparse file must not be read for hours. */
+	/* Upper limit of the size of that file, in bytes: a sparse file must not be
+	 * read for hours. */
 	uint64_t metadata_most;
-	/* The next three are set where write is set. */
+	/* The next three are set where write is set, see ck_shard_name() and
+	 * ck_name_is_ours(). */
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);
 	bool (*is_ours)(const char *name, uint64_t *generation);
@@ -87,9 +89,10 @@ struct ck_format {
 	 * has i sums or fewer. NULL if all sums are of items. Any thread. */
 	bool (*record)(const struct ck_checkpoint *cp, uint32_t file, size_t i,
 		       struct ck_item *out);
-	/* Fills the catalog, except for its files, and cp->files, and finishes
-	 * neither. Sets the metadata file by ck_metadata_open() or
-	 * ck_metadata_take(). */
+	/* Adds all data files to cp->files, and fills the catalog except for its rows of
+	 * files, which the caller adds before it calls ck_catalog_finish(). Sets the
+	 * metadata file by ck_metadata_open(), ck_metadata_take() or
+	 * ck_metadata_directory(). Returns 0, or errors of ck_checkpoint_open(). */
 	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    const struct ck_format_options *options,
 		    const struct ck_brought *brought, struct ck_diag *d);
@@ -107,7 +110,7 @@ struct ck_format {
 	 * names the missing part. NULL: it has ended if the checkpoint opens without
 	 * losses. */
 	int (*complete)(const struct ck_src *src, struct ck_diag *d);
-	bool of_one_host; /* is not read from several hosts */
+	bool of_one_host; /* such a checkpoint is not read from several hosts */
 	/* No other directory looks the same: a directory with such a subdirectory is
 	 * a run directory. */
 	bool is_sure;
@@ -125,12 +128,12 @@ struct ck_kinds;
 /* A directory or file that may be a checkpoint. */
 struct ck_src {
 	int dirfd; /* the directory */
-	struct ck_remote_source
-		*elsewhere; /* its parts on other hosts; or NULL */
+	/* Parts of the directory on other hosts; or NULL. */
+	struct ck_remote_source *elsewhere;
 	const char *file; /* a regular file of dirfd; NULL for the directory */
 	const char *kind; /* name of the only format to try; NULL for all */
 	bool brief;	  /* found by a search: only a few entries are listed */
-	unsigned level;	  /* of subdirectories that may be steps */
+	unsigned level;	  /* levels of subdirectories that may be steps */
 	const struct ck_kinds *kinds; /* set by ck_kind_find() */
 };
 
@@ -144,8 +147,8 @@ struct ck_kind {
 	/* Called if no row holds. Returns 0, or -EBADMSG if saving such a checkpoint
 	 * has begun and not ended; d has the message. May be NULL. */
 	int (*unfinished)(const struct ck_src *src, struct ck_diag *d);
-	/* What the source lacks if the row does not hold, for the message of kind=;
-	 * of a directory, or of a file. May be NULL. */
+	/* The part that the source lacks if the row does not match, for the message
+	 * of kind=. May be NULL. */
 	const char *missing;
 	bool of_file; /* the row is about files, not directories */
 };

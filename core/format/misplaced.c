@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * misplaced: data files that the metadata names in its own directory, and that lie in a
- * directory below, as a tool that copies several replicas leaves them. They are not read
- * there: two directories may have files of one name. The work is bounded, and no link is
- * followed.
+ * misplaced: adds a note about data files that the metadata names in its own directory, but
+ * that lie in a directory below. A tool that copies several replicas leaves such a tree. The
+ * files are not read from there, because two directories may have files of the same name.
+ *
+ * The search is bounded and follows no link. It runs once, in the thread that opens the
+ * checkpoint.
  */
 #include "kind.h"
 #include "load/load_gather.h"
@@ -16,23 +18,24 @@
 #include <unistd.h>
 
 enum {
-	ENTRIES_MOST = 20000, /* of one directory, looked at */
-	OPENS_MOST = 1000,    /* directories that are looked into */
-	FILES_MOST = 1000,    /* missing files that are looked for */
-	LEVELS = 2,	      /* below the directory */
-	NAMES = 4,	      /* shown */
+	ENTRIES_MOST = 20000, /* entries of one directory that are read */
+	OPENS_MOST = 1000,    /* directories that are opened */
+	FILES_MOST = 1000,    /* missing files that are searched for */
+	LEVELS = 2,	      /* levels of directories below the checkpoint's */
+	NAMES = 4,	      /* names in the note */
 };
 
 struct search {
 	const struct ck_checkpoint *cp;
-	const char **missing; /* last components; owned are: */
-	char **texts;
+	char **texts;	      /* paths of missing files, n of them; owned */
+	const char **missing; /* their last components; in `texts` */
 	size_t n;
-	unsigned opens;
-	char *where;	   /* the first directory that has some; owned */
-	bool has_metadata; /* so has it a metadata of its own */
-	size_t found;	   /* how many it has */
-	struct ck_buf names;
+	unsigned opens; /* directories opened so far */
+	/* The first directory that has missing files; owned. NULL: not found. */
+	char *where;
+	bool has_metadata;   /* `where` has a metadata file, too */
+	size_t found;	     /* number of missing files in `where` */
+	struct ck_buf names; /* the first NAMES of these, for the note */
 };
 
 /* --- missing files ---------------------------------------------------------------- */
@@ -69,7 +72,7 @@ static int missing_find(struct search *s)
 	return rc;
 }
 
-/* --- where they are --------------------------------------------------------------- */
+/* --- the search -------------------------------------------------------------------- */
 
 static bool is_there(int fd, const char *name)
 {
@@ -103,12 +106,13 @@ static int name_add(void *arg, const struct dirent *e)
 					  : 0;
 }
 
-/* In the directories of fd, in natural order, then in those below. above: their path. */
+/* Searches the directories in fd, in natural order, then those below them. Stops at the first
+ * one that has missing files. above: path of fd, with a slash at its end. */
 static void look(struct search *s, int fd, const char *above, unsigned level)
 {
 	struct ck_dir_names names = { 0 };
 
-	/* As far as it can be listed. */
+	/* After an error, the entries read so far are searched. */
 	(void)!ck_dir_each((struct ck_directory){ fd, NULL }, ENTRIES_MOST,
 			   name_add, &names);
 	ck_dir_names_sort(&names);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * newer: data files that changed after their `.metadata`, and metadata of another save. A save writes the metadata
- * last, so a newer data file belongs to another save, or to a copy that was not
- * finished: nothing else shows that. Copies without times (`cp -r`) that take longer
- * than the tolerance look the same.
+ * newer: warnings about files that are newer than `.metadata`. There are two:
+ *
+ *   data files         A save writes the metadata last. A newer data file therefore belongs
+ *                      to another save, or to a copy that was not finished. Copies without
+ *                      times (`cp -r`) that take longer than the tolerance look the same.
+ *   __<rank>.metadata  The directory also has a save without collectives.
+ *
+ * Stateless; any thread may call the functions.
  */
 #include "dcp/dcp_kind.h"
 #include "load/load_gather.h"
@@ -17,8 +21,8 @@
 
 enum {
 	TOLERANCE = 2,	       /* seconds: file systems round times */
-	NAMES = 8,	       /* shown in one line */
-	ENTRIES_MOST = 100000, /* of a directory, looked at */
+	NAMES = 8,	       /* names in one line */
+	ENTRIES_MOST = 100000, /* entries of a directory that are read */
 };
 
 static bool is_newer(const struct ck_checkpoint *cp, const struct ck_catalog *c,
@@ -89,12 +93,13 @@ void ck_newer_print(const struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 /* --- a save without collectives ------------------------------------------------- */
 
-/* `__<rank>.metadata` beside an older `.metadata`. */
+/* The `__<rank>.metadata` files that are newer than `.metadata`. */
 struct saves {
 	int dirfd;
-	struct timespec after, newest;
+	struct timespec after;	/* mtime of `.metadata` */
+	struct timespec newest; /* mtime of `name` */
 	uint32_t n;
-	char *name; /* of the newest; owned */
+	char *name; /* the newest of them; owned. NULL if n is 0 */
 };
 
 static bool is_after(struct timespec a, struct timespec b)
@@ -135,7 +140,7 @@ void ck_newer_save_print(const struct ck_checkpoint *cp,
 	if (cp->format != &ck_format_dcp || cp->elsewhere || cp->nowhere ||
 	    c->meta.mtime.tv_sec == 0)
 		return;
-	/* As far as the directory can be listed. */
+	/* After an error, the files found so far are named. */
 	(void)!ck_dir_each(ck_checkpoint_dir(cp), ENTRIES_MOST, save_look, &s);
 	*file = s.name;
 	if (!s.name)

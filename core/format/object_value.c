@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object_value: an entry that is a value of a larger pickle. Its own pickle was written
- * when that one was read; around it goes an archive as torch.save makes one, with the
- * storages that the value refers to, which stay where they are.
+ * object_value: shows an object that is a value of a larger pickle. A pickle of its own was
+ * written when the larger one was read. This file wraps it in an archive like one of
+ * torch.save. Storages that the value refers to are not copied: the archive has a gap for
+ * each, with the location of its bytes. Stateless; any thread may call the functions.
  */
 #include "object_value.h"
 #include "ckptfs/value.h"
@@ -23,7 +24,7 @@ int ck_value_json(struct ck_str pickle, struct ck_buf *out, struct ck_diag *d)
 	return rc;
 }
 
-/* data/0, data/1 ...: headers, and where their bytes belong. */
+/* Adds the headers of data/0, data/1 and so on, and sets the gaps for their bytes. */
 static int storages_add(struct ck_zipper *z, const struct ck_object *o,
 			struct ck_object_gap *gaps, struct ck_diag *d)
 {
@@ -42,13 +43,13 @@ static int storages_add(struct ck_zipper *z, const struct ck_object *o,
 	return 0;
 }
 
-/* Storages are as they are in the file. */
+/* True if the storages are big-endian, as in the file: their bytes are not swapped. */
 static bool is_big(const struct ck_object *o)
 {
 	return o->nitems > 1 && o->items[1].change & CK_CHANGE_SWAP;
 }
 
-/* The archive, less the gaps. */
+/* Writes the archive without the bytes of the gaps. */
 static int archive_make(const struct ck_object *o, struct ck_buf *out,
 			struct ck_object_gap *gaps, struct ck_diag *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * producers: directories of programs whose checkpoints are not read, or not as a whole, known
- * by names of files in them.
+ * producers: recognises directories of DeepSpeed and Orbax by the names of files in them.
+ * Checkpoints of Orbax are not read; those of DeepSpeed only in part. Stateless.
  *
  * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (save_checkpoint); Orbax 0.12.8,
  * orbax/checkpoint/_src/metadata/checkpoint.py and the driver OCDBT of TensorStore.
@@ -23,8 +23,8 @@ static bool has(int dirfd, const char *name)
 
 /* --- DeepSpeed ---------------------------------------------------------------------- */
 
-/* Reads the first bytes of a small file, without white space at their end. Returns their
- * number, or -1 if there are no such bytes. */
+/* Reads at most TEXT_MOST bytes of a regular file, and removes white space at their end.
+ * Returns the number of bytes, or -1 if it is 0 or the file cannot be read. */
 static ssize_t text_read(int dirfd, const char *name, char text[TEXT_MOST])
 {
 	ck_auto_fd int fd = ck_open_beneath(dirfd, ck_str_from(name),
@@ -52,7 +52,7 @@ char *ck_deepspeed_latest(int dirfd)
 	return n > 0 ? strndup(text, (size_t)n) : NULL;
 }
 
-/* Is it a step that is shown? */
+/* True if the run directory shows a step of this name. run may be NULL. */
 static bool is_step(struct ck_rundir *run, const char *name)
 {
 	const struct ck_steps *steps;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * unreferenced: counts bytes that the metadata does not use. They are: bytes of data
- * files that belong to no item; whole files beside them that have the name of a data
- * file, but that no metadata names; and such files in the directories of ranks that the
- * metadata names. Files are compared by device and inode, because metadata can spell one
- * path in several ways.
+ * unreferenced: counts bytes that the metadata does not use:
+ *
+ *   - bytes of data files that belong to no item;
+ *   - files in the directory with the suffix of data files that the metadata does not name;
+ *   - such files in subdirectories that the metadata names.
+ *
+ * Files are compared by device and inode, because metadata can spell one path in several
+ * ways. The state is local to one call; any thread may call ck_checkpoint_dead().
  */
 #include "kind.h"
 #include "load/load_names.h"
@@ -13,14 +16,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A directory with more entries than that is not walked to its end. */
+/* Entries of a directory that are read. */
 enum { ENTRIES_MOST = 1 << 20 };
 
-/* A file that is known, in the order of device and inode; two names of one
- * file are two rows next to each other. */
+/* A file that the metadata names. Rows are sorted by device and inode, so that two names of
+ * one file are neighbours. */
 struct row {
 	struct ck_file_id id;
-	uint64_t size, live;
+	uint64_t size, live; /* bytes; bytes of its items */
 };
 
 struct rows {
@@ -28,7 +31,7 @@ struct rows {
 	size_t n;
 };
 
-/* --- the files that are known ---------------------------------------------- */
+/* --- files that the metadata names ------------------------------------------ */
 
 static int row_cmp(const void *a, const void *b)
 {
@@ -54,7 +57,8 @@ static void count_live(struct rows *rows, const struct ck_item *item)
 						   item->length);
 }
 
-/* Zeros if it is not known. Each file of another host is one by itself. */
+/* Returns zeros if device and inode are not known yet. A remote file gets an id that no other
+ * file has. */
 static struct ck_file_id id_of(const struct ck_files *files, uint32_t i)
 {
 	if (ck_files_is_remote(files, i))
@@ -77,7 +81,7 @@ static void count_boxes(struct rows *rows, const struct ck_catalog *c,
 		count_live(rows, ck_item_walk_to(walk, c, t->chunk + i));
 }
 
-/* Not sorted: row i is file i. */
+/* Fills the rows, not sorted: row i is data file i. */
 static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c)
 {
@@ -104,7 +108,7 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 			    ck_items_of_object(c, ck_catalog_object(c, i)));
 }
 
-/* What has this name here; zeros: nothing. */
+/* Id of the local file with the name of data file i; zeros if there is no such file. */
 static struct ck_file_id id_here(const struct ck_checkpoint *cp,
 				 const struct ck_catalog *c, uint32_t i)
 {
@@ -118,8 +122,8 @@ static struct ck_file_id id_here(const struct ck_checkpoint *cp,
 	return (struct ck_file_id){ st.st_dev, st.st_ino };
 }
 
-/* Of files that cannot be used device and inode are not known, and are asked for. What
- * is here under the name of one that is read on another host is named, too. */
+/* Sets unknown ids by a stat. Adds a row for the local file with the name of a remote data
+ * file, so that the local file does not count as unreferenced. */
 static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp,
 			  const struct ck_catalog *c)
 {
@@ -147,8 +151,8 @@ static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 	return 0;
 }
 
-/* Counts rows of one file together. Items that overlap fill no more than their
- * file. */
+/* Counts unused bytes of the files in the rows. Rows with the same id count as one file. If
+ * items overlap, a file has no unused bytes rather than a negative number. */
 static uint64_t dead_inside(const struct rows *rows)
 {
 	uint64_t dead = 0, live = 0;
@@ -172,7 +176,7 @@ static bool is_known(const struct rows *rows, dev_t dev, ino_t ino)
 	return bsearch(&key, rows->list, rows->n, sizeof(key), row_cmp);
 }
 
-/* --- the files beside them --------------------------------------------------- */
+/* --- files in a directory ----------------------------------------------------- */
 
 static bool ends_with(const char *name, const char *suffix)
 {
@@ -184,9 +188,9 @@ static bool ends_with(const char *name, const char *suffix)
 struct beside {
 	const struct ck_checkpoint *cp;
 	const struct rows *rows;
-	int dirfd;  /* the directory that is walked */
-	bool below; /* it is below the checkpoint's */
-	uint64_t *dead;
+	int dirfd;	/* the directory that is listed */
+	bool below;	/* it is below the directory of the checkpoint */
+	uint64_t *dead; /* sum of bytes */
 };
 
 static bool may_be_dead(const struct beside *b, const char *name)
@@ -195,7 +199,8 @@ static bool may_be_dead(const struct beside *b, const char *name)
 			: ends_with(name, b->cp->format->suffix);
 }
 
-/* What the entry says of its inode saves most calls of stat(2). */
+/* Adds the size of a file without a row. The inode number in the entry saves most calls of
+ * stat(2). */
 static int dead_entry(void *arg, const struct dirent *e)
 {
 	const struct beside *b = arg;
@@ -209,10 +214,10 @@ static int dead_entry(void *arg, const struct dirent *e)
 	return 0;
 }
 
-/* --- the files in directories that the metadata names ------------------------- */
+/* --- files in subdirectories that the metadata names --------------------------- */
 
-/* Another metadata in the directory, or in one above it and below the checkpoint's, may
- * name its files. */
+/* True if another checkpoint may own the files of `dir`: there is a metadata file in `dir`, or
+ * in a directory between it and the checkpoint's. Also true if that cannot be verified. */
 static bool is_of_another(const struct ck_checkpoint *cp, struct ck_str dir)
 {
 	while (dir.len) {
@@ -241,7 +246,8 @@ static int dead_below(const struct ck_checkpoint *cp, const struct rows *rows,
 			   dead_entry, &b);
 }
 
-/* The directories of data files, without the checkpoint's own; n of them. */
+/* Returns the *n subdirectories of local data files, sorted, some more than once. Caller frees
+ * the array. NULL if memory is short. */
 static struct ck_str *dirs_make(const struct ck_checkpoint *cp, size_t *n)
 {
 	uint32_t most = ck_files_count(cp->files);
@@ -286,7 +292,7 @@ static int dead_beside(const struct ck_checkpoint *cp, const struct rows *rows,
 {
 	struct beside b = { cp, rows, cp->dirfd, false, dead };
 
-	/* Where others are called as its files are, nobody can tell. */
+	/* Without a suffix of their own, data files cannot be distinguished. */
 	return cp->format->suffix
 		       ? ck_dir_each((struct ck_directory){ cp->dirfd, NULL },
 				     ENTRIES_MOST, dead_entry, &b)

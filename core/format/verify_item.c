@@ -3,6 +3,10 @@
  * verify_item: verifies one item for `check`: the directory and the pickle of its
  * archive, its tensor against its box, and the CRC-32 of its records. A long item is
  * read forward, with read-ahead.
+ *
+ * The state of a verification is a struct looking of one thread. It is repeated if reads of
+ * the item fail over to a replica meanwhile (ck_stored.again). If the file was replaced,
+ * one fault ESTALE is reported instead of later ones. Any thread may call the functions.
  */
 #include "verify_item.h"
 #include "ckptfs/rewrite.h"
@@ -24,12 +28,13 @@ struct looking {
 	const struct ck_look *look;
 	struct ck_stored item;
 	struct ck_zip_source src;
-	bool in_memory;	      /* places in it are none of the file */
-	bool is_other;	      /* the file is another one by now */
-	struct ck_blob *blob; /* that was made, to be kept */
+	bool in_memory;	      /* offsets in src are not offsets of the file */
+	bool is_other;	      /* the file was replaced meanwhile */
+	struct ck_blob *blob; /* a new header for ck_blobs_keep(); or NULL */
 };
 
-static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
+/* Reports a fault at byte `ipos` of the item, unless its file was replaced. */
+static void report(void *ctx, uint64_t ipos, const struct ck_diag *d)
 {
 	struct looking *l = ctx;
 
@@ -42,7 +47,8 @@ static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
 
 /* --- the bytes ------------------------------------------------------------- */
 
-/* Makes the source; *bytes is what it is in, if it is in memory. */
+/* Sets l->src. If stream transforms must be undone, the source is in *bytes, which the caller
+ * frees. */
 static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 {
 	const struct ck_catalog *c = l->look->catalog;
@@ -70,7 +76,7 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 	return 0;
 }
 
-/* --- what they hold -------------------------------------------------------- */
+/* --- the content ------------------------------------------------------------ */
 
 static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 		       struct ck_diag *d)
@@ -103,8 +109,8 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 	return rc;
 }
 
-/* Can it be read, and an entry be shown? Of a tensor that cannot be served
- * nothing is sure enough to compare with. */
+/* Verifies that the pickle can be read, and the value of an object shown as JSON. Used for
+ * objects, and for tensors with an err, which have nothing to compare with. */
 static int look_at_value(const struct looking *l, const struct ck_zip *zip,
 			 struct ck_diag *d)
 {
@@ -140,14 +146,14 @@ static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
 		.src = &l->src,
 		.zip = zip,
 		.buffer = { l->look->buffer, l->look->buffer_len },
-		.fault = tell,
+		.fault = report,
 		.ctx = l,
 	};
 
 	return check.buffer.bytes ? ck_crc_check(&check, d) : 0;
 }
 
-/* rc: what it is as an archive. */
+/* Verifies an item that is not an archive. rc, *d: why it is not one. */
 static int look_at_blob(struct looking *l, int rc, struct ck_diag *d)
 {
 	const struct ck_blob_want box = { l->look->tensor, l->look->box };
@@ -171,7 +177,7 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 		return rc;
 	rc = look_at_content(l, &zip, d);
 	if (rc && rc != -ENOMEM && rc != -EREMOTE)
-		tell(l, 0, d);
+		report(l, 0, d);
 	if (rc != -ENOMEM && rc != -EREMOTE)
 		rc = look_at_bytes(l, &zip, d);
 	ck_zip_fini(&zip);
@@ -180,7 +186,8 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 
 /* --- bytes without an archive of their own ------------------------------------ */
 
-/* Many items may have parts of the same bytes: these are read once, mostly. */
+/* Computes the CRC-32 of the bytes of a sum, unless it was computed since the last change of
+ * the file. Two threads that need the same sum at once may both read the bytes. */
 static int sum_take(struct looking *l, struct ck_sum *sum, uint32_t *crc)
 {
 	const struct ck_crc_buffer b = { l->look->buffer, l->look->buffer_len };
@@ -216,11 +223,11 @@ static int sum_compare(struct looking *l, struct ck_sum *sum, const char *what,
 		return 0;
 	(void)ck_differs(d, EIO, ck_shown("%08" PRIx32, sum->crc),
 			 ck_shown("%08" PRIx32, crc), "%s", what);
-	tell(l, 0, d);
+	report(l, 0, d);
 	return 0;
 }
 
-/* Its own, if it has bytes of its own, and that of the pickle which says what they are. */
+/* Compares the sum of the item's storage, if `own`, and that of the pickle of its file. */
 static int look_at_sums(struct looking *l, bool own, struct ck_diag *d)
 {
 	const struct ck_format *format = l->cp->format;
@@ -238,7 +245,7 @@ static int look_at_sums(struct looking *l, bool own, struct ck_diag *d)
 	return rc;
 }
 
-/* Can it be shown? */
+/* Verifies that the pickle of a value can be shown as JSON. */
 static int look_at_pickle(struct ck_str pickle, struct ck_diag *d)
 {
 	struct ck_buf json = { 0 };
@@ -269,7 +276,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 			rc = look_at_sums(&l, true, &d);
 		if (rc == 0 && chunk->form == CK_FORM_VALUE)
 			rc = look_at_sums(&l, false, &d);
-		if (l.is_other) /* which is told in place of the rest */
+		if (l.is_other)
 			rc = ck_fail(&d, ESTALE, "its file: %s",
 				     strerrordesc_np(ESTALE));
 		found = rc;
@@ -283,7 +290,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 	return 0;
 }
 
-/* --- boxes whose bytes are carried on ------------------------------------------- */
+/* --- boxes whose bytes are copied by a commit ------------------------------------ */
 
 static void keep_first(void *ctx, uint64_t fpos, const struct ck_diag *d)
 {
@@ -334,7 +341,7 @@ int ck_boxes_verify(struct ck_checkpoint *cp, uint32_t tensor, uint32_t first,
 	return rc;
 }
 
-/* --- one entry ------------------------------------------------------------- */
+/* --- the fault of one object -------------------------------------------------- */
 
 struct printing {
 	const struct ck_checkpoint *cp;

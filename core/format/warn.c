@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * warn: the warnings of a checkpoint for check and status, see ckptfs/warnings.h, and the
- * classes that are unknown.
+ * warn: collects the warnings of a checkpoint, and lists the unknown classes. `check` prints
+ * all warnings, `status` the first ones. Their sources are newer.c, cp->remarks (which has
+ * its own lock) and the notes of the catalog. There is no other state; any thread may call
+ * the functions.
  */
 #include "warn.h"
 #include "ckptfs/warnings.h"
@@ -10,7 +12,7 @@
 #include <errno.h>
 
 enum {
-	LINES_MOST = 16, /* of status; check prints all */
+	LINES_MOST = 16, /* lines of warnings in `status` */
 };
 
 /* --- warnings --------------------------------------------------------------------- */
@@ -106,7 +108,8 @@ static void quantized_warn(const struct warner *w, uint32_t tensor)
 	warn_with(w, &f, &sentence);
 }
 
-/* Warns of the first tensors, at most so many. Returns how many there are. */
+/* Warns of quantized tensors, at most `most` of them. Returns the number of all such
+ * tensors. */
 static size_t tensors_warn(const struct warner *w, size_t most)
 {
 	size_t n = 0;

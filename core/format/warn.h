@@ -1,50 +1,56 @@
 /* SPDX-License-Identifier: MIT */
-/* warn: what the parts of warnings share, see ckptfs/warnings.h. */
+/* warn: functions that find warnings, for the messages of ckptfs/warnings.h. Any thread. */
 #ifndef CK_WARN_H
 #define CK_WARN_H
 
 #include "item/remarks.h"
 #include "kind.h"
 
-/* Notes what only the pickle of an object's item has. Any thread. */
+/* Records in cp->remarks unknown classes of the pickle of an object's item, and whether it
+ * holds a DTensor of one rank. Any thread. */
 void ck_object_remark(struct ck_checkpoint *cp, uint32_t object,
 		      const struct ck_pickle *p);
 
 /* --- newer.c ------------------------------------------------------------------- */
 
-/* The next data file, from number `from` on, whose mtime is more than 2 s later than that
- * of `.metadata`; CK_NO_FILE if no file is left, or there is no such metadata. Files on
- * other hosts are not compared. */
+/* Returns the next data file, from number `from` on, whose mtime is more than 2 s later than
+ * that of `.metadata`. Remote files are not compared. CK_NO_FILE if no file is left, the format
+ * has no metadata of a fixed name, or its time is unknown. */
 uint32_t ck_newer_file(const struct ck_checkpoint *cp,
 		       const struct ck_catalog *c, uint32_t from);
-/* That as a warning; its texts are valid until other text is shown. */
+/* Fills *out with the warning about such a file. Its texts are valid until the thread calls
+ * ck_shown() again. */
 void ck_newer_file_fault(const struct ck_checkpoint *cp,
 			 const struct ck_catalog *c, uint32_t file,
 			 struct ck_fault *out);
-/* Appends a line that names such files, if there are any. */
+/* Appends one line that names the first 8 such files and counts the others, if there are
+ * any. */
 void ck_newer_print(const struct ck_checkpoint *cp, const struct ck_catalog *c,
 		    struct ck_buf *out);
-/* Appends a sentence if `__<rank>.metadata` of another save lie beside an older `.metadata`;
- * *file is the newest of them, which is to be freed. */
+/* Appends a sentence if the directory also has `__<rank>.metadata` newer than `.metadata`. Sets
+ * *file to the newest of them; *file must be NULL before, and the caller frees it. */
 void ck_newer_save_print(const struct ck_checkpoint *cp,
 			 const struct ck_catalog *c, struct ck_buf *out,
 			 char **file);
 
 /* --- misplaced.c ----------------------------------------------------------------- */
 
-/* Adds a note if data files that are missing lie in a directory below. -ENOMEM. */
+/* Adds a note if missing data files lie in a directory below. Does nothing for a single file,
+ * or over several hosts. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
 
 /* --- producers.c ------------------------------------------------------------------ */
 
-/* The directory that DeepSpeed's file `latest` names. Caller frees it. NULL if the directory
- * is not DeepSpeed's. */
+/* Returns the directory that DeepSpeed's file `latest` names. Caller frees it. NULL if the
+ * directory is not DeepSpeed's, the file cannot be read, or memory is short. */
 char *ck_deepspeed_latest(int dirfd);
-/* Adds a note if it is DeepSpeed's. -ENOMEM. */
+/* Adds a note if the directory is DeepSpeed's. Does nothing for a single file, or over several
+ * hosts. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_deepspeed_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
-/* Appends names of files that Orbax writes. False if the directory is not Orbax's. */
+/* Appends the names of Orbax's files in the directory. False if the directory is not
+ * Orbax's. */
 bool ck_orbax_print(int dirfd, struct ck_buf *names);
 
 #endif
