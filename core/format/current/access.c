@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: owners and modes that the checkpoint shows. A catalog has those of the
- * metadata file, the directory and the data files as of when it was made. Each function
- * that revalidates one of these files records its owner and mode. This
- * file compares the records with the current catalog, and publishes a corrected one.
+ * access: owners and modes that the checkpoint shows. A catalog has those of the metadata
+ * file, the directory and the data files as of when it was made. Each function that
+ * revalidates one of these files records its owner and mode, in struct ck_access or in
+ * cp->files. This file compares the records with the current catalog, and publishes a
+ * corrected one if they differ.
+ *
+ * Any thread may record and compare: fields are atomic. One thread at a time publishes,
+ * under ck_checkpoint.changing.
  */
 #include "ckptfs/catalog_edit.h"
 #include "current.h"
@@ -16,7 +20,7 @@
 struct ck_access {
 	struct ck_file_access metadata;
 	struct ck_file_access dir;
-	uint64_t renewed; /* how often a catalog was put right */
+	uint64_t renewed; /* number of corrected catalogs */
 };
 
 struct ck_access *ck_access_make(const struct ck_catalog *c)
@@ -65,7 +69,7 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 
-/* Of metadata that is a data file. */
+/* ck_metadata_changed_far() for metadata that is a data file. Sets *now to its rights. */
 static int file_changed(const struct ck_checkpoint *cp,
 			struct ck_file_access *now)
 {
@@ -91,7 +95,9 @@ int ck_metadata_changed_far(const struct ck_checkpoint *cp)
 	return 0;
 }
 
-/* Who may read a file may enter directories that show what is in it. */
+/* Updates *to by a stat of the directory. For a checkpoint that is a single file, read bits of
+ * the file also give the right to enter directories of the mount. Returns 0, or an error of
+ * stat(2), which leaves *to unchanged. */
 static int note_directory(const struct ck_checkpoint *cp,
 			  struct ck_file_access *to)
 {
@@ -109,7 +115,6 @@ static int note_directory(const struct ck_checkpoint *cp,
 	return 0;
 }
 
-/* Of one that is gone stays what was seen. */
 void ck_access_note_directory(const struct ck_checkpoint *cp)
 {
 	if (cp->access)
@@ -141,7 +146,7 @@ static bool is_other(const struct ck_attr *shown,
 	       shown->gid != seen.gid;
 }
 
-/* A file that could not be looked at before, and has been by now. */
+/* True if the catalog has no stat of the file, but cp->files has one by now. */
 static bool is_learnt(const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c, uint32_t file)
 {
@@ -149,6 +154,7 @@ static bool is_learnt(const struct ck_checkpoint *cp,
 	       ck_files_is_seen(cp->files, file);
 }
 
+/* True if the rights of a file in the catalog differ from those of its last check. */
 static bool file_is_other(const struct ck_checkpoint *cp,
 			  const struct ck_catalog *c, uint32_t file)
 {
@@ -165,7 +171,7 @@ static bool file_is_other(const struct ck_checkpoint *cp,
 	       shown->closed != ck_file_access_noted(now).closed;
 }
 
-/* Not of files. */
+/* True if the rights of the metadata file or the directory have changed. */
 static bool is_old(const struct ck_checkpoint *cp, const struct ck_catalog *c)
 {
 	return is_other(&c->meta, &cp->access->metadata) ||
@@ -187,7 +193,7 @@ static bool items_are_old(const struct ck_checkpoint *cp,
 	return old;
 }
 
-/* --- putting it right --------------------------------------------------------- */
+/* --- correcting ----------------------------------------------------------------- */
 
 static void take(struct ck_attr *shown, const struct ck_file_access *now)
 {
@@ -198,7 +204,7 @@ static void take(struct ck_attr *shown, const struct ck_file_access *now)
 	shown->gid = seen.gid;
 }
 
-/* Makes the rows of files right; *changed: there were others. */
+/* Corrects the rows of files. Sets *changed to true if a row differed. */
 static int take_files(const struct ck_checkpoint *cp, struct ck_catalog *next,
 		      bool *changed)
 {
@@ -243,8 +249,8 @@ void ck_access_renewed(struct ck_checkpoint *cp)
 	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
 }
 
-/* Where the present catalog says something else of who may read, or does not know
- * a file that was seen by now, the next one is made. -ENOMEM. */
+/* Publishes a corrected catalog if rights differ, or a file has its first stat. Must hold
+ * cp->changing. Returns 0, or -ENOMEM. */
 static int renew(struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
@@ -283,8 +289,9 @@ static bool has_learnt(const struct ck_checkpoint *cp)
 
 void ck_checkpoint_learn(struct ck_checkpoint *cp)
 {
+	/* After -ENOMEM, the next call retries. */
 	if (has_learnt(cp))
-		(void)!renew_alone(cp); /* whoever comes next tries again */
+		(void)!renew_alone(cp);
 }
 
 void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
@@ -301,7 +308,7 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
 		last = file;
 	}
 	ck_checkpoint_learn(cp);
-	(void)rc; /* what is wrong with one is told to whoever opens it */
+	(void)rc; /* an open of the file returns its error */
 }
 
 int ck_checkpoint_renew_access(struct ck_checkpoint *cp, struct ck_items items)

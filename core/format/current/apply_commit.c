@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * apply_commit: what a commit asks of a checkpoint (rewrite.h). The format of the
- * checkpoint gives the names and the new metadata; the next catalog is prepared before
- * the metadata is renamed, so that nothing can fail afterwards, and is published then.
+ * apply_commit: implements ckptfs/rewrite.h for commits. The format of the checkpoint
+ * provides file names and the new metadata. The next catalog is prepared before the
+ * metadata is renamed, so that nothing can fail afterwards, and is published after that.
+ *
+ * One thread at a time commits. Publishing takes ck_checkpoint.changing, because other
+ * threads publish corrected access rights.
  */
 #include "current.h"
 #include "current_metadata.h"
@@ -172,7 +175,8 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
 	ck_checkpoint_publish(cp, next, metadata);
 	pthread_mutex_unlock(&cp->changing);
 	for (uint32_t i = 0; i < n; i++) {
-		/* Its owner may have been set after it was looked at. */
+		/* The commit may have set the owner of the file after its stat,
+		 * which changes the ctime, but not the bytes. */
 		ck_files_forget_ctime(
 			cp->files, ck_catalog_item(c, changes[i].chunk)->file);
 		ck_layouts_forget(cp,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * archive: where the elements of a box are in an item that is an archive of torch.save, whatever
- * format names it.
+ * archive: locates the elements of a box in an item that is an archive of torch.save, for
+ * all formats. An item of DCP may also be a blob, see blob.h. Headers of blobs and archives
+ * without their stream transforms are cached by cp->blobs and cp->undones; there is no other
+ * state. Any thread may call ck_archive_locate(), without a lock.
  */
 #include "../item/item.h"
 #include "../item/stored.h"
@@ -22,7 +24,7 @@ static struct ck_item_want want_of(const struct ck_checkpoint *cp,
 	};
 }
 
-/* In C order, one element so many bytes behind the other. */
+/* Sets strides of C order. stride: bytes from one element to the next. */
 static void strides_set(const struct ck_item_want *want, uint64_t stride,
 			uint64_t *strides)
 {
@@ -32,7 +34,7 @@ static void strides_set(const struct ck_item_want *want, uint64_t stride,
 	}
 }
 
-/* Holds the item in memory, its stream transforms undone. */
+/* Undoes the stream transforms. Sets extent->memory to the bytes of the whole archive. */
 static int locate_transformed(struct ck_stored *item, struct ck_str transforms,
 			      const struct ck_item_want *want,
 			      struct ck_extent *extent, uint64_t *strides,
@@ -73,11 +75,11 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 	return c->transforms[chunk->transform];
 }
 
-/* What an archive holds of which box i of a tensor is a run. */
+/* The box that an archive contains. Box i of a tensor is a run of its elements, or all. */
 struct held {
 	const struct ck_tensor *tensor;
 	uint32_t box;
-	const struct ck_within *in; /* NULL: the box is all of it */
+	const struct ck_within *in; /* the run; NULL: all elements */
 };
 
 static struct held held_of(const struct ck_catalog *c,
@@ -94,14 +96,14 @@ static struct held held_of(const struct ck_catalog *c,
 	return h;
 }
 
-/* What is wrong with an archive, which it may be none. */
+/* True if an error may mean that the item is not an archive. */
 static bool is_no_archive(int rc, const struct ck_diag *d)
 {
 	return (rc == -EBADMSG || rc == -ENODATA) && !d->passing;
 }
 
-/* Of an archive whose stream transforms have to be undone only the run is held, without
- * gaps. *undone: see ck_undone_get(). */
+/* Locates a run in an archive with stream transforms: sets extent->memory to a copy of the
+ * elements of the run, without gaps. *undone: see ck_undone_get(). */
 static int locate_run(struct ck_checkpoint *cp, const struct held *h,
 		      const struct ck_item *item, struct ck_stored *stored,
 		      struct ck_str transforms, const struct ck_item_want *box,
@@ -134,7 +136,8 @@ static int locate_run(struct ck_checkpoint *cp, const struct held *h,
 	return 0;
 }
 
-/* Of all that the archive holds; or the run `box`, if it is held in memory. */
+/* Locates all elements of an archive; or only `run`, if stream transforms must be undone and
+ * the box is a run. Repeats that if reads of the item fail over to a replica meanwhile. */
 static int locate_held(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		       const struct held *h, const struct ck_item *item,
 		       const struct ck_item_want *run, struct ck_extent *extent,
@@ -168,7 +171,8 @@ static int locate_held(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = ck_stored_put(&stored, rc, d);
 		ck_blobs_keep(cp, made, rc == found && !stored.again);
 		ck_undones_keep(cp->undones, undone, rc == 0 && !stored.again);
-		if (rc) { /* its file may be another one since it was read */
+		/* The bytes may be those of a file that was replaced. */
+		if (rc) {
 			free((void *)(uintptr_t)extent->memory);
 			extent->memory = NULL;
 		}

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* blob: see blob.h. */
+/*
+ * blob: locates a box in a piece of a safetensors file, and caches the headers of pieces.
+ *
+ * A header is private to the thread that reads it until ck_blobs_keep() adds it to the cache.
+ * There, a header is constant. All are freed when their size exceeds bytes_most. A header
+ * that was read before the last change of its file's ctime is never found, and is freed with
+ * the others. Any thread may call the functions; the cache has a lock.
+ */
 #include "blob.h"
 #include "../item/safetensors_file.h"
 
@@ -8,14 +15,14 @@
 
 enum { SLOTS = 1024 };
 
-/* Of all headers together; beyond it all are forgotten. */
+/* Limit in bytes of all headers in the cache. */
 static const uint64_t bytes_most = 64 << 20;
 
 struct ck_blob {
 	uint32_t file;
 	uint64_t fpos;
 	uint64_t touched;     /* of the file, see ck_files_touched() */
-	struct ck_diag fault; /* err: 0, or why it cannot be used */
+	struct ck_diag fault; /* err: 0, or the header is malformed */
 	struct ck_safetensors_file header;
 	struct ck_blob *next;
 };
@@ -27,7 +34,7 @@ struct ck_blobs {
 	uint64_t bytes;
 };
 
-/* --- those that are known ---------------------------------------------------------- */
+/* --- the cache ----------------------------------------------------------------------- */
 
 static void blob_free(struct ck_blob *blob)
 {
@@ -76,7 +83,8 @@ static struct ck_blob **slot_of(struct ck_blobs *b, uint32_t file,
 			 SLOTS];
 }
 
-/* A header that was read before the last change of the ctime of its file is not found. */
+/* Finds a header that was read after the last change of the ctime of its file. NULL if there is
+ * no such header. Must hold the lock. */
 static const struct ck_blob *find(struct ck_blobs *b, uint32_t file,
 				  uint64_t fpos, uint64_t touched)
 {
@@ -88,7 +96,7 @@ static const struct ck_blob *find(struct ck_blobs *b, uint32_t file,
 	return blob;
 }
 
-/* What it takes, about. */
+/* Approximate size of a header in memory. */
 static uint64_t bytes_of(const struct ck_blob *blob)
 {
 	const struct ck_safetensors_file *f = &blob->header;
@@ -122,7 +130,7 @@ void ck_blobs_keep(struct ck_checkpoint *cp, struct ck_blob *made, bool same)
 	pthread_mutex_unlock(&b->lock);
 }
 
-/* --- what it says of a box ------------------------------------------------------------ */
+/* --- one box --------------------------------------------------------------------------- */
 
 static const struct ck_safetensor *entry_of(const struct ck_blob *blob,
 					    struct ck_str key)
@@ -153,8 +161,8 @@ static bool is_same(const int64_t *a, const int64_t *b, uint32_t n)
 	return n == 0 || memcmp(a, b, n * sizeof(*a)) == 0;
 }
 
-/* Of two boxes of one tensor the file has that which was written last: offsets tell which
- * one it is. */
+/* Compares an entry of the header with the box. A file with two boxes of one tensor has only
+ * the one that was written last, so offsets are compared, too. Returns 0, or -EIO. */
 static int compare(const struct ck_blob *blob, const struct ck_safetensor *e,
 		   const struct ck_blob_want *want, struct ck_diag *d)
 {
@@ -211,7 +219,8 @@ static int look_up(const struct ck_blob *blob, const struct ck_blob_want *want,
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-/* 1: it begins as one does, 0: it does not; errors of ck_files_read(). */
+/* Returns 1 if the first bytes of the item are those of a safetensors header, 0 if not, or an
+ * error of ck_files_read(). */
 static int is_blob(const struct ck_stored *item)
 {
 	uint8_t head[CK_SAFETENSORS_BEGIN + 1];
@@ -237,7 +246,8 @@ static int fail_read(struct ck_stored *item, int rc, struct ck_diag *d)
 	return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
 }
 
-/* What is wrong with the bytes is found once; an error of the moment is no blob's. */
+/* Reads a header. If it is malformed, the fault is stored in the blob. Other errors are
+ * returned, and nothing is cached. */
 static int make(struct ck_stored *item, struct ck_blob **out, struct ck_diag *d)
 {
 	struct ck_blob *blob = calloc(1, sizeof(*blob));

@@ -10,7 +10,7 @@
 #include "current.h"
 #include "../kind.h"
 
-/* Reading from a constant checkpoint takes its lock, too. */
+/* Readers of a constant checkpoint take its lock, too. */
 static void lock(const struct ck_checkpoint *cp)
 {
 	pthread_mutex_lock((pthread_mutex_t *)(uintptr_t)&cp->lock);

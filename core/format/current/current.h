@@ -2,7 +2,8 @@
 /*
  * current: the lower layer: a loaded checkpoint, its current catalog, and the access
  * rights that it shows. It is used by formats and by the upper layer, and calls neither,
- * except through struct ck_format.
+ * except through struct ck_format. Functions may be called by any thread unless their
+ * comment names others.
  */
 #ifndef CK_CURRENT_H
 #define CK_CURRENT_H
@@ -22,31 +23,32 @@ struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
 
 /* --- access.c ------------------------------------------------------------------- */
 
-/* Owner and mode of the metadata file and the directory, as they were seen last. NULL if
- * memory is short. Free it with free(). */
+/* Makes the record of owner and mode of the metadata file and the directory, with the values
+ * of a catalog. NULL if memory is short. Caller frees it with free(). */
 struct ck_access *ck_access_make(const struct ck_catalog *c);
 /* Records the rights of the metadata file, and its ACL. Does nothing before cp->access
- * is set. Any thread. */
+ * is set. */
 void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
-/* The same for the directory; if it is gone, the rights stay as they were. */
+/* The same for the directory. If its stat fails, the record stays as it is. */
 void ck_access_note_directory(const struct ck_checkpoint *cp);
-/* The bits that copies of the metadata on other hosts remove from its mode. */
+/* The permission bits that replicas of the metadata on other hosts deny. 0 if all files are
+ * local. */
 mode_t ck_metadata_closed(const struct ck_checkpoint *cp);
-/* ck_metadata_changed() for metadata on another host. */
+/* The same as ck_metadata_changed(), for metadata on another host. */
 int ck_metadata_changed_far(const struct ck_checkpoint *cp);
-/* The mode of the directories of the tree, before cp->access is set. Errors of
- * stat(2). */
+/* Sets *mode to the mode of the directories of the tree. For use before cp->access is set.
+ * Returns 0, or an error of stat(2). */
 CK_MUST_USE int ck_directory_mode(const struct ck_checkpoint *cp, mode_t *mode);
-/* Enters into a catalog that is not published yet the rights as they were seen last, and
- * files that were unseen before. *changed: something differed. After -ENOMEM some rows
- * are corrected and others are not. */
+/* Updates a catalog that is not published yet with the recorded rights, and with files whose
+ * first stat came after it was made. Sets *changed to true if a row differed. Must hold
+ * cp->changing. Returns 0, or -ENOMEM: some rows are then corrected and others are not. */
 CK_MUST_USE int ck_access_correct(struct ck_checkpoint *cp,
 				  struct ck_catalog *next, bool *changed);
 /* Counts a change of rights between two current catalogs, see ck_checkpoint_access(). */
 void ck_access_renewed(struct ck_checkpoint *cp);
-/* Publishes files that were unseen and have been seen since. If memory is short, a later
- * call does it. */
+/* Publishes a catalog with files that had no stat before and have one now. If memory is short,
+ * a later call does it. Takes cp->changing. */
 void ck_checkpoint_learn(struct ck_checkpoint *cp);
 
 #endif

@@ -72,10 +72,10 @@ bool ck_layout_is_old(const struct ck_checkpoint *cp,
 	return false;
 }
 
-/* --- what is wrong with them ---------------------------------------------------- */
+/* --- faults ---------------------------------------------------------------------- */
 
-/* Whether an item has a fault, or its file one now: a positive errno, or 0.
- * Looks at the file. */
+/* Returns the positive errno of an item, or of a check of its file now; 0 if there is no
+ * fault. */
 static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
 		    bool *passing)
 {
@@ -85,7 +85,7 @@ static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
 	return -ck_files_check(cp->files, x->file, passing);
 }
 
-/* Says in *out what is wrong with box k of the layout. */
+/* Fills *out with the fault of box k of the layout. */
 static void item_fault_set(const struct ck_checkpoint *cp,
 			   const struct ck_catalog *c,
 			   const struct ck_layout *layout, uint32_t k, int err,
@@ -109,7 +109,7 @@ static void item_fault_set(const struct ck_checkpoint *cp,
 	}
 }
 
-/* On hosts of which none is there now. */
+/* True if all hosts that have the item of box i are down; fills *out. */
 static bool box_is_away(const struct ck_checkpoint *cp,
 			const struct ck_catalog *c, const struct ck_tensor *t,
 			uint32_t i, struct ck_fault *out)
@@ -149,7 +149,7 @@ bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return err;
 }
 
-/* What was found in the items, a line each. */
+/* Logs one line for each box with a permanent fault. */
 static void log_faults(const struct ck_checkpoint *cp,
 		       const struct ck_catalog *c,
 		       const struct ck_layout *layout)
@@ -168,9 +168,10 @@ static void log_faults(const struct ck_checkpoint *cp,
 	}
 }
 
-/* --- sharing them ---------------------------------------------------------------- */
+/* --- shared layouts ---------------------------------------------------------------- */
 
-/* Takes a reference to what is known already of a version of a tensor. */
+/* Returns the entered layout of the tensor's version in the catalog, with a reference. NULL if
+ * there is no such layout. */
 static struct ck_located *known(struct ck_layouts *l,
 				const struct ck_catalog *c, uint32_t tensor)
 {
@@ -187,8 +188,8 @@ static struct ck_located *known(struct ck_layouts *l,
 	return e;
 }
 
-/* Takes the entry of a tensor out, if it is of another version than `version`, or is `old`;
- * returns the entry, to be freed, if it has no user. Under the lock. */
+/* Removes the entry of a tensor if it has another version than `version`, or is `old`. Returns
+ * the entry if it has no reference; the caller frees it. Must hold the lock. */
 static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
 				   uint64_t version,
 				   const struct ck_located *old)
@@ -199,13 +200,13 @@ static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
 		return NULL;
 	l->entries[tensor] = NULL;
 	l->logged[tensor] = false;
-	e->keep = false; /* whoever uses it frees it */
+	e->keep = false; /* the last reference frees it */
 	return e->refs ? NULL : e;
 }
 
-/* Enters e in place of `replaced`, which may be NULL; or frees e, if another thread has
- * entered one first. Returns the entry to use. A layout with a transient error, or of
- * another version than the current one, is not entered: only its users have it. */
+/* Enters e in place of `replaced`, which may be NULL. Frees e if another thread has entered a
+ * layout without transient errors first. Returns the entry to use, with a reference. A layout
+ * of another version than the current one is not entered, so that it is not shared. */
 static struct ck_located *enter(struct ck_checkpoint *cp,
 				const struct ck_catalog *c,
 				struct ck_located *e,
@@ -294,7 +295,8 @@ static int get_whole(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return rc;
 }
 
-/* Of a window, kept for nobody else. */
+/* Locates the boxes in a window. Such a layout is not shared, and its faults are logged each
+ * time. */
 static int get_window(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint32_t tensor, const uint64_t *window,
 		      struct ck_located **out)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * current_metadata: see current_metadata.h.
+ * current_metadata: opens, reads and revalidates the metadata file. Its name is set once, by
+ * the thread that loads the checkpoint. Its last stat, cp->metadata, is under cp->lock: a
+ * commit replaces it, and any thread may compare the file with it.
  */
 #include "current_metadata.h"
 #include "ckptfs/memory.h"
@@ -33,7 +35,8 @@ bool ck_metadata_is_same(const struct stat *a, const struct stat *b)
 
 /* --- reading --------------------------------------------------------------- */
 
-/* The kernel's words for what S-F1 and S-F2 refuse would mislead. */
+/* The kernel's texts for links that are refused (S-F1, S-F2 in tests/SECURITY.md) would
+ * mislead. */
 static const char *open_error(int err)
 {
 	switch (err) {
@@ -113,8 +116,8 @@ int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return set_name(cp, name, d);
 }
 
-/* All bytes or an error, also if the file is written meanwhile. Each block is hashed, if h is
- * not NULL, while it is in the processor's cache. */
+/* Reads all bytes of the file. If h is not NULL, hashes each block while it is in the CPU
+ * cache. Returns 0, or: -ESTALE if the file changed meanwhile; errors of read(2). */
 static int read_same(int fd, const struct stat *st, char *to,
 		     struct ck_hasher *h)
 {
@@ -199,7 +202,7 @@ int ck_metadata_text_of(int fd, const char *name, uint64_t most,
 	return ck_metadata_text_read(fd, &st, name, most, out, d);
 }
 
-/* Of this host. */
+/* Reads a file of this host. */
 static int read_here(const struct ck_checkpoint *cp, const char *name,
 		     uint64_t most, struct ck_metadata_text *out,
 		     struct ck_diag *d)
@@ -216,14 +219,14 @@ int ck_metadata_read_other(const struct ck_checkpoint *cp, const char *name,
 			   uint64_t most, struct ck_metadata_text *out,
 			   struct ck_diag *d)
 {
-	struct ck_file_info said = { 0 };
+	struct ck_file_info info = { 0 };
 	int rc = 0;
 
 	if (cp->elsewhere)
 		rc = cp->elsewhere->text(cp->elsewhere, ck_str_from(name), most,
-					 &said, &out->pages, d);
+					 &info, &out->pages, d);
 	if (rc == 0 && out->pages) {
-		out->len = (size_t)said.size;
+		out->len = (size_t)info.size;
 		return 0;
 	}
 	return rc ? rc : read_here(cp, name, most, out, d);
@@ -265,7 +268,7 @@ int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
 		       shown(cp));
 }
 
-/* --- what becomes of it ----------------------------------------------------- */
+/* --- revalidation ------------------------------------------------------------- */
 
 int ck_metadata_changed(const struct ck_checkpoint *cp, const struct stat *was)
 {
@@ -275,7 +278,7 @@ int ck_metadata_changed(const struct ck_checkpoint *cp, const struct stat *was)
 		return ck_metadata_changed_far(cp);
 	if (fstatat(cp->dirfd, cp->metadata_name, &st, 0))
 		return -errno;
-	/* What comes and goes in a directory makes no other of it. */
+	/* A directory changes its size and mtime with its entries. */
 	if (S_ISDIR(was->st_mode)
 		    ? st.st_ino != was->st_ino
 		    : !ck_metadata_is_same(&st, was) ||

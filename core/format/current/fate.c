@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fate: detects that a checkpoint was saved again, moved or removed since it was opened.
+ * fate: detects that a checkpoint was saved again, moved or removed since it was opened. It
+ * has no state: each call compares the metadata file and the directory with the records of
+ * the checkpoint. Any thread may call the functions, which may block in stat(2).
  */
 #include "current.h"
 #include "current_metadata.h"
@@ -31,8 +33,8 @@ bool ck_checkpoint_holds(const struct ck_checkpoint *cp, int fd)
 	return !cp->file;
 }
 
-/* Looks at the descriptor. The path may lead to a mount of this process by now, and a
- * stat of it would wait for this thread. */
+/* Checks the descriptor, not the path. The path may lead to a mount of this process by now,
+ * and a stat(2) of it would wait for this thread. */
 static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 {
 	const struct ck_str was = directory_of(cp);

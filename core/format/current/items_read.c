@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* items_read: see items_read.h. */
+/*
+ * items_read: counts the items whose header was read, and stores the result of reading each
+ * object. An item is unread, or read; that of an object is good or faulty. It becomes unread
+ * again after a change of the ctime of its file. States are atomic. Any thread may write
+ * them; the lock lets one thread at a time reset them.
+ */
 #include "items_read.h"
 #include "ckptfs/bits.h"
 
@@ -10,8 +15,7 @@ enum object_state { NOT_READ, READ_GOOD, READ_FAULTY };
 struct ck_items_read {
 	pthread_mutex_t lock;
 	/* Under lock; read atomically without it: */
-	uint64_t
-		touches; /* the last change of ctime for which items were dropped */
+	uint64_t touches; /* number of the last ctime change that was applied */
 
 	/* Atomic: */
 	struct ck_bits boxes; /* by chunk: the header of its item was read */
@@ -56,7 +60,8 @@ bool ck_file_is_touched(const struct ck_checkpoint *cp, uint32_t file,
 	       ck_files_touched(cp->files, file) > since;
 }
 
-/* Must hold the lock. */
+/* Resets the items in files whose ctime changed after change number `since`. Must hold the
+ * lock. */
 static void drop_touched(const struct ck_checkpoint *cp,
 			 const struct ck_catalog *c, uint64_t since)
 {
@@ -75,7 +80,7 @@ static void drop_touched(const struct ck_checkpoint *cp,
 					 __ATOMIC_RELAXED);
 }
 
-/* Before something is recorded or counted. */
+/* Applies new ctime changes. Must be called before a state is recorded or counted. */
 static void drop_old(const struct ck_checkpoint *cp)
 {
 	struct ck_items_read *r = cp->items_read;
@@ -129,7 +134,8 @@ bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 	return faulty;
 }
 
-/* Items of boxes, and of objects. Boxes within one archive have no item of their own. */
+/* Counts items of boxes and of objects. A box within another archive has no item of its
+ * own. */
 static uint64_t items_count(const struct ck_catalog *c)
 {
 	uint64_t n = c->objects.n;

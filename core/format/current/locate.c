@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * locate: finds where the boxes of a tensor lie. It reads the header of the item of each
- * box, and must be called without a lock. No strides are stored if the elements of all
- * boxes lie in C order without gaps, which is the usual case.
+ * locate: makes the layout of a tensor. It reads the header of the item of each box, and
+ * compares it with the box. If the item has a fault, the first readable replica is used. The
+ * layout is private to the calling thread until current_layout.c shares it. The functions
+ * must be called without a lock. No strides are stored if the elements of all boxes lie in C
+ * order without gaps, which is the usual case.
  */
 #include "layout_internal.h"
 
@@ -27,9 +29,9 @@ void ck_located_free(struct ck_located *l)
 	free(l);
 }
 
-/* --- what is wrong with a box --------------------------------------------------- */
+/* --- the fault of a box --------------------------------------------------------- */
 
-/* Keeps what was found in the item of box k, for those who will ask. */
+/* Stores the fault of box k, for ck_box_has_fault(). */
 static int keep_fault(struct ck_layout *layout, uint32_t k,
 		      const struct ck_diag *d)
 {
@@ -58,8 +60,8 @@ static int keep_fault(struct ck_layout *layout, uint32_t k,
 	return 0;
 }
 
-/* What locating box k has come to: its fault, or an error of the moment, which
- * the log has when somebody reads the box. */
+/* Stores the error of locating box k. Only a permanent fault makes the layout faulty. A
+ * transient error is logged by the read that returns it. */
 static int take_fault(struct ck_located *l, uint32_t k, const struct ck_diag *d)
 {
 	struct ck_extent *extent = &l->layout.extents[k];
@@ -80,7 +82,7 @@ static const uint64_t *size_of(const struct ck_layout *layout, uint32_t k)
 	       ((size_t)2 * k + 1) * layout->ndim;
 }
 
-/* Of elements in C order without gaps. */
+/* Computes strides of elements in C order without gaps. */
 static void strides_dense(const struct ck_layout *layout, uint32_t k,
 			  uint64_t *out)
 {
@@ -107,7 +109,8 @@ static bool is_dense(const struct ck_layout *layout, uint32_t k,
 	return true;
 }
 
-/* Keeps those of box k, which has elements, if one has others than dense ones. */
+/* Stores the strides of box k, which has elements. If all boxes are dense so far, nothing is
+ * stored. */
 static int keep_strides(struct ck_layout *layout, uint32_t k,
 			const uint64_t *strides)
 {
@@ -131,14 +134,14 @@ static int keep_strides(struct ck_layout *layout, uint32_t k,
 
 /* --- boxes ---------------------------------------------------------------------- */
 
-/* What is being located, of which catalog. */
+/* The layout that is being made. */
 struct locating {
 	struct ck_checkpoint *cp;
 	const struct ck_catalog *c;
 	const struct ck_tensor *t;
 	struct ck_located *l;
-	uint64_t *strides; /* room for those of one box */
-	bool waits;	   /* for bytes of remote files, which are noted */
+	uint64_t *strides; /* buffer for the strides of one box */
+	bool waits;	   /* remote ranges must be fetched first */
 };
 
 static uint32_t chunk_of(const struct locating *at, uint32_t k)
@@ -146,8 +149,8 @@ static uint32_t chunk_of(const struct locating *at, uint32_t k)
 	return at->t->chunk + ck_layout_chunk(&at->l->layout, k);
 }
 
-/* Finds the elements of box k in one of its items. Only an archive must be
- * looked at for that. */
+/* Locates the elements of box k in one of its items. Only an archive must be read for
+ * that. */
 static int locate_in(const struct locating *at, uint32_t k,
 		     const struct ck_item *item, struct ck_diag *d)
 {
@@ -170,8 +173,8 @@ static int locate_in(const struct locating *at, uint32_t k,
 	return 0;
 }
 
-/* The first replica of box k that can be read, if there is one; else rc. What is
- * wrong with it is told of the first item only. */
+/* Locates box k in its first replica that can be read. Returns 0, or: rc, the error of the
+ * first item, if no replica can be read; -EREMOTE; shortages of this process. */
 static int locate_replica(const struct locating *at, uint32_t k, int rc)
 {
 	uint32_t n, first = ck_catalog_replicas(at->c, chunk_of(at, k), 1, &n);
@@ -191,7 +194,7 @@ static int locate_replica(const struct locating *at, uint32_t k, int rc)
 	return rc;
 }
 
-/* Finds box k; what is wrong with it goes into its extent. */
+/* Locates box k. A fault is stored in its extent. Returns 0, or a shortage of this process. */
 static int locate(struct locating *at, uint32_t k)
 {
 	const struct ck_item *item = ck_catalog_item(at->c, chunk_of(at, k));
@@ -230,8 +233,8 @@ static int locate(struct locating *at, uint32_t k)
 	return keep_strides(&l->layout, k, at->strides);
 }
 
-/* Takes box k over from an older layout of the same boxes, if that has found it and the
- * ctime of its file has not changed since. */
+/* True if an older layout of the same boxes has located box k, and the ctime of its file has
+ * not changed since. */
 static bool is_known(const struct ck_checkpoint *cp,
 		     const struct ck_located *old, uint32_t k)
 {
@@ -243,6 +246,7 @@ static bool is_known(const struct ck_checkpoint *cp,
 		       ck_layout_touches(&old->layout);
 }
 
+/* Copies box k from an older layout. */
 static int reuse(const struct locating *at, const struct ck_located *old,
 		 uint32_t k)
 {
@@ -275,10 +279,9 @@ static int locate_all(struct locating *at, const struct ck_located *old)
 	return rc == 0 && at->waits ? -EREMOTE : rc;
 }
 
-/* --- which boxes ---------------------------------------------------------------- */
+/* --- choosing boxes -------------------------------------------------------------- */
 
-/* Only the boxes that a window touches: their offsets and sizes, and their
- * order, which they are in. */
+/* Restricts the layout to the boxes that a window touches, sorted by offsets. */
 static int narrow(struct ck_located *l, const struct ck_catalog *c,
 		  const uint64_t *window)
 {
@@ -314,7 +317,7 @@ static int narrow(struct ck_located *l, const struct ck_catalog *c,
 	return 0;
 }
 
-/* Which boxes they are; nothing of where. */
+/* Fills the layout with the boxes of the tensor or the window, without their extents. */
 static int choose(const struct ck_catalog *c, uint32_t tensor,
 		  const uint64_t *window, struct ck_located *l)
 {
@@ -330,7 +333,7 @@ static int choose(const struct ck_catalog *c, uint32_t tensor,
 		.err = t->err,
 		.faulty = t->holes || t->err,
 		.hole = c->partly ? EIO : ENODATA,
-		/* Of a tensor that cannot be served no item is looked at. */
+		/* No item is read for a tensor that cannot be served. */
 		.n = t->err ? 0 : t->nchunks,
 		.shape = (const uint64_t *)t->shape,
 		.boxes = ck_tensor_box(t, 0),

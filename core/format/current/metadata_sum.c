@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * metadata_sum: whether the metadata is still the file that was read, where its ctime
- * changed and its size and mtime did not. After chmod, rename or link its bytes are the
- * same: the new ctime is noted. A save that wrote over it in place, and a copy that
- * restored its times, have other bytes. No hash is known of metadata that is a data file,
- * a directory, or on another host: there the ctime does not count.
+ * metadata_sum: detects that the metadata was rewritten although its size and mtime are
+ * unchanged. If the ctime changed, the bytes are hashed and compared with the recorded hash:
+ *
+ *   same hash     chmod, rename or link. The new ctime is recorded.
+ *   other hash    a save wrote over the file in place, or a copy restored its times.
+ *   no hash       The metadata is a data file, a directory, or on another host. A change of
+ *                 ctime is then ignored.
+ *
+ * The hash is under cp->lock; no lock is held while the file is read. Any thread.
  */
 #include "current_metadata.h"
 
@@ -14,8 +18,8 @@
 /* The hash of the bytes of the metadata. */
 struct ck_metadata_sum {
 	uint64_t seed, sum;
-	struct timespec
-		other; /* the last ctime with which it had other bytes */
+	/* The last ctime at which the file had other bytes. */
+	struct timespec other;
 };
 
 static void lock(const struct ck_checkpoint *cp)
@@ -63,7 +67,8 @@ static bool is_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The hash of `was`, if that is the present metadata and its ctime not the noted one. */
+/* Copies the hash of `was`. False if no hash is recorded, `was` is not the current metadata, or
+ * the ctime of `now` is the recorded one. */
 static bool sum_of(const struct ck_checkpoint *cp, const struct stat *was,
 		   const struct stat *now, struct ck_metadata_sum *out)
 {
@@ -84,7 +89,7 @@ static void note(const struct ck_checkpoint *cp, const struct stat *was,
 	struct ck_checkpoint *to = (struct ck_checkpoint *)(uintptr_t)cp;
 
 	lock(cp);
-	/* Unless a commit came between. */
+	/* A commit may have replaced the metadata meanwhile. */
 	if (to->metadata_sum && ck_metadata_is_same(&to->metadata, was)) {
 		if (same)
 			to->metadata.st_ctim = now->st_ctim;
@@ -94,7 +99,8 @@ static void note(const struct ck_checkpoint *cp, const struct stat *was,
 	unlock(cp);
 }
 
-/* The hash of the file, which has the ctime of *now before and after. */
+/* Hashes the metadata file. Returns 0, or: -ESTALE if its stat is not *now after that; errors of
+ * opening and reading it; -ENOMEM. */
 static int hash_file(const struct ck_checkpoint *cp, const struct stat *now,
 		     uint64_t seed, uint64_t *sum)
 {

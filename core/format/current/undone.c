@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* undone: see undone.h. */
+/*
+ * undone: undoes stream transforms of archives, and caches the last few results.
+ *
+ * A result is private to its thread until ck_undones_keep() adds it to the cache. There it is
+ * constant. It has one reference for the cache and one for each user, and is freed with the
+ * last. A result from before the last change of its file's ctime is dropped when it is found.
+ * No lock is held while an archive is read: two threads may undo the same one. Any thread.
+ */
 #include "undone.h"
 
 #include <errno.h>
 
 enum { KEPT = 8 };
 
-/* Of those that are kept together. A longer one is undone each time. */
+/* Limit in bytes of the cache. A longer archive is undone each time. */
 static const size_t bytes_most = 256 << 20;
 
 struct ck_undones {
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_undone *kept[KEPT]; /* the first n; used last is first */
+	struct ck_undone *kept[KEPT]; /* the first n, last used first */
 	unsigned n;
 	size_t bytes;
 };
@@ -26,7 +33,7 @@ struct ck_undones *ck_undones_make(void)
 	return u;
 }
 
-/* One user less. */
+/* Drops a reference. */
 static void let_go(struct ck_undone *undone)
 {
 	if (!undone || --undone->refs)
@@ -35,7 +42,7 @@ static void let_go(struct ck_undone *undone)
 	free(undone);
 }
 
-/* Keeps number i no more. */
+/* Removes number i from the cache. */
 static void drop(struct ck_undones *u, unsigned i)
 {
 	u->bytes -= u->kept[i]->len;
@@ -44,7 +51,7 @@ static void drop(struct ck_undones *u, unsigned i)
 	memmove(u->kept + i, u->kept + i + 1, (u->n - i) * sizeof(*u->kept));
 }
 
-/* Makes number i, or a new one, the first. */
+/* Moves number i to the front; or adds a new one there, if i is the number of entries. */
 static void put_first(struct ck_undones *u, struct ck_undone *undone,
 		      unsigned i)
 {
@@ -70,7 +77,7 @@ static bool is_of(const struct ck_undone *undone, const struct ck_item *item)
 	       i->length == item->length && i->transform == item->transform;
 }
 
-/* Its number, or n. */
+/* Number of the entry of an item; u->n if there is no such entry. */
 static unsigned place_of(const struct ck_undones *u, const struct ck_item *item)
 {
 	unsigned i = 0;
@@ -80,7 +87,8 @@ static unsigned place_of(const struct ck_undones *u, const struct ck_item *item)
 	return i;
 }
 
-/* Drops an archive that was decoded before the last change of its file's ctime. */
+/* Finds the entry of an item, and takes a reference. Drops one from before the last change of
+ * the file's ctime. NULL if there is no entry. */
 static struct ck_undone *find(struct ck_undones *u, const struct ck_item *item,
 			      uint64_t touched)
 {
