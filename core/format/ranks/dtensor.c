@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dtensor: a pickled DTensor: { _local_tensor, _spec }, and in the spec mesh, placements
- * and tensor_meta; since 2.10 also shard_order. The boxes are placement.c's.
+ * dtensor: reads a pickled DTensor: { _local_tensor, _spec }. The spec has mesh, placements
+ * and tensor_meta, since 2.10 also shard_order. placement.c computes the boxes. Stateless.
  */
 #include "ranks_internal.h"
 
 #include <errno.h>
 
-/* What a spec says beside its mesh. */
+/* The attributes of a DTensorSpec. */
 struct spec {
 	struct ck_pv mesh, placements, meta, order;
 };
@@ -36,7 +36,7 @@ static bool spec_take(const struct ck_rank_reader *r, const struct ck_pv *v,
 
 /* --- shape -------------------------------------------------------------------- */
 
-/* The spec's shape and the wrapper's are one. */
+/* Verifies that the shape in the spec, if there is one, is that of the wrapper. */
 static int shape_check(struct ck_rank_reader *r, const struct spec *spec,
 		       uint32_t ndim, const int64_t *shape)
 {
@@ -97,7 +97,7 @@ static bool ends_with(struct ck_str name, struct ck_str end)
 	       memcmp(name.p + name.len - end.len, end.p, end.len) == 0;
 }
 
-/* A dimension from the end is as Python has it. */
+/* Reads a dimension of the tensor. A negative one counts from the end, as in Python. */
 static bool dim_take(const struct ck_pv *attributes, uint32_t ndim,
 		     uint32_t *dim)
 {
@@ -191,7 +191,7 @@ static int sharding_take(struct ck_rank_reader *r, const struct spec *spec,
 
 /* --- order --------------------------------------------------------------------- */
 
-/* One entry: the dimensions of the mesh that cut one of the tensor. */
+/* Reads one entry: the dimensions of the mesh that shard one dimension of the tensor. */
 static int entry_take(struct ck_rank_reader *r, const struct ck_pv *entry,
 		      const struct ck_sharding *s, uint32_t *order,
 		      uint32_t *norder, uint32_t *seen)
@@ -224,7 +224,8 @@ static int entry_take(struct ck_rank_reader *r, const struct ck_pv *entry,
 	return 0;
 }
 
-/* An empty one says nothing: 2.9 and 2.10 have it beside a _StridedShard. */
+/* Reads shard_order. If it is missing or empty, *norder is 0: 2.9 and 2.10 write an empty one
+ * for a _StridedShard. */
 static int order_take(struct ck_rank_reader *r, const struct ck_pv *v,
 		      const struct ck_sharding *s, uint32_t *order,
 		      uint32_t *norder)

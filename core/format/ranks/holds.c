@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holds: whether a value, such as a tuple, holds a DTensor of which it has the part of one
- * rank only. The walk has a stack of its own. A value that is in several places is visited
- * in each, so that the number of values is bounded, not their depth.
+ * holds: detects that a value, such as a tuple, contains a DTensor with the part of one rank
+ * only. The walk does not recurse, and has a stack of its own. A value that is in several
+ * places is visited in each. Therefore the number of visits is bounded, not the depth. The
+ * state is local to one call.
  */
 #include "../item/item_tensor.h"
 #include "ranks_internal.h"
@@ -13,17 +14,17 @@ struct walk {
 	struct ck_rank_reader reader;
 	struct ck_pv *stack; /* owned */
 	size_t n, cap;
-	uint64_t values; /* looked at, or to be */
+	uint64_t values; /* values that were visited or pushed */
 };
 
-/* False: they are more than may be looked at. */
+/* Counts values. False if the bound is exceeded. */
 static bool spend(struct walk *w, uint64_t values)
 {
 	w->values += ck_min(values, VALUES_MOST);
 	return w->values <= VALUES_MOST;
 }
 
-/* Without memory nothing is found. */
+/* False if the bound is exceeded or memory is short, which ends the walk. */
 static bool push(struct walk *w, const struct ck_pv *values, uint32_t n)
 {
 	struct ck_pv *stack = spend(w, n) ? ck_grow(w->stack, &w->cap, w->n, n,
@@ -56,7 +57,7 @@ static bool push_children(struct walk *w, const struct ck_pv *v)
 
 /* --- DTensors --------------------------------------------------------------------- */
 
-/* ck_pv_get(), which looks at all of a dict. */
+/* The same as ck_pv_get(), which visits all of a dict, with that counted. */
 static bool get(struct walk *w, const struct ck_pv *dict, const char *key,
 		struct ck_pv *out)
 {
@@ -71,7 +72,7 @@ static bool ends_with(struct ck_str name, struct ck_str end)
 	       memcmp(name.p + name.len - end.len, end.p, end.len) == 0;
 }
 
-/* Each rank has a summand. */
+/* True if a placement is Partial: each rank has a summand. */
 static bool is_partial(struct walk *w, const struct ck_pv *state)
 {
 	struct ck_pv spec, attributes, placements, v;
@@ -95,7 +96,7 @@ static bool is_partial(struct walk *w, const struct ck_pv *state)
 	return false;
 }
 
-/* Its local tensor is smaller than itself, or a summand. */
+/* True if v is a DTensor whose local tensor is smaller than it, or a summand. */
 static bool is_part(struct walk *w, const struct ck_pv *v)
 {
 	struct ck_torch_tensor local;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mesh: a pickled DeviceMesh. Its sizes, and this process's coordinate and rank.
+ * mesh: reads a pickled DeviceMesh: its sizes, and the coordinate and rank of this process.
  *
- * Up to 2.8 `mesh` is a tensor of ranks, and `_flatten_mesh_list` (not in 2.1) the same
- * as numbers. Since 2.9 `_layout` says where in `_flatten_rank_map` a coordinate is, but
- * a slice has the layout of the first slice on every rank: of a slice only `_rank` (not
- * in all releases) and `_coordinate_on_dim` are right, and its root has the rest.
+ *   up to 2.8  `mesh` is a tensor of ranks. `_flatten_mesh_list` (not in 2.1) has the same
+ *              ranks as numbers.
+ *   since 2.9  `_layout` maps a coordinate to an index of `_flatten_rank_map`. A slice has
+ *              the layout of the first slice on every rank. Of a slice, only `_rank` (not in
+ *              all releases) and `_coordinate_on_dim` are right; the rank is otherwise
+ *              computed from its root mesh.
+ *
+ * Stateless, except for the cache in struct ck_rank_seen of the caller.
  */
 #include "ckptfs/value.h"
 #include "ranks_internal.h"
@@ -13,7 +17,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* One dimension of a layout: numbers that vary in row-major order. */
+/* One dimension of a layout: one or several parts, in row-major order. */
 struct axis {
 	struct ck_pv shape, stride;
 };
@@ -33,7 +37,7 @@ static bool number(const struct ck_pv *v, uint64_t most, uint64_t *out)
 	return true;
 }
 
-/* --- layout: the sizes since 2.9 ------------------------------------------------ */
+/* --- layout: sizes since 2.9 ---------------------------------------------------- */
 
 static bool axis_at(const struct ck_rank_reader *r, const struct ck_pv *layout,
 		    uint32_t i, struct axis *out)
@@ -69,7 +73,7 @@ static bool axis_count(const struct ck_pv *layout, uint32_t *n)
 	return v.tag == CK_PV_INT || ck_pv_is_sequence(&v);
 }
 
-/* The numbers of an axis: one, or several. */
+/* Number of parts of an axis. */
 static uint32_t parts_count(const struct axis *a)
 {
 	return a->shape.tag == CK_PV_INT ? 1 : ck_pv_count(&a->shape);
@@ -104,7 +108,7 @@ static bool axis_size(const struct axis *a, uint64_t *size)
 	return true;
 }
 
-/* Where in the map a coordinate of the axis is. */
+/* Adds to *at the offset in the rank map of coordinate c of the axis. */
 static bool axis_place(const struct axis *a, uint64_t c, uint64_t *at)
 {
 	for (uint32_t i = parts_count(a); i > 0; i--) {
@@ -133,7 +137,7 @@ static int layout_sizes(struct ck_rank_reader *r, const struct ck_pv *layout,
 	return 0;
 }
 
-/* --- tensor: the sizes before --------------------------------------------------- */
+/* --- tensor: sizes up to 2.8 ---------------------------------------------------- */
 
 struct table {
 	struct ck_str class, key;
@@ -200,7 +204,8 @@ static int stored_rank(struct ck_rank_reader *r, const struct table *t,
 	return *rank > CK_RANK_MAX ? malformed(r, "a rank in its mesh") : 0;
 }
 
-/* The rank at the coordinate. `list` is the mesh in row-major order. */
+/* Finds the rank at the coordinate, in `list`, which is the mesh in row-major order; without
+ * one, in the storage of the tensor. */
 static int table_rank(struct ck_rank_reader *r, const struct table *t,
 		      const struct ck_pv *list, const struct ck_rank_mesh *mesh,
 		      uint64_t *rank)
@@ -225,7 +230,7 @@ static int table_rank(struct ck_rank_reader *r, const struct table *t,
 	return 0;
 }
 
-/* --- all of it ------------------------------------------------------------------- */
+/* --- the mesh --------------------------------------------------------------------- */
 
 static int count_ranks(struct ck_rank_reader *r, struct ck_rank_mesh *m)
 {
@@ -238,7 +243,7 @@ static int count_ranks(struct ck_rank_reader *r, struct ck_rank_mesh *m)
 	return 0;
 }
 
-/* None: this process is not in the mesh. */
+/* Reads the coordinate of this process. It is `None` if the process is not in the mesh. */
 static int coordinate_take(struct ck_rank_reader *r, const struct ck_pv *mesh,
 			   struct ck_rank_mesh *m)
 {
@@ -283,7 +288,7 @@ static int names_take(struct ck_rank_reader *r, const struct ck_pv *mesh,
 	return 0;
 }
 
-/* The map of the root mesh at its coordinate. */
+/* Finds the rank at the coordinate in the rank map of a root mesh. */
 static int map_rank(struct ck_rank_reader *r, const struct ck_pv *mesh,
 		    const struct ck_pv *layout, const struct ck_rank_mesh *m,
 		    uint64_t *rank)
@@ -361,7 +366,7 @@ static int layout_take(struct ck_rank_reader *r, const struct ck_pv *mesh,
 	return rc ? rc : coordinate_take(r, mesh, m);
 }
 
-/* A slice asks its root, which is no slice. */
+/* Finds the rank of a root mesh in its map; that of a slice in the map of its root mesh. */
 static int root_rank(struct ck_rank_reader *r, const struct ck_pv *mesh,
 		     const struct ck_pv *layout, struct ck_rank_mesh *m)
 {
@@ -416,7 +421,7 @@ static int all_take(struct ck_rank_reader *r, const struct ck_pv *v,
 	return rc ? rc : names_take(r, &mesh, out);
 }
 
-/* For the next value. Without memory for it, it is read again. */
+/* Caches a mesh for the next value. If memory is short, that value reads it again. */
 static void remember(const struct ck_rank_reader *r, struct ck_rank_seen *seen,
 		     const struct ck_pv *v, const struct ck_rank_mesh *mesh)
 {

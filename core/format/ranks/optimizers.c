@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * optimizers: which dicts in files are optimizers, in the order in which a sidecar has them, and
- * whether it can be of them.
+ * optimizers: finds the state dicts of optimizers among the paths of all rows. The i-th of them
+ * is the i-th optimizer of the sidecar, if its numbers fit. The result is l->trees.
  */
 #include "state_internal.h"
 
@@ -57,7 +57,7 @@ struct ck_str ck_rank_tree_key(const struct ck_torch_path *path,
 	return (struct ck_str){ path->key.p, len ? len - 1 : 0 };
 }
 
-/* --- which they are --------------------------------------------------------------------------- */
+/* --- finding optimizers --------------------------------------------------------------- */
 
 static struct ck_str above_of(const void *arg, uint32_t i)
 {
@@ -73,7 +73,8 @@ static bool is_named(const struct ck_torch_path *path,
 	       is_key(&path->parts[at->part], "state");
 }
 
-/* A path of state under a name leads to no optimizer by itself; what else there is, tells. */
+/* Finds "state" before a name. Such a path alone does not identify an optimizer: other paths of
+ * the same dict must. */
 static struct ck_rank_at named_find(const struct ck_torch_path *path)
 {
 	struct ck_rank_at at = { .part = 0 };
@@ -83,6 +84,7 @@ static struct ck_rank_at named_find(const struct ck_torch_path *path)
 	return at;
 }
 
+/* Adds the dict of a path with "param_groups" or numbered state, or updates it. */
 static int tree_add(struct ck_rank_trees *trees,
 		    const struct ck_torch_path *path)
 {
@@ -109,6 +111,7 @@ static int tree_add(struct ck_rank_trees *trees,
 	return 0;
 }
 
+/* Marks the dict of a path with state under a name. */
 static void tree_name(struct ck_rank_trees *trees,
 		      const struct ck_torch_path *path)
 {
@@ -122,7 +125,7 @@ static void tree_name(struct ck_rank_trees *trees,
 		trees->all[i].named = true;
 }
 
-/* The sidecar is of this optimizer, as far as numbers tell. */
+/* Assigns optimizer i of the sidecar to a dict, unless the dict has larger numbers. */
 static int tree_look(struct ck_torch_load *l, struct ck_rank_tree *tree,
 		     uint32_t i)
 {
@@ -142,8 +145,8 @@ static int tree_look(struct ck_torch_load *l, struct ck_rank_tree *tree,
 	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
 }
 
-/* What has numbers or groups of parameters is an optimizer, unless its state is under names,
- * or others have groups. */
+/* Chooses the dicts that are optimizers. A dict without numbers whose state is under names is
+ * not one. If any dict has param_groups, those without are not optimizers. */
 static int trees_look(struct ck_torch_load *l)
 {
 	struct ck_rank_trees *trees = l->trees;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * part: a pickled value to what its rank has of a tensor; and whose file it is in.
+ * part: reads a pickled value as the part that its rank has of a tensor, compares a local
+ * tensor with it, and combines the ranks that the values of a file have. Stateless.
  */
 #include "ranks_internal.h"
 

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * placement: which part of a tensor one rank of a mesh has.
+ * placement: computes the boxes of a DTensor that one rank of a mesh has.
  *
- * Every dimension of the mesh that shards cuts what is left of one dimension of the
- * tensor, by the rule of torch.chunk: parts of the size that is rounded up, the last ones
- * short or empty. _StridedShard is a cut that others, to its right, came before: FSDP2
- * over tensor parallelism. split_factor is the product of the sizes of these, and so says
- * behind which of them it comes (DTensorSpec._maybe_convert_StridedShard_to_shard_order).
- * Where it is none of these products it means what _StridedShard._split_tensor does: as
- * many chunks as split_factor, each cut like that, of each the same part. So what is left
- * of a dimension is a list of ranges, and what a rank has is all combinations of them.
+ * Each dimension of the mesh that shards makes one cut of one dimension of the tensor. A cut
+ * divides the remaining elements as torch.chunk does: chunks of the size that is rounded up,
+ * the last ones short or empty. The rank keeps the chunk of its coordinate.
+ *
+ *   Shard          Cuts in the order of mesh dimensions, from left to right.
+ *   _StridedShard  Cuts after mesh dimensions further to the right: FSDP2 over tensor
+ *                  parallelism. split_factor is the product of the sizes of these, and so
+ *                  determines the position in the order
+ *                  (DTensorSpec._maybe_convert_StridedShard_to_shard_order).
+ *
+ * A split_factor that is no such product has the meaning of _StridedShard._split_tensor: the
+ * remaining elements are divided into split_factor chunks, and the rank keeps its part of each
+ * chunk. So the remainder of a dimension is a list of ranges. The boxes of the rank are all
+ * combinations of the ranges of each dimension.
+ *
+ * Stateless. Memory is charged to the budget of the pickle, so that a small pickle cannot
+ * cause many boxes.
  */
 #include "ranks_internal.h"
 
@@ -20,11 +29,11 @@ struct range {
 	uint64_t at, len;
 };
 
-/* What is left of one dimension of the tensor: ranges that rise and do not touch. */
+/* The remainder of one dimension of the tensor: ascending ranges with gaps between them. */
 struct left {
 	struct range *ranges; /* owned */
 	size_t n, cap;
-	uint64_t len; /* of all */
+	uint64_t len; /* elements of all ranges */
 };
 
 struct cut {
@@ -61,7 +70,8 @@ static void order_insert(uint32_t *order, uint32_t *n, uint32_t at,
 	(*n)++;
 }
 
-/* Behind those in the order, the first of them, whose sizes make the factor. */
+/* Finds the position behind the first dimensions of the order whose sizes have the product
+ * `factor`. False if there is no such position. */
 static bool order_find(const struct ck_rank_place *place, uint64_t factor,
 		       const uint32_t *order, uint32_t n, uint32_t *at)
 {
@@ -75,8 +85,8 @@ static bool order_find(const struct ck_rank_place *place, uint64_t factor,
 	return true;
 }
 
-/* The cuts of one dimension of the tensor, as the factors say; from left to right if they
- * say no order. */
+/* Computes the order of the cuts of one dimension of the tensor from split_factors; from left
+ * to right if a factor gives no position. Returns the number of cuts. */
 static uint32_t order_of_dim(const struct ck_rank_place *place, uint32_t dim,
 			     uint32_t order[static CK_RANK_MESH_DIMS])
 {
@@ -102,6 +112,7 @@ static uint32_t order_of_dim(const struct ck_rank_place *place, uint32_t dim,
 	return n;
 }
 
+/* Selects the cuts of one dimension of the tensor from place->order. */
 static uint32_t order_given(const struct ck_rank_place *place, uint32_t dim,
 			    uint32_t order[static CK_RANK_MESH_DIMS])
 {
@@ -113,7 +124,8 @@ static uint32_t order_given(const struct ck_rank_place *place, uint32_t dim,
 	return n;
 }
 
-/* Whether cuts that came before, to its right, are all that a _StridedShard stands for. */
+/* True if cut i is a Shard, or a _StridedShard whose split_factor is the product of the earlier
+ * cuts by mesh dimensions to its right. */
 static bool is_plain(const struct ck_rank_place *place, const uint32_t *order,
 		     uint32_t i)
 {
@@ -154,13 +166,14 @@ static int range_add(const struct cut *c, struct left *to, uint64_t at,
 	return 0;
 }
 
-/* Where in the list of what was left a walk stands. */
+/* Position in a list of ranges. */
 struct walk {
 	size_t i;
-	uint64_t before; /* elements in the ranges before */
+	uint64_t before; /* elements in the ranges before i */
 };
 
-/* Adds the elements [begin, end) of what was left. Begins rise. */
+/* Adds the elements [begin, end) of `from`, counted over its ranges. Calls with the
+ * same walk must have ascending, disjoint elements. */
 static int part_add(const struct cut *c, const struct left *from,
 		    struct walk *w, uint64_t begin, uint64_t end,
 		    struct left *to)
@@ -187,7 +200,7 @@ static uint64_t rounded_up(uint64_t n, uint64_t parts)
 	return n / parts + (n % parts != 0);
 }
 
-/* The one of `parts` chunks of [begin, end) that has this number. */
+/* Divides the range `of` into `parts` chunks, and adds chunk `number`. */
 static int chunk_add(const struct cut *c, const struct left *from,
 		     struct walk *w, struct range of, uint64_t parts,
 		     uint64_t number, struct left *to)
@@ -201,6 +214,7 @@ static int chunk_add(const struct cut *c, const struct left *from,
 	return part_add(c, from, w, of.at + begin, of.at + end, to);
 }
 
+/* Divides all elements into split_factor chunks, and adds part `number` of each. */
 static int strided_add(const struct cut *c, const struct left *from,
 		       const struct ck_mesh_dim *dim, uint64_t number,
 		       struct left *to)
@@ -212,7 +226,7 @@ static int strided_add(const struct cut *c, const struct left *from,
 	for (uint64_t at = 0; rc == 0 && at < from->len;) {
 		struct range of = { at, ck_min(size, from->len - at) };
 
-		/* Empty parts cost time too. */
+		/* Charged also for an empty part, which takes time. */
 		if (!ck_pickle_spend(c->p, sizeof(of)))
 			return too_many(c->d);
 		rc = chunk_add(c, from, &w, of, dim->size, number, to);
@@ -254,8 +268,8 @@ static int cut_dim(const struct cut *c, uint32_t dim, struct left *left)
 
 /* --- all combinations --------------------------------------------------------------- */
 
-/* The box of a local tensor without elements: torch stores the size of the whole as the
- * offset of an empty dimension. */
+/* Sets the box of a local tensor without elements. Like torch, it has the size of the whole
+ * tensor as offset of an empty dimension. */
 static void empty_box(const struct cut *c, const struct left *left,
 		      int64_t *box)
 {
@@ -270,7 +284,7 @@ static void empty_box(const struct cut *c, const struct left *left,
 	}
 }
 
-/* index: which range of each dimension; local: where that is in the local tensor. */
+/* index: number of the range in each dimension; local: its offset in the local tensor. */
 static void box_set(const struct left *left, uint32_t ndim, const size_t *index,
 		    const uint64_t *local, int64_t *box)
 {
@@ -281,6 +295,7 @@ static void box_set(const struct left *left, uint32_t ndim, const size_t *index,
 	}
 }
 
+/* Moves to the next combination, in C order. */
 static void index_step(const struct left *left, uint32_t ndim, size_t *index,
 		       uint64_t *local)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks: what one rank has of a tensor, from the DTensor or ShardedTensor that its
- * process pickled: where its local tensor lies in the whole one, and which rank it
- * was. Works on values of pickle.h; reads no files, runs nothing. Where the facts come
- * from: torch/distributed/tensor/_dtensor_spec.py, torch/distributed/device_mesh.py,
+ * ranks: reads a pickled DTensor or ShardedTensor: the rank of the process that pickled it, and
+ * the boxes of the whole tensor that the local tensor contains. Also parses the names of
+ * per-rank files. Works on values of pickle.h; reads no files, executes nothing. Stateless: one
+ * thread at a time may use a pickle and its arena.
+ *
+ * Source: torch/distributed/tensor/_dtensor_spec.py, torch/distributed/device_mesh.py,
  * torch/distributed/_shard/sharded_tensor/api.py, releases 2.1 to 2.15.
  */
 #ifndef CK_RANKS_H
@@ -13,51 +15,51 @@
 #include "ckptfs/pickle.h"
 
 enum {
-	CK_RANK_MESH_DIMS = 16,	 /* at most */
-	CK_RANK_BOXES = 1 << 16, /* at most, of one local tensor */
-	CK_RANK_MAX = 1 << 30,	 /* largest number of a rank */
+	CK_RANK_MESH_DIMS = 16,	 /* most dimensions of a mesh */
+	CK_RANK_BOXES = 1 << 16, /* most boxes of one local tensor */
+	CK_RANK_MAX = 1 << 30,	 /* largest rank, and number of ranks */
 	CK_RANK_NO_FAMILY = -1,
 };
 
-/* The mesh that was read last: mostly all values of a file have one. Zero-initialise, for each
- * pickle with its arena. */
+/* Cache of the mesh that was read last: usually all values of a file have the same one. For one
+ * pickle and its arena. Zero-initialise. */
 struct ck_rank_seen {
 	const struct ck_pcall *value;
 	const struct ck_rank_mesh *mesh;
 };
 
-/* The bytes of a pickle's storages. A mesh of release 2.1 is in one. */
+/* Reads the storages of a pickle. The ranks of a mesh of release 2.1 are in a storage. */
 struct ck_rank_storages {
 	void *ctx;
-	/* Copies bytes [at, at + len) of a storage; the errors of the file. */
+	/* Copies bytes [at, at + len) of a storage. Returns 0, or errors of reading
+	 * the file. */
 	int (*read)(void *ctx, struct ck_str key, void *buf, size_t len,
 		    uint64_t at, struct ck_diag *d);
-	bool big;		   /* numbers in it are big-endian */
-	struct ck_rank_seen *seen; /* NULL: nothing is remembered */
+	bool big;		   /* storages are big-endian */
+	struct ck_rank_seen *seen; /* NULL: meshes are not cached */
 };
 
-/* Who a value says that its process was. */
+/* The rank of the process that pickled a value, or of all values of a file. */
 struct ck_rank_answer {
-	uint64_t rank;	/* CK_NO_RANK: it does not say */
-	uint64_t ranks; /* of the mesh or group that says so; 0: none */
-	uint64_t
-		world; /* the most ranks that a map of ranks in it has; 0: none */
+	uint64_t rank; /* CK_NO_RANK: unknown */
+	/* Number of ranks of the mesh or group that contains the rank; 0: unknown. */
+	uint64_t ranks;
+	/* Largest number of ranks of a mesh, group or rank map; 0: unknown. */
+	uint64_t world;
 };
 
-/* A local tensor, and where it lies. */
+/* A local tensor, and its boxes in the whole tensor. */
 struct ck_rank_piece {
-	struct ck_pv tensor; /* as pickled, by a call that builds a plain one */
-	const int64_t *size; /* ndim: what it must have */
-	const int64_t
-		*boxes; /* 3 * ndim for each, elements: offsets in the whole
-			       * tensor, sizes, offsets in the local tensor. Inside
-			       * of both; disjoint. One at least, also if it has no
-			       * elements */
+	struct ck_pv tensor; /* the pickled call that builds a plain tensor */
+	const int64_t *size; /* ndim: sizes that the local tensor must have */
+	/* 3 * ndim for each box, in elements: offsets in the whole tensor, sizes,
+	 * offsets in the local tensor. Boxes are disjoint, and inside both tensors.
+	 * There is at least one, which may be empty. */
+	const int64_t *boxes;
 	uint32_t nboxes;
 };
 
-/* What a rank has of one tensor. Everything lies in the pickle and the arena that were
- * given. */
+/* The part that a rank has of one tensor. The pickle and the arena own all pointers. */
 struct ck_rank_part {
 	uint8_t kind; /* CK_KIND_DTENSOR, CK_KIND_SHARDED_TENSOR */
 	bool partial; /* each rank has a summand: there is no whole tensor */
@@ -65,53 +67,56 @@ struct ck_rank_part {
 	struct ck_str dtype; /* torch's name without "torch." */
 	uint32_t ndim;
 	const int64_t *shape;		    /* of the whole tensor */
-	const struct ck_sharding *sharding; /* NULL: of a ShardedTensor */
+	const struct ck_sharding *sharding; /* NULL for a ShardedTensor */
 	struct ck_rank_answer answer;
-	struct ck_rank_piece
-		*pieces; /* of a DTensor one, of a ShardedTensor its
-				       * local shards that have elements in it */
+	/* One for a DTensor, unless `outside`. For a ShardedTensor its local shards,
+	 * except those that lie outside of the whole tensor. */
+	struct ck_rank_piece *pieces;
 	uint32_t npieces;
 };
 
-/* Is v called so? It may be malformed. */
+/* True if v is a call that builds a DTensor or ShardedTensor. It may be malformed. */
 bool ck_rank_is_part(const struct ck_pickle *p, const struct ck_pv *v);
-/* Whether its value holds a DTensor of which it has one rank's part only, as far as a bounded
- * walk finds it. */
+/* True if the root of a pickle contains a DTensor whose local tensor is only a part of it, or a
+ * summand. The search is bounded. False also if memory is short. */
 bool ck_rank_holds_part(const struct ck_pickle *p);
-/* 1: v is such a value, *out is filled; 0: it is none; -EBADMSG: it is malformed,
- * d says what was expected and found; -ENOMEM; errors of the storages. Memory is bounded
- * as for the pickle itself. `storages` may be NULL: then a mesh of 2.1 has no rank. */
+/* Reads a DTensor or ShardedTensor. Memory is taken from the arena, and from the budget of the
+ * pickle. `storages` may be NULL: a mesh of release 2.1 then has no rank. Returns 1 if v is such
+ * a value; 0 if it is another one; or: -EBADMSG if it is malformed or exceeds the budget, d has
+ * the details; -ENOMEM; errors of storages->read(). */
 CK_MUST_USE int ck_rank_part_read(struct ck_pickle *p, const struct ck_pv *v,
 				  const struct ck_rank_storages *storages,
 				  struct ck_arena *arena,
 				  struct ck_rank_part *out, struct ck_diag *d);
-/* The local tensor that is there must be the one that the boxes are for: -EIO. */
+/* Compares a local tensor with its piece: dtype, and ndim sizes in elements. Returns 0, or -EIO
+ * if they differ. */
 CK_MUST_USE int ck_rank_piece_check(const struct ck_rank_part *part,
 				    const struct ck_rank_piece *piece,
 				    struct ck_str dtype, uint32_t ndim,
 				    const int64_t *size, struct ck_diag *d);
-/* The answer of a file, { CK_NO_RANK, 0, 0 } at first, with that of one more of its
- * values: of differing ones that of the largest mesh counts. */
+/* Adds the answer of one more value to that of its file, which begins as { CK_NO_RANK, 0, 0 }.
+ * If ranks differ, the value with the largest mesh or group decides. */
 void ck_rank_answer_join(struct ck_rank_answer *file,
 			 const struct ck_rank_answer *value);
 
 /* --- boxes -------------------------------------------------------------------- */
 
-/* A tensor on a mesh. */
+/* A tensor on a mesh, as seen by one rank. */
 struct ck_rank_place {
 	uint32_t ndim;
-	const int64_t *shape;
+	const int64_t *shape; /* of the whole tensor */
 	uint32_t nmesh;
 	const struct ck_mesh_dim *mesh;
-	const uint64_t *coordinate; /* nmesh, below the sizes */
-	/* In which order the dimensions of the mesh cut: numbers of those that do,
-	 * each once; NULL: as their placements have it. */
+	const uint64_t *coordinate; /* of the rank: nmesh, below the sizes */
+	/* Mesh dimensions that shard the tensor, each once, in the order of their
+	 * cuts; NULL: the order follows from their placements. */
 	const uint32_t *order;
 	uint32_t norder;
 };
 
-/* Sets size and boxes of a piece. Memory is taken from what the input of p is worth.
- * -EBADMSG: a placement that the tensor cannot have, or too many boxes; -ENOMEM. */
+/* Computes size and boxes of a piece; leaves its tensor. Memory is taken from the arena, and
+ * from the budget of the pickle. Returns 0, or: -EBADMSG if a placement does not fit the
+ * tensor, or there are too many boxes; -ENOMEM. */
 CK_MUST_USE int ck_rank_boxes(struct ck_pickle *p,
 			      const struct ck_rank_place *place,
 			      struct ck_arena *arena, struct ck_rank_piece *out,
@@ -119,26 +124,28 @@ CK_MUST_USE int ck_rank_boxes(struct ck_pickle *p,
 
 /* --- names of files ----------------------------------------------------------- */
 
-/* What the name of a file says. */
+/* A parsed file name. */
 struct ck_rank_name {
 	int64_t family; /* from 0; CK_RANK_NO_FAMILY */
-	uint64_t
-		number; /* of the run of digits in which the family differs; without
-			  * one the last in the name; CK_NO_RANK: none, or too large */
-	uint32_t at, len; /* of that run */
+	/* Value of the run of digits in which names of the family differ; without a
+	 * family, of the last run. CK_NO_RANK if there is no run, or it is above
+	 * CK_RANK_MAX. */
+	uint64_t number;
+	uint32_t at, len; /* of that run, in bytes */
 };
 
-/* Finds the families among names of one directory: two or more that differ in one run of
- * digits only. Families are numbered by their first names in the given order. -ENOMEM. */
+/* Finds the families among n names of one directory: two or more names that differ in one run
+ * of digits only. Fills n rows of `out`. Families are numbered in the order of their first
+ * names. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_rank_names(const struct ck_str *names, size_t n,
 			      struct ck_rank_name *out, uint32_t *nfamilies);
-/* The path part of a family: what stands before the number, without what only says that
- * it is one. May be empty. */
+/* Returns the text before the number, without words such as "rank", digits and separators at
+ * its end. It names the family in paths. May be empty. */
 struct ck_str ck_rank_name_part(struct ck_str name,
 				const struct ck_rank_name *of);
-/* The name without its last extension. */
+/* Returns the name without its last extension. */
 struct ck_str ck_rank_name_stem(struct ck_str name);
-/* Is there a word in it that numbers of ranks have beside them? */
+/* True if the name contains a word that usually precedes a rank, such as "rank" or "shard". */
 bool ck_rank_name_says_rank(struct ck_str name);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_flat: the flat parameters of FSDP1's LOCAL_STATE_DICT. With use_orig_params their pieces stand
- * beside them, one for each parameter, which have its name, and not its shape; what the
- * parameters are, ckptfs-flat.json beside the files says.
+ * ranks_flat: flat parameters of FSDP1's LOCAL_STATE_DICT. With use_orig_params, the files also
+ * have one piece for each parameter, with its name, but not its shape. The sidecar
+ * ckptfs-flat.json describes the parameters. A row of l->flats is added by ranks_join.c, and
+ * becomes parameters by ck_rank_params_add(). Used by the thread that loads the checkpoint.
  */
 #include "ranks_flat.h"
 #include "../item/item_tensor.h"
@@ -44,7 +45,7 @@ struct ck_torch_flat *ck_rank_flat_begin(struct ck_torch_load *l, size_t shards)
 
 /* --- pieces -------------------------------------------------------------------------------- */
 
-/* Texts, each once. */
+/* A set of texts. */
 struct texts {
 	struct ck_str *all;
 	size_t n, cap;
@@ -87,7 +88,7 @@ struct rows {
 	const struct ck_torch_read *reads;
 	size_t n;
 	const struct ck_pickle *pickle;
-	/* Where shards of its flat parameters lie, and which dicts these are in. */
+	/* Storages of shards of flat parameters, and the dicts that contain these. */
 	struct texts storages, dicts;
 };
 
@@ -119,7 +120,8 @@ static int flat_look(struct rows *r, size_t i)
 	return rc;
 }
 
-/* An empty one lies nowhere: it is a piece where others are. */
+/* True if a row is a piece. An empty tensor shares no storage: it counts as a piece in a dict
+ * that has a flat parameter. */
 static bool is_piece(const struct rows *r, size_t i)
 {
 	const struct ck_torch_read *read = &r->reads[i];
@@ -185,17 +187,18 @@ static int lose(const struct ck_torch_load *l, struct ck_str name,
 	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
 }
 
-/* Bytes of names that are as much as a row. */
+/* Bytes of a name that count as one row. */
 enum { NAME_ROW = 64 };
 
-/* A parameter costs a few words of a sidecar, and is one row, or one for each rank that has
- * some of it. */
+/* Limit of the rows that a sidecar may add. It grows with the sidecar and with the rows of the
+ * files: a parameter takes a few words of a sidecar, and one row for each rank with elements of
+ * it. */
 static uint64_t made_most(const struct ck_torch_load *l)
 {
 	return (1 << 17) + l->said.len / 8 + 16 * (l->given + l->nrows);
 }
 
-/* A box of many dimensions is as much as several rows. */
+/* A row with many dimensions counts as several rows. */
 static uint64_t row_cost(const struct ck_catalog *c)
 {
 	uint32_t n = c->tensors.n;
@@ -232,6 +235,7 @@ int ck_rank_made(struct ck_torch_load *l, uint64_t before, struct ck_str name)
 	return rc;
 }
 
+/* A flat parameter, and its description in the sidecar. */
 struct unit {
 	struct ck_torch_load *l;
 	const struct ck_sidecar *s;
@@ -240,8 +244,8 @@ struct unit {
 	struct ck_str prefix;
 };
 
-/* The path of a parameter: those parts of that of its unit that are before the prefix ends,
- * and the rest in one. */
+/* Makes a row with the path of a parameter: the parts of the unit's path that lie inside the
+ * prefix, then the rest of the name as one part. NULL if memory is short. */
 static struct ck_torch_row *row_make(const struct unit *u, struct ck_str fqn)
 {
 	struct ck_arena *arena = &u->l->arena;
@@ -273,7 +277,7 @@ static struct ck_torch_row *row_make(const struct unit *u, struct ck_str fqn)
 	return row;
 }
 
-/* One more name for the elements of a parameter. *number: of the tensor. Returns what
+/* Adds a tensor with the elements of a parameter. *number: of the tensor. Returns as
  * ck_rank_made() does. */
 static int param_add(const struct unit *u, struct ck_str fqn,
 		     const struct ck_sidecar_param *p, uint32_t *number)

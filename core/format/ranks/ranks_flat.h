@@ -1,55 +1,69 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_flat: flat parameters of FSDP1 in files of torch: their pieces, and with a sidecar the
- * parameters that they are made of (flat.c), and what an optimizer has of each of these
- * (optimizers.c, state.c).
+ * ranks_flat: flat parameters of FSDP1 in files of torch.save. A flat parameter is a
+ * one-dimensional tensor that contains several parameters, and is split among ranks. A
+ * sidecar describes the parameters. Each rank may also have pieces: its elements of each
+ * parameter. ranks_flat.c shows parameters and pieces, optimizers.c and state.c the state
+ * that an optimizer has of each parameter.
+ *
+ * All functions work on a struct ck_torch_load, and are called by the thread that loads the
+ * checkpoint, in the order of show() in ranks_load.c.
  */
 #ifndef CK_RANKS_FLAT_H
 #define CK_RANKS_FLAT_H
 
 #include "../torch/entries.h"
 
-/* --- flat.c ------------------------------------------------------------------------- */
+/* --- ranks_flat.c ------------------------------------------------------------------- */
 
-/* Is the key that of a flat parameter? */
+/* True if the last component of a key is that of a flat parameter. */
 bool ck_rank_is_flat(struct ck_str key);
-/* One more in l->flats, with room for so many shards: the rest is the caller's to fill. NULL: out
- * of memory. Good until the next one. */
+/* Adds a zeroed row to l->flats with memory for `shards` shards; the caller fills it. The
+ * pointer is valid until the next call. NULL if memory is short. */
 struct ck_torch_flat *ck_rank_flat_begin(struct ck_torch_load *l,
 					 size_t shards);
-/* Marks plain tensors of a file, whose rows begin with `first` and were read, that are pieces
- * of its flat parameters. -ENOMEM. */
+/* Marks the pieces of flat parameters among the rows of the file that is read, which begin with
+ * row `first`. A piece is a plain tensor of one dimension in the storage of a flat parameter;
+ * or an empty one in the same dict. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_rank_pieces_find(struct ck_torch_load *l, size_t first);
-/* Pieces of one path, each of another file: they have the name of the parameter that a sidecar
- * makes of them, or a free one. After those are added. -ENOMEM. */
+/* Adds n pieces of one path, each of another file, which only local/ shows. They get the name
+ * of the parameter that the sidecar adds for this path, or a free name. Call after
+ * ck_rank_params_add(). Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_rank_pieces_show(struct ck_torch_load *l,
 				    const struct ck_torch_row *const *rows,
 				    uint32_t n);
-/* The parameters that flat ones are made of, if a sidecar says it. -ENOMEM. */
+/* Adds the parameters that the sidecar describes for the rows of l->flats. A flat parameter
+ * that does not fit the sidecar becomes a line of damage; a note counts those without a
+ * description. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_rank_params_add(struct ck_torch_load *l);
-/* What a sidecar makes, a large one might without end. Takes what was added to the catalog
- * since its rows were so many, of the tensor added last, and an entry's name, off what may be. 1: more may be made; 0: no
- * more, and a line of damage says that first; -ENOMEM. */
+/* Limits the rows that a sidecar adds, since a small sidecar could add very many. Charges the
+ * rows that were added since ck_rank_rows() returned `before`, weighted by the dimensions of the
+ * last tensor, and the length of a name. Returns 1 if more rows may be added; 0 if the limit is
+ * exceeded, the first time with a line of damage; or -ENOMEM. */
 CK_MUST_USE int ck_rank_made(struct ck_torch_load *l, uint64_t before,
 			     struct ck_str name);
-/* Has it made all that it may? */
+/* True if the limit is exceeded. */
 bool ck_rank_made_all(const struct ck_torch_load *l);
+/* Number of tensors, objects, chunks and replicas in the catalog. */
 uint64_t ck_rank_rows(const struct ck_torch_load *l);
 
-/* --- optimizers.c, state.c ------------------------------------------------------------------------- */
+/* --- optimizers.c, state.c ----------------------------------------------------------- */
 
-/* Finds what optimizers have, of which the sidecar says what its numbers mean. Once all rows
- * have been read. -ENOMEM. */
+/* Finds the optimizers in the files, and assigns each to one of the sidecar. Sets l->trees; NULL
+ * if the sidecar has no optimizers. An optimizer that the sidecar does not fit becomes a line of
+ * damage. Call when all rows were read. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_rank_trees_find(struct ck_torch_load *l);
-void ck_rank_trees_free(struct ck_rank_trees *trees);
-/* Rows of one path, each of another file and with the next one, the lowest rank's first.
- * 1: they may be state of a flat parameter, or of pieces, and wait; 0: they are something else.
- * -ENOMEM. */
+void ck_rank_trees_free(struct ck_rank_trees *trees); /* NULL is allowed */
+/* Takes n rows of one path, each of another file and linked by `next`, the lowest rank first.
+ * Returns 1 if they are state under a number that the sidecar has: ck_rank_states_show() shows
+ * them, the caller must not; 0 if they are not; or -ENOMEM. */
 CK_MUST_USE int ck_rank_state_take(struct ck_torch_load *l,
 				   const struct ck_torch_row *const *rows,
 				   uint32_t n);
-/* What waits, once all else in files has its name: the state of each parameter in its place,
- * and local/ alone has it then; or it is shown as without a sidecar. -ENOMEM. */
+/* Shows all rows that ck_rank_state_take() took, as the state of each parameter; only local/
+ * then shows the rows themselves. Rows from which no such state can be made are shown as without
+ * a sidecar. Call when all other entries of the files have their names. Returns 0, or
+ * -ENOMEM. */
 CK_MUST_USE int ck_rank_states_show(struct ck_torch_load *l);
 
 #endif

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_join: what files of several ranks have at one path becomes one entry: the boxes of a tensor
- * that was cut, copies of one that was not, or the value that the lowest rank has; and what
- * local/ shows of each rank. First all are compared; where they are no whole, each rank has
- * its own.
+ * ranks_join: joins the rows that files of several ranks have at one path into entries of the
+ * catalog. First all rows are compared. Then the path becomes one of:
+ *
+ *   one tensor               Its chunks are the boxes of all ranks; equal boxes are replicas.
+ *   one object               No row is a tensor: the value of the lowest rank.
+ *   entries of single ranks  Rows differ, or are summands. If not all are plain tensors, there
+ *                            is also a tensor with EIO and the reason.
+ *
+ * For files of ranks, local/ also shows the rows of each rank. The state is local to one path.
+ * Used by the thread that loads the checkpoint.
  */
 #include "ranks_flat.h"
 
@@ -14,22 +20,25 @@ struct box {
 	const struct ck_torch_box *is;
 	const struct ck_torch_row *row;
 	uint32_t number; /* in the order of ranks */
-	bool odd;	 /* other strides than what it is a copy of */
+	bool odd;	 /* its strides differ from those of an equal box */
 };
 
+/* The entry that is being made. */
 struct joining {
 	struct ck_torch_load *l;
 	struct ck_str key;
-	const struct ck_torch_row *first; /* of those that are good */
-	const struct ck_torch_spec *spec; /* its */
-	struct box *boxes;
+	const struct ck_torch_row
+		*first; /* first tensor that is not malformed */
+	const struct ck_torch_spec *spec; /* of `first` */
+	struct box *boxes;		  /* owned */
 	size_t nboxes, cap;
-	const char *why; /* there is no whole tensor */
-	bool looked;	 /* at all: what is malformed has its line */
-	bool mixed; /* not only plain tensors: who asks for the whole one is told why */
-	/* Whose name it has, if it is what one rank has. */
+	const char *
+		why; /* reason why there is no whole tensor; NULL: there is one */
+	bool looked; /* lines of damage of malformed rows were added */
+	bool mixed;  /* not all rows are plain tensors */
+	/* Entry whose name this one has, if is_own. */
 	struct ck_entry_id of;
-	bool is_own;
+	bool is_own; /* an entry of one rank, with the name of another one */
 };
 
 static int no_memory(const struct ck_torch_load *l)
@@ -43,7 +52,7 @@ static const struct ck_torch_file *file_of(const struct joining *j,
 	return &j->l->files[row->file];
 }
 
-/* A line of damage of what one rank has. */
+/* Adds a line of damage about the row of one rank. */
 static int lose(const struct joining *j, const struct ck_torch_row *row,
 		int err, const char *what)
 {
@@ -55,9 +64,9 @@ static int lose(const struct joining *j, const struct ck_torch_row *row,
 	return ck_catalog_loss_add(j->l->c, &loss) ? no_memory(j->l) : 0;
 }
 
-/* --- what they have in common ------------------------------------------------------------ */
+/* --- comparing rows -------------------------------------------------------------------- */
 
-/* Words that stay. */
+/* Makes the reason that a row differs from the first one. It is valid as long as the load. */
 static const char *differ(const struct joining *j,
 			  const struct ck_torch_row *row, const char *what)
 {
@@ -78,6 +87,7 @@ static bool is_same_shape(const struct ck_torch_spec *a,
 		memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0);
 }
 
+/* Compares a tensor with the first one. Sets j->why if they differ. */
 static void compare(struct joining *j, const struct ck_torch_row *row)
 {
 	const struct ck_torch_spec *a = j->spec, *b = row->spec;
@@ -96,7 +106,7 @@ static void compare(struct joining *j, const struct ck_torch_row *row)
 		j->why = differ(j, row, what);
 }
 
-/* What of a row cannot be had: a line of damage each. */
+/* Adds a line of damage for each loss of a row. */
 static int losses_add(const struct joining *j, const struct ck_torch_row *row)
 {
 	int rc = 0;
@@ -107,7 +117,7 @@ static int losses_add(const struct joining *j, const struct ck_torch_row *row)
 	return rc;
 }
 
-/* The first that is good says what it is. */
+/* The first tensor becomes the description; others are compared with it. */
 static void tensor_look(struct joining *j, const struct ck_torch_row *row)
 {
 	if (j->first) {
@@ -121,7 +131,8 @@ static void tensor_look(struct joining *j, const struct ck_torch_row *row)
 		j->why = "each rank has a summand of it (Partial)";
 }
 
-/* 1: it is a tensor, and was compared with those before; 0: it is another value. */
+/* Returns 1 if the row is a tensor, or a malformed one; 0 if it is another value; or
+ * -ENOMEM. */
 static int row_look(struct joining *j, const struct ck_torch_row *row)
 {
 	int rc = 0;
@@ -135,7 +146,7 @@ static int row_look(struct joining *j, const struct ck_torch_row *row)
 	return rc ? rc : 1;
 }
 
-/* What one rank has of a tensor that is like those before. */
+/* Adds the boxes of one row to j->boxes, and lines of damage for its losses. */
 static int boxes_add(struct joining *j, const struct ck_torch_row *row)
 {
 	struct box *boxes;
@@ -162,7 +173,7 @@ static int boxes_add(struct joining *j, const struct ck_torch_row *row)
 
 /* --- the entry ------------------------------------------------------------------------------- */
 
-/* By offsets, then sizes, then ranks. */
+/* Compares offsets, then sizes, then ranks. */
 static int box_cmp(const void *a, const void *b, void *arg)
 {
 	const struct joining *j = arg;
@@ -175,7 +186,7 @@ static int box_cmp(const void *a, const void *b, void *arg)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-/* As ranks have them, they mostly are in order. */
+/* Sorts the boxes. In the order of ranks they usually are sorted already. */
 static void boxes_sort(struct joining *j)
 {
 	for (size_t i = 1; i < j->nboxes; i++)
@@ -193,11 +204,11 @@ static bool is_same_box(const struct joining *j, const struct ck_torch_box *a,
 	       memcmp(a->at, b->at, 2UL * j->spec->ndim * sizeof(*a->at)) == 0;
 }
 
-/* Of a box that one file has several times the first counts: in local/ both would have one
- * name. */
+/* Removes a box that one file has several times, except for the first: in local/ both would
+ * have the same name. Adds one line of damage for each row with such boxes. */
 static int doubles_drop(struct joining *j)
 {
-	const struct ck_torch_row *said = NULL;
+	const struct ck_torch_row *reported = NULL;
 	struct box *last = j->boxes;
 	int rc = 0;
 
@@ -207,19 +218,19 @@ static int doubles_drop(struct joining *j)
 		if (b->row->file != last->row->file ||
 		    !is_same_box(j, last->is, b->is)) {
 			*++last = *b;
-		} else if (said != b->row) {
+		} else if (reported != b->row) {
 			rc = lose(j, b->row, EBADMSG,
 				  "it has a part of it several times; the "
 				  "first is shown");
-			said = b->row;
+			reported = b->row;
 		}
 	}
 	j->nboxes = j->nboxes ? (size_t)(last - j->boxes) + 1 : 0;
 	return rc;
 }
 
-/* A copy is read at the strides of what it is a copy of; one that nobody can read is so at
- * any. */
+/* True if box b can be a replica of a: replicas are read with the strides of their chunk. The
+ * strides of a box that cannot be read do not matter. */
 static bool has_same_strides(const struct joining *j,
 			     const struct ck_torch_box *a,
 			     const struct ck_torch_box *b)
@@ -232,7 +243,8 @@ static bool has_same_strides(const struct joining *j,
 		      j->spec->ndim * sizeof(*a->strides)) == 0;
 }
 
-/* The first of the equal boxes from i on that can be read; i itself, if none can. */
+/* Returns the first of the boxes equal to box i that can be read; box i if there is no such
+ * box. */
 static const struct ck_torch_box *good_of(const struct joining *j, size_t i)
 {
 	for (size_t k = i; k < j->nboxes; k++) {
@@ -265,7 +277,7 @@ static int chunk_add(const struct joining *j, const struct ck_torch_box *b,
 	return rc;
 }
 
-/* Boxes that local/ alone has. */
+/* Adds the boxes with other strides as tensors that only local/ shows. */
 static int odd_add(const struct joining *j, struct ck_entry_id of)
 {
 	int rc = 0;
@@ -284,7 +296,7 @@ static int odd_add(const struct joining *j, struct ck_entry_id of)
 	return rc;
 }
 
-/* *odd: some of them only local/ has. */
+/* Adds the boxes as chunks and replicas. Marks those with other strides, and sets *odd. */
 static int shown_add(struct joining *j, bool *odd)
 {
 	const struct ck_torch_box *last = NULL;
@@ -306,7 +318,7 @@ static int shown_add(struct joining *j, bool *odd)
 	return rc;
 }
 
-/* number: of the tensor that has begun. */
+/* Adds the chunks of the tensor that was begun last. number: of that tensor. */
 static int chunks_add(struct joining *j, uint32_t number)
 {
 	bool odd = false;
@@ -324,7 +336,8 @@ static int chunks_add(struct joining *j, uint32_t number)
 	return rc ? no_memory(j->l) : 0;
 }
 
-/* In the order of ranks, before boxes are sorted. */
+/* Adds a row of l->flats, with shards in the order of ranks. Must be called before the boxes are
+ * sorted. */
 static int flat_add(struct joining *j)
 {
 	struct ck_torch_flat *flat = ck_rank_flat_begin(j->l, j->nboxes);
@@ -365,7 +378,7 @@ static int sharding_add(const struct joining *j)
 							     : 0;
 }
 
-/* A tensor of the catalog, without boxes. */
+/* Begins a tensor of the catalog, without chunks. */
 static int tensor_begin(const struct joining *j)
 {
 	struct ck_torch_load *l = j->l;
@@ -380,7 +393,7 @@ static int tensor_begin(const struct joining *j)
 	return rc || j->spec->kind == CK_KIND_TENSOR ? rc : sharding_add(j);
 }
 
-/* All that they have is one tensor, or all that one has of it. */
+/* Adds the boxes to the tensor that was begun, and a flat parameter to l->flats. */
 static int boxes_show(struct joining *j, uint32_t number)
 {
 	int rc = j->is_own || !is_flat(j) ? 0 : flat_add(j);
@@ -388,7 +401,7 @@ static int boxes_show(struct joining *j, uint32_t number)
 	return rc ? rc : chunks_add(j, number);
 }
 
-/* Where their values are taken from; the caller's. */
+/* The rows of one path, one of each rank; owned by the caller. */
 struct rows {
 	const struct ck_torch_row *const *all;
 	uint32_t n;
@@ -404,22 +417,24 @@ static int whole_show(struct joining *j, const struct rows *rows)
 	return rc ? rc : boxes_show(j, number);
 }
 
-/* --- what each rank has alone -------------------------------------------------------------- */
+/* --- entries of single ranks --------------------------------------------------------------- */
 
-/* The first one of its name. */
+/* Adds the value of one rank as an object that only local/ shows, the first one of its name.
+ * Does nothing unless the files are of ranks. */
 static int value_own(const struct joining *j, const struct ck_torch_row *row)
 {
 	uint32_t before = j->l->c->objects.n;
 	int rc = 0;
 
-	if (j->l->by_rank) /* else local/ has none */
+	if (j->l->by_rank)
 		rc = ck_torch_value_add(j->l, row, j->key);
 	if (rc == 0 && j->l->c->objects.n > before)
 		ck_catalog_object_unwhole(j->l->c);
 	return rc;
 }
 
-/* named: the entry whose name it has; NULL: its own, since none has it yet. */
+/* Adds the row of one rank as an entry that only local/ shows. named: the entry whose name it
+ * gets; NULL: it is the first entry of this name. why: see ck_catalog_tensor_unwhole(). */
 static int own_show(const struct joining *of, const struct ck_torch_row *row,
 		    const struct ck_entry_id *named, const char *why)
 {
@@ -455,6 +470,7 @@ static int own_show(const struct joining *of, const struct ck_torch_row *row,
 	return rc < 0 ? rc : 0;
 }
 
+/* Adds an entry for each row. If `named` is NULL, the first one added gives the name. */
 static int own_all(const struct joining *j, const struct rows *rows,
 		   const struct ck_entry_id *named, const char *why)
 {
@@ -473,7 +489,8 @@ static int own_all(const struct joining *j, const struct rows *rows,
 	return rc;
 }
 
-/* Whoever asks for all of it is told why there is none. */
+/* Adds entries of single ranks. Unless all are plain tensors, also adds a tensor whose reads
+ * fail with EIO and the reason. */
 static int parts_show(struct joining *j, const struct rows *rows)
 {
 	struct ck_entry_id named = { j->l->c->tensors.n, false };
@@ -487,7 +504,7 @@ static int parts_show(struct joining *j, const struct rows *rows)
 	return rc ? rc : own_all(j, rows, &named, NULL);
 }
 
-/* The lowest rank's is the one in objects/. */
+/* Adds values that are not tensors. objects/ shows that of the lowest rank. */
 static int values_show(const struct joining *j, const struct rows *rows)
 {
 	struct ck_torch_load *l = j->l;
@@ -505,7 +522,7 @@ static int values_show(const struct joining *j, const struct rows *rows)
 	return rc;
 }
 
-/* What they are: all a tensor, all something else, or both. */
+/* Compares all rows. Sets j->first if there is a tensor, and j->why if there is no whole one. */
 static int look(struct joining *j, const struct rows *rows)
 {
 	const struct ck_torch_row *other = NULL;

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_load: a directory of files that the ranks of a job wrote by torch.save, each its own, with
- * names that say little. Which rank a file is of, what is in it says; if nothing does, the
- * number in which its name differs from the others'.
+ * ranks_load: loads a directory of files that the ranks of a job wrote by torch.save, each rank
+ * its own. The names follow no convention. Files whose names differ in one number are a family
+ * (ranks_name.c). The rank of a file is the one in its DTensors and ShardedTensors; without
+ * one, the number in its name.
+ *
+ * Steps: find the families, read all files, assign ranks, join the rows of each path of a
+ * family (ranks_join.c), then add state of optimizers, parameters of flat ones, and pieces
+ * (ranks_flat.h). The state is local to the load, and used by one thread.
  */
 #include "../load/load_gather.h"
 #include "ranks_flat.h"
@@ -11,13 +16,13 @@
 #include <errno.h>
 #include <inttypes.h>
 
-enum { SAID = 16 }; /* missing ranks that are named */
+enum { NAMES_MOST = 16 }; /* missing ranks in a line of damage */
 
 struct ranks {
 	struct ck_torch_load *l;
-	struct ck_rank_name *said; /* of each file */
+	struct ck_rank_name *parsed; /* name of each file */
 	uint32_t nfamilies;
-	uint32_t *first; /* of each file the first one of its family */
+	uint32_t *first; /* for each file, the first file of its family */
 	uint32_t *order; /* files, by family and rank */
 };
 
@@ -26,9 +31,9 @@ static int no_memory(const struct ck_torch_load *l)
 	return ck_fail(l->d, ENOMEM, "out of memory");
 }
 
-/* --- names ----------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------ */
 
-/* What a Trainer leaves beside the files of a model. */
+/* True for files of random states, which a Trainer writes beside the files of a model. */
 static bool is_beside(const char *name)
 {
 	return strncmp(name, "rng_state", 9) == 0 ||
@@ -36,7 +41,7 @@ static bool is_beside(const char *name)
 }
 
 static int families_find(const struct ck_dir_names *names,
-			 struct ck_rank_name *said, uint32_t *n)
+			 struct ck_rank_name *parsed, uint32_t *n)
 {
 	struct ck_str *texts = calloc(names->n + 1, sizeof(*texts));
 	int rc;
@@ -45,7 +50,7 @@ static int families_find(const struct ck_dir_names *names,
 		return -ENOMEM;
 	for (size_t i = 0; i < names->n; i++)
 		texts[i] = ck_str_from(names->all[i]);
-	rc = ck_rank_names(texts, names->n, said, n);
+	rc = ck_rank_names(texts, names->n, parsed, n);
 	free(texts);
 	return rc;
 }
@@ -53,7 +58,7 @@ static int families_find(const struct ck_dir_names *names,
 int ck_ranks_has_family(const struct ck_src *src, struct ck_diag *d)
 {
 	struct ck_dir_names names = { 0 };
-	struct ck_rank_name *said = NULL;
+	struct ck_rank_name *parsed = NULL;
 	uint32_t n;
 	bool found = false;
 	int rc;
@@ -61,27 +66,27 @@ int ck_ranks_has_family(const struct ck_src *src, struct ck_diag *d)
 	if (src->file)
 		return 0;
 	rc = ck_torch_names_find(ck_src_dir(src), src->brief, &names);
-	said = calloc(names.n + 1, sizeof(*said));
+	parsed = calloc(names.n + 1, sizeof(*parsed));
 	if (rc == 0)
-		rc = said ? families_find(&names, said, &n) : -ENOMEM;
+		rc = parsed ? families_find(&names, parsed, &n) : -ENOMEM;
 	for (size_t i = 0; i < names.n && rc == 0; i++)
-		found |= said[i].family != CK_RANK_NO_FAMILY &&
+		found |= parsed[i].family != CK_RANK_NO_FAMILY &&
 			 !is_beside(names.all[i]);
-	free(said);
+	free(parsed);
 	ck_dir_names_fini(&names);
 	return rc < 0 ? ck_fail(d, -rc, "%s", strerror(-rc)) : found;
 }
 
-/* first_of_family: room for nfamilies. */
+/* Sets r->first. first_of_family: a buffer of nfamilies. */
 static void firsts_find(const struct ranks *r, uint32_t *first_of_family)
 {
 	for (uint32_t i = (uint32_t)r->l->nfiles; i > 0 && i--;)
-		if (r->said[i].family != CK_RANK_NO_FAMILY)
-			first_of_family[r->said[i].family] = i;
+		if (r->parsed[i].family != CK_RANK_NO_FAMILY)
+			first_of_family[r->parsed[i].family] = i;
 	for (uint32_t i = 0; i < r->l->nfiles; i++)
-		r->first[i] = r->said[i].family == CK_RANK_NO_FAMILY
+		r->first[i] = r->parsed[i].family == CK_RANK_NO_FAMILY
 				      ? i
-				      : first_of_family[r->said[i].family];
+				      : first_of_family[r->parsed[i].family];
 }
 
 static struct ck_str above_of(const void *arg, uint32_t i)
@@ -91,22 +96,24 @@ static struct ck_str above_of(const void *arg, uint32_t i)
 	return l->files[i].above;
 }
 
-/* The part of a file that is the first one of its family, or has none. */
+/* Chooses the first path component of a file that is the first one of its family, or has no
+ * family: a text of its name that is not taken. */
 static int part_name(const struct ranks *r, uint32_t i, struct ck_table *taken)
 {
 	struct ck_torch_file *f = &r->l->files[i];
 	struct ck_str name = ck_str_from(f->name), part = { "", 0 };
 	uint32_t number;
 
-	if (r->said[i].family != CK_RANK_NO_FAMILY)
-		part = ck_rank_name_part(name, &r->said[i]);
+	if (r->parsed[i].family != CK_RANK_NO_FAMILY)
+		part = ck_rank_name_part(name, &r->parsed[i]);
 	if (part.len == 0 || ck_table_find(taken, part) >= 0)
 		part = ck_rank_name_stem(name);
 	f->above = part;
 	return ck_table_add(taken, part, i, &number);
 }
 
-/* Below which part each file's paths are: none, if all are one family. */
+/* Sets the first component of the paths of each file. It is empty if all files are one
+ * family. */
 static int parts_name(const struct ranks *r)
 {
 	struct ck_torch_load *l = r->l;
@@ -115,7 +122,7 @@ static int parts_name(const struct ranks *r)
 	int rc = 0;
 
 	for (size_t i = 0; i < l->nfiles; i++)
-		one &= r->said[i].family != CK_RANK_NO_FAMILY;
+		one &= r->parsed[i].family != CK_RANK_NO_FAMILY;
 	for (uint32_t i = 0; i < l->nfiles && !one && rc == 0; i++) {
 		if (r->first[i] < i)
 			l->files[i].above = l->files[r->first[i]].above;
@@ -126,17 +133,18 @@ static int parts_name(const struct ranks *r)
 	return rc ? no_memory(l) : 0;
 }
 
-/* --- ranks --------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------ */
 
+/* Sets family and rank of each file. */
 static void ranks_find(const struct ranks *r)
 {
 	for (size_t i = 0; i < r->l->nfiles; i++) {
 		struct ck_torch_file *f = &r->l->files[i];
 
-		f->family = r->said[i].family;
+		f->family = r->parsed[i].family;
 		f->rank = f->good ? f->answer.rank : CK_NO_RANK;
 		if (f->rank == CK_NO_RANK && f->family != CK_RANK_NO_FAMILY)
-			f->rank = r->said[i].number;
+			f->rank = r->parsed[i].number;
 	}
 }
 
@@ -146,7 +154,7 @@ static int file_cmp(const void *a, const void *b, void *arg)
 	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
 	const struct ck_torch_file *x = &r->l->files[i], *y = &r->l->files[k];
 
-	/* A family is where its first file is. */
+	/* Families are in the order of their first files. */
 	if (r->first[i] != r->first[k])
 		return r->first[i] < r->first[k] ? -1 : 1;
 	if (x->rank != y->rank)
@@ -171,7 +179,8 @@ static int file_lose(const struct ck_torch_load *l,
 	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
 }
 
-/* Of two files of one rank the one counts whose name says that. */
+/* Drops all but one of several files of one rank: the one whose name has the rank is kept, else
+ * the first. Adds a line of damage for each dropped file that could be read. */
 static int doubles_drop(const struct ranks *r)
 {
 	struct ck_torch_load *l = r->l;
@@ -183,10 +192,11 @@ static int doubles_drop(const struct ranks *r)
 
 		if (!is_one_rank(a, b))
 			continue;
-		if (!a->good || !b->good) /* which a line says already */
+		/* A bad file has its line of damage already. */
+		if (!a->good || !b->good)
 			out = a->good ? y : x;
-		else if (r->said[x].number != a->rank &&
-			 r->said[y].number == b->rank)
+		else if (r->parsed[x].number != a->rank &&
+			 r->parsed[y].number == b->rank)
 			out = x;
 		if (a->good && b->good)
 			rc = file_lose(
@@ -196,8 +206,8 @@ static int doubles_drop(const struct ranks *r)
 					 ck_show(ck_str_from(
 						 (out == x ? b : a)->name))));
 		l->files[out].good = false;
-		if (out ==
-		    y) { /* who follows is compared with the one that counts */
+		/* The next file is compared with the one that is kept. */
+		if (out == y) {
 			r->order[i] = x;
 			r->order[i - 1] = y;
 		}
@@ -205,20 +215,22 @@ static int doubles_drop(const struct ranks *r)
 	return rc;
 }
 
-/* None of [from, to) has a file. */
-static void gap_say(struct ck_buf *text, uint64_t from, uint64_t to,
-		    uint64_t *missing)
+/* Appends the missing ranks [from, to), and counts them in *missing. */
+static void gap_print(struct ck_buf *text, uint64_t from, uint64_t to,
+		      uint64_t *missing)
 {
-	for (uint64_t rank = from; rank < to && *missing + (rank - from) < SAID;
-	     rank++)
+	for (uint64_t rank = from;
+	     rank < to && *missing + (rank - from) < NAMES_MOST; rank++)
 		ck_buf_printf(text, "%s%" PRIu64, text->len ? ", " : "", rank);
 	if (to > from)
 		*missing += to - from;
 }
 
-/* The ranks of a family that have no file, as one line. have: in order. */
-static int missing_say(const struct ranks *r, const struct ck_torch_file *first,
-		       const uint64_t *have, size_t n, uint64_t world)
+/* Adds one line of damage with the ranks of a family that have no file. have: n ranks with
+ * files, ascending. world: number of ranks. */
+static int missing_report(const struct ranks *r,
+			  const struct ck_torch_file *first,
+			  const uint64_t *have, size_t n, uint64_t world)
 {
 	struct ck_loss loss = { .file = CK_NO_FILE, .err = ENODATA };
 	struct ck_buf text = { 0 };
@@ -226,25 +238,26 @@ static int missing_say(const struct ranks *r, const struct ck_torch_file *first,
 	int rc;
 
 	for (size_t k = 0; k <= n; k++) {
-		gap_say(&text, next, k < n ? ck_min(have[k], world) : world,
-			&missing);
+		gap_print(&text, next, k < n ? ck_min(have[k], world) : world,
+			  &missing);
 		next = k < n ? have[k] + 1 : next;
 	}
 	if (missing == 0)
 		return 0;
-	loss.what = ck_str_from(ck_shown(
-		"of %" PRIu64 " ranks %" PRIu64
-		" have no file as %s is; missing: %s%s",
-		world, missing, ck_show(ck_str_from(first->name)),
-		text.data ? text.data : "", missing > SAID ? ", ..." : ""));
+	loss.what = ck_str_from(
+		ck_shown("of %" PRIu64 " ranks %" PRIu64
+			 " have no file as %s is; missing: %s%s",
+			 world, missing, ck_show(ck_str_from(first->name)),
+			 text.data ? text.data : "",
+			 missing > NAMES_MOST ? ", ..." : ""));
 	rc = ck_catalog_loss_add(r->l->c, &loss) ? no_memory(r->l) : 0;
 	ck_buf_fini(&text);
 	return rc;
 }
 
-/* Nothing but the numbers in names says that files are of ranks: they may be of steps,
- * of which the first one is shown. */
-static int doubt_say(const struct ranks *r, size_t begin, size_t end)
+/* Adds a doubt if only the numbers in their names suggest that files belong to ranks: they may
+ * belong to steps. */
+static int doubt_add(const struct ranks *r, size_t begin, size_t end)
 {
 	const struct ck_torch_file *first = &r->l->files[r->order[begin]];
 
@@ -268,7 +281,7 @@ static int doubt_say(const struct ranks *r, size_t begin, size_t end)
 		       : 0;
 }
 
-/* One family: files order[begin, end). */
+/* Finds the number of ranks of a family, files order[begin, end), and those without a file. */
 static int family_look(const struct ranks *r, size_t begin, size_t end)
 {
 	const struct ck_torch_file *first = &r->l->files[r->order[begin]];
@@ -294,18 +307,19 @@ static int family_look(const struct ranks *r, size_t begin, size_t end)
 		else
 			named = ck_max(named, f->rank + 1);
 	}
-	/* Steps in the names are no ranks; what is in files is. */
+	/* A number in a name that is far above the number of files may be a step;
+	 * a rank in a file is always one. */
 	if (named <= 64 * (uint64_t)(n + 1))
 		world = ck_max(world, named);
 	r->l->world = ck_max(r->l->world, world);
-	rc = missing_say(r, first, have, n, world);
+	rc = missing_report(r, first, have, n, world);
 	free(have);
-	return rc ? rc : doubt_say(r, begin, end);
+	return rc ? rc : doubt_add(r, begin, end);
 }
 
-/* --- entries ----------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------- */
 
-/* Rows of one path, in the order of ranks, each the next of the one before. */
+/* Rows of one path in the order of ranks, linked by `next`. */
 struct group {
 	uint32_t first, last, n;
 };
@@ -313,11 +327,11 @@ struct group {
 struct groups {
 	struct group *all;
 	size_t n, cap;
-	const struct ck_torch_row **rows; /* room for those of the largest */
-	uint32_t most;
+	const struct ck_torch_row **rows; /* buffer for the rows of a group */
+	uint32_t most; /* its size: rows of the largest group */
 };
 
-/* A path has the number of its group until the family is done. */
+/* Adds a row to the group of its path. path->group is set until groups_fini(). */
 static int row_add(struct ck_torch_load *l, struct groups *g, uint32_t row)
 {
 	struct group *all = ck_grow(g->all, &g->cap, g->n, 1, sizeof(*all));
@@ -371,7 +385,7 @@ static int groups_show(struct ck_torch_load *l, struct groups *g)
 	return rc;
 }
 
-/* Another family may have the same paths. */
+/* Resets path->group, because another family may have the same paths. */
 static void groups_fini(struct ck_torch_load *l, struct groups *g)
 {
 	for (size_t i = 0; i < g->n; i++)
@@ -380,7 +394,7 @@ static void groups_fini(struct ck_torch_load *l, struct groups *g)
 	free(g->all);
 }
 
-/* Those that are pieces, or those that are not. */
+/* Shows the rows of a family that are pieces of flat parameters, or those that are not. */
 static int rows_show(const struct ranks *r, size_t begin, size_t end,
 		     bool pieces)
 {
@@ -412,7 +426,7 @@ static int family_pieces(const struct ranks *r, size_t begin, size_t end)
 	return rows_show(r, begin, end, true);
 }
 
-/* Those of one family stand together. */
+/* Calls each() for the files order[begin, end) of each family. */
 static int families_each(const struct ranks *r,
 			 int (*each)(const struct ranks *r, size_t begin,
 				     size_t end))
@@ -429,7 +443,7 @@ static int families_each(const struct ranks *r,
 	return rc;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------ */
+/* --- the load --------------------------------------------------------------------- */
 
 static int show(struct ranks *r)
 {
@@ -456,7 +470,7 @@ static int show(struct ranks *r)
 static int families_join(struct ranks *r)
 {
 	ck_auto_free uint32_t *firsts = NULL;
-	int rc = families_find(&r->l->paths, r->said, &r->nfamilies);
+	int rc = families_find(&r->l->paths, r->parsed, &r->nfamilies);
 
 	firsts = calloc(r->nfamilies + 1UL, sizeof(*firsts));
 	if (rc || !firsts)
@@ -472,14 +486,14 @@ static int files_join(struct ck_torch_load *l)
 {
 	struct ranks r = {
 		.l = l,
-		.said = calloc(l->nfiles + 1, sizeof(*r.said)),
+		.parsed = calloc(l->nfiles + 1, sizeof(*r.parsed)),
 		.first = calloc(l->nfiles + 1, sizeof(*r.first)),
 		.order = calloc(l->nfiles + 1, sizeof(*r.order)),
 	};
-	int rc = r.said && r.first && r.order ? families_join(&r)
-					      : no_memory(l);
+	int rc = r.parsed && r.first && r.order ? families_join(&r)
+						: no_memory(l);
 
-	free(r.said);
+	free(r.parsed);
 	free(r.first);
 	free(r.order);
 	return rc;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ranks_name: parses names of per-rank files. No convention exists for them: files whose names
- * differ in one run of digits only are a family. Where a name could be in two, by
- * different runs, the larger one counts, then the one whose run is further to the right.
+ * differ in one run of digits only are a family. A name that fits two families, by different
+ * runs, belongs to the larger one; of equal ones to that whose run is further to the right.
+ * Stateless.
  */
 #include "ranks.h"
 
 #include <errno.h>
 
-/* A run of digits of a name, or the family that names with equal text around it are. */
+/* A run of digits of a name. Runs with the same text around them may form a family. */
 struct run {
 	struct ck_str name;
 	uint32_t at, len;
 	uint32_t index; /* of the name */
-	uint32_t count; /* of the names with this text around a run */
+	uint32_t count; /* number of runs with the same text around them */
 };
 
 static bool is_digit(char c)
@@ -64,7 +65,7 @@ static int by_text(const void *a, const void *b)
 	return c ? c : (x->index > y->index) - (x->index < y->index);
 }
 
-/* The largest families first, then those of runs to the right; members together. */
+/* The largest families first, then those of runs further to the right; members together. */
 static int by_count(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
@@ -76,7 +77,7 @@ static int by_count(const void *a, const void *b)
 	return by_text(a, b);
 }
 
-/* Runs of all names. *out is the caller's. */
+/* Finds the runs of all names. Caller frees *out, also after an error. */
 static int runs_find(const struct ck_str *names, size_t n, struct run **out,
 		     size_t *count)
 {
@@ -98,7 +99,7 @@ static int runs_find(const struct ck_str *names, size_t n, struct run **out,
 	return 0;
 }
 
-/* Where those with the text of the first end. */
+/* Returns the end of the runs with the same text as run i. */
 static size_t group_end(const struct run *runs, size_t i, size_t n)
 {
 	size_t end = i + 1;
@@ -136,7 +137,7 @@ static void name_set(const struct run *r, int64_t family,
 				      r->at, r->len };
 }
 
-/* Gives a number to a family of those that are in none yet. */
+/* Makes a family of those of n names that have no family yet, if there are two or more. */
 static void family_make(const struct run *runs, size_t n,
 			struct ck_rank_name *out, int64_t *families)
 {
@@ -152,7 +153,7 @@ static void family_make(const struct run *runs, size_t n,
 	(*families)++;
 }
 
-/* Numbers as the first names come. */
+/* Numbers the families in the order of their first names. */
 static int renumber(struct ck_rank_name *out, size_t n, uint32_t families)
 {
 	uint32_t *to = malloc(((size_t)families + 1) * sizeof(*to)), next = 0;
@@ -187,7 +188,8 @@ int ck_rank_names(const struct ck_str *names, size_t n,
 	for (size_t i = 0; i < n; i++)
 		out[i] = (struct ck_rank_name){ CK_RANK_NO_FAMILY, CK_NO_RANK,
 						0, 0 };
-	for (size_t i = 0; i < count; i++) /* the last one stays */
+	/* The last run of a name remains. */
+	for (size_t i = 0; i < count; i++)
 		name_set(&runs[i], CK_RANK_NO_FAMILY, &out[runs[i].index]);
 	if (count) {
 		qsort(runs, count, sizeof(*runs), by_text);
@@ -209,11 +211,12 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* What numbers of ranks are called. */
+/* Words that precede the number of a rank. */
 static const char *const words[] = { "world_size", "rank", "shard", "mp",
 				     "pp",	   "tp",   "dp" };
 
-/* s has as many bytes from there on. */
+/* True if s has the word at byte `at`, between other characters than letters. s must have at
+ * least at + len bytes. */
 static bool is_word_at(struct ck_str s, size_t at, const char *word, size_t len)
 {
 	return memcmp(s.p + at, word, len) == 0 &&
@@ -221,7 +224,7 @@ static bool is_word_at(struct ck_str s, size_t at, const char *word, size_t len)
 	       (at + len == s.len || !is_letter(s.p[at + len]));
 }
 
-/* Bytes at the end that say nothing: 0 if there are none. */
+/* Number of bytes to remove from the end: a digit, a separator or a word; else 0. */
 static size_t tail_len(struct ck_str s)
 {
 	char last = s.len ? s.p[s.len - 1] : 'x';

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_object: values of classes of torch, recognised as in all releases: by the last
- * component of the name, and attributes. Modules moved, and so did some attributes from
- * a dict to slots.
+ * ranks_object: reads pickled objects of classes of torch. A class is recognised by the last
+ * component of its name, because modules moved between releases. Some classes moved their
+ * attributes from a dict to slots; both are read. Stateless.
  */
 #include "ranks_internal.h"
 
@@ -25,7 +25,7 @@ struct ck_str ck_rank_class(const struct ck_rank_reader *r,
 	return (struct ck_str){ name.p + dot, name.len - dot };
 }
 
-/* Protocols 0 and 1: copyreg._reconstructor(class, tuple, arguments). */
+/* True for a namedtuple of protocols 0 and 1: copyreg._reconstructor(class, tuple, arguments). */
 static bool reconstructed(const struct ck_rank_reader *r,
 			  const struct ck_pcall *call, struct ck_pv *class,
 			  struct ck_pv *args)

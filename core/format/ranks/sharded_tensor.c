@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sharded_tensor: a pickled ShardedTensor: (local_shards, metadata, pg_state, ...). The
- * boxes are those of the shards' own metadata, clipped to the size of the whole: before
- * 2.1 FSDP1 saved a rank's padding as a shard behind the end. A local tensor may be a
- * ShardedTensor itself (FSDP1 over tensor parallelism): its boxes are in the outer one's.
+ * sharded_tensor: reads a pickled ShardedTensor: (local_shards, metadata, pg_state, ...). The
+ * metadata of each shard has its box. Boxes are clipped to the size of the whole tensor:
+ * before 2.1, FSDP1 saved the padding of a rank as a shard behind the end. A local tensor may
+ * be a ShardedTensor itself (FSDP1 over tensor parallelism); its boxes are inside the box of
+ * the outer shard. The walk over nested ones is bounded, and does not recurse. The state is
+ * local to one call.
  */
 #include "ranks_internal.h"
 
@@ -12,11 +14,11 @@
 
 enum { NESTED_MAX = 4 };
 
-/* A ShardedTensor whose local shards are next, and where it begins in the whole. */
+/* A ShardedTensor whose local shards are being read. */
 struct nested {
 	struct ck_pv shards;
-	uint32_t next;
-	int64_t at[CK_MAX_DIMS];
+	uint32_t next;		 /* index of the next shard */
+	int64_t at[CK_MAX_DIMS]; /* its offsets in the whole tensor */
 };
 
 struct walk {
@@ -24,8 +26,8 @@ struct walk {
 	struct ck_rank_part *out;
 	struct nested *level; /* owned, NESTED_MAX */
 	uint32_t depth;
-	size_t cap; /* of out->pieces, while they are collected */
-	struct ck_rank_piece *pieces; /* owned */
+	struct ck_rank_piece *pieces; /* out->npieces; owned */
+	size_t cap;
 };
 
 /* A local shard. */
@@ -75,7 +77,8 @@ static bool count_take(const struct ck_pv *state, const char *name,
 	return true;
 }
 
-/* A nested class, whose name is not always a global: its attributes tell. */
+/* Reads the rank from the ProcessGroupState. It is recognised by its attributes: as a nested
+ * class, it does not always have a global name. */
 static int group_take(struct ck_rank_reader *r, const struct ck_rank_typed *t,
 		      struct ck_rank_answer *out)
 {
@@ -124,7 +127,7 @@ static int shard_take(struct ck_rank_reader *r, const struct ck_pv *v,
 	return 0;
 }
 
-/* Clips to the whole; *empty: nothing is left of what had elements. */
+/* Clips a box to the whole tensor. *gone: it had elements, and has none after that. */
 static void clip(const struct ck_rank_part *part, const int64_t *at,
 		 int64_t *size, bool *gone)
 {
@@ -191,7 +194,7 @@ static int enter(struct walk *w, const struct ck_rank_typed *t,
 	return 0;
 }
 
-/* The inner one is as large as its shard. */
+/* Enters a nested ShardedTensor, which must have the size of its shard. */
 static int enter_nested(struct walk *w, const struct ck_rank_typed *t,
 			const struct shard *shard, const int64_t *at)
 {
@@ -212,7 +215,7 @@ static int shard_visit(struct walk *w, struct nested *level)
 	struct shard shard;
 	int rc;
 
-	/* One list may be in many places. */
+	/* The same list may be visited in many places of the pickle. */
 	if (!ck_pickle_spend(w->r->p, sizeof(v)))
 		return malformed(w->r, "too many local shards");
 	rc = shard_take(w->r, &v, w->out->ndim, &shard);

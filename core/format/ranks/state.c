@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * state: what optimizers keep under numbers, which with FSDP1 are flat parameters, or
- * parameters of which each rank has a piece. With a sidecar that says what the numbers are,
- * each parameter has its own state: of what has the length of a rank's part, its elements, and
- * of all else what the lowest rank has. What files have under numbers is in local/ alone then.
+ * state: shows the state that optimizers of FSDP1 have under numbers. A number stands for a flat
+ * parameter, or for a parameter of which each rank has a piece; the sidecar describes which.
+ * Each parameter gets its own state:
+ *
+ *   elements of the parameter    if the rows of all ranks have the length of a rank's part
+ *   value of the lowest rank     if all ranks have the same kind of value
+ *
+ * local/ alone then shows the rows under numbers. Rows of other kinds are shown as without a
+ * sidecar. Rows are first taken one path at a time (ck_rank_state_take()), and then shown in
+ * three passes: classify all numbers, make state, show the rows. Used by the thread that loads
+ * the checkpoint.
+ *
  * Source: torch/distributed/fsdp/_optim_utils.py, _unflatten_optim_state().
  */
 #include "state_internal.h"
@@ -16,27 +24,28 @@ static int no_memory(const struct ck_torch_load *l)
 	return ck_fail(l->d, ENOMEM, "out of memory");
 }
 
-/* --- what ranks have ------------------------------------------------------------------ */
+/* --- rows of all ranks ------------------------------------------------------------------ */
 
-/* Rows of one path that are state, and the parameters that they are of. */
+/* Rows of one path that are state, and the parameters that they belong to. */
 struct state {
 	struct ck_torch_load *l;
 	const struct ck_torch_row *const *rows;
 	uint32_t n;
-	uint32_t number; /* the part of their path that is a number */
+	uint32_t number; /* index of the part of their path that is a number */
 	struct ck_rank_tree *tree;
 	const struct ck_sidecar_state *said;
-	const struct ck_sidecar_unit *unit;   /* NULL: it is in none */
-	const struct ck_sidecar_param *param; /* NULL: all of the unit */
+	const struct ck_sidecar_unit *unit;   /* NULL: in no flat parameter */
+	const struct ck_sidecar_param *param; /* NULL: the whole unit */
 	struct ck_str name;		      /* the sidecar's */
-	const struct ck_torch_row *first; /* the lowest rank's that is of use */
-	bool cut;			  /* each has a part: */
-	bool odd;		      /* it might be one, but for its length */
-	struct ck_flat_shard *shards; /* room for n */
+	const struct ck_torch_row *first; /* lowest rank with a usable row */
+	bool cut; /* each row is a rank's part, with a shard */
+	bool odd; /* rows could be parts, but have another length */
+	struct ck_flat_shard *shards; /* for n rows; owned */
 	uint32_t nshards;
 };
 
-/* Of how many ranks' parts a file has which; false: nobody knows. */
+/* Sets the number of ranks that share a flat parameter, and the rank of a row among them. False
+ * if that is unknown. */
 static bool rank_of(const struct state *s, const struct ck_torch_row *row,
 		    uint64_t *ranks, uint64_t *rank)
 {
@@ -51,8 +60,8 @@ static bool rank_of(const struct state *s, const struct ck_torch_row *row,
 	return true;
 }
 
-/* What of the unit, or of the parameter, a row of so many elements is; *begin: counted in
- * that. false: it is not a rank's part of it. */
+/* Sets the elements of the unit, or of the parameter, that a row of this length contains. False
+ * if it does not have the length of a rank's part. */
 static bool part_of(const struct state *s, const struct ck_torch_row *row,
 		    uint64_t *begin, uint64_t *count)
 {
@@ -70,7 +79,7 @@ static bool part_of(const struct state *s, const struct ck_torch_row *row,
 	return len == numel / ranks + (numel % ranks != 0);
 }
 
-/* NO_SHARD: each rank has all of it. */
+/* The same for NO_SHARD, where each rank has the whole unit. */
 static bool all_of(const struct state *s, const struct ck_torch_row *row,
 		   uint64_t *begin, uint64_t *count)
 {
@@ -79,7 +88,8 @@ static bool all_of(const struct state *s, const struct ck_torch_row *row,
 	return !s->param && (uint64_t)row->spec->shape[0] == *count;
 }
 
-/* Elements behind each other, as a rank has those of a flat parameter. */
+/* True if a row is a contiguous plain tensor of one dimension, like a part of a flat
+ * parameter. */
 static bool is_run(const struct ck_torch_row *row)
 {
 	const struct ck_torch_spec *spec = row->spec;
@@ -89,7 +99,7 @@ static bool is_run(const struct ck_torch_row *row)
 	       !row->boxes->strides;
 }
 
-/* Each row is such a part: sets shards. */
+/* True if each row is a part by the given function: sets s->shards and s->first. */
 static bool is_cut(struct state *s,
 		   bool (*part)(const struct state *s,
 				const struct ck_torch_row *row, uint64_t *begin,
@@ -102,7 +112,7 @@ static bool is_cut(struct state *s,
 		struct ck_flat_shard *shard = &s->shards[s->nshards];
 
 		if (!row->is_value && !row->spec)
-			continue; /* a line of damage says so */
+			continue; /* malformed: has a line of damage */
 		s->first = s->first ? s->first : row;
 		if (!is_run(row) ||
 		    !ck_str_eq(row->spec->dtype, s->first->spec->dtype) ||
@@ -114,7 +124,8 @@ static bool is_cut(struct state *s,
 	return s->first != NULL;
 }
 
-/* Of a rank without elements of a parameter its state may stand still. */
+/* False if the rank has no elements of the parameter: its state, such as a step count, may be
+ * out of date. */
 static bool has_some(const struct state *s, const struct ck_torch_row *row)
 {
 	uint64_t ranks, rank, begin;
@@ -131,7 +142,7 @@ static bool is_long(const struct ck_torch_row *row)
 	       row->spec->shape[0] > 1;
 }
 
-/* Is it perhaps what a rank has of a unit? Then it is nothing that all have. */
+/* True if the row may be a rank's part of the unit. It is then not a value of all ranks. */
 static bool may_be_part(const struct state *s, const struct ck_torch_row *row)
 {
 	uint64_t ranks, rank, begin, count;
@@ -143,7 +154,7 @@ static bool may_be_part(const struct state *s, const struct ck_torch_row *row)
 	       all_of(s, row, &begin, &count);
 }
 
-/* Can it be shown as it is? */
+/* True if the row can be shown as one entry. */
 static bool is_good(const struct ck_torch_row *row)
 {
 	return !row->lost &&
@@ -155,8 +166,8 @@ static bool is_alike(const struct ck_torch_row *a, const struct ck_torch_row *b)
 	return a->is_value == b->is_value && a->spec == b->spec;
 }
 
-/* All say the same of it, so nothing is shown that others contradict; and it is no part of
- * anything. */
+/* True if the rows of all ranks have the same kind of value, and are not parts of the unit. Sets
+ * s->first to the first row that can be shown, and s->odd. */
 static bool agree(struct state *s)
 {
 	const struct ck_torch_row *like = NULL;
@@ -178,9 +189,9 @@ static bool agree(struct state *s)
 	return s->first != NULL;
 }
 
-/* --- what becomes of it ------------------------------------------------------------------ */
+/* --- making state ------------------------------------------------------------------------ */
 
-/* A path with a name in place of its number. */
+/* Makes the path of the rows with a name in place of the number. NULL if memory is short. */
 static struct ck_torch_path *path_make(const struct state *s, struct ck_str fqn)
 {
 	const struct ck_torch_path *from = s->rows[0]->path;
@@ -214,7 +225,7 @@ static struct ck_torch_path *path_make(const struct state *s, struct ck_str fqn)
 	return path;
 }
 
-/* The elements of a parameter. */
+/* Adds a tensor with the elements of a parameter. */
 static int cut_add(const struct state *s, const struct ck_torch_row *row,
 		   struct ck_str key, const struct ck_sidecar_param *p)
 {
@@ -227,7 +238,7 @@ static int cut_add(const struct state *s, const struct ck_torch_row *row,
 	return ck_torch_path_add(l, row);
 }
 
-/* One value for all parameters. */
+/* Adds the value of the lowest rank for one parameter. local/ does not show it. */
 static int value_add(const struct state *s, const struct ck_torch_row *row,
 		     struct ck_str key)
 {
@@ -240,7 +251,7 @@ static int value_add(const struct state *s, const struct ck_torch_row *row,
 	return rc;
 }
 
-/* One tensor for all parameters. */
+/* Adds the tensor of the lowest rank for one parameter. local/ does not show it. */
 static int tensor_add(const struct state *s, const struct ck_torch_row *row,
 		      struct ck_str key)
 {
@@ -254,6 +265,7 @@ static int tensor_add(const struct state *s, const struct ck_torch_row *row,
 	return 0;
 }
 
+/* Adds the state of one parameter. Returns as ck_rank_made() does. */
 static int one_add(const struct state *s, struct ck_str fqn,
 		   const struct ck_sidecar_param *p)
 {
@@ -283,6 +295,7 @@ static int one_add(const struct state *s, struct ck_str fqn,
 	return rc ? rc : ck_rank_made(l, before, key);
 }
 
+/* Adds the state of the parameter, or of all parameters of the unit. */
 static int all_add(const struct state *s)
 {
 	const struct ck_sidecar *is = &s->l->said.is;
@@ -299,9 +312,9 @@ static int all_add(const struct state *s)
 	return more;
 }
 
-/* --- which rows they are -------------------------------------------------------------------- */
+/* --- taking rows ---------------------------------------------------------------------------- */
 
-/* 1: the sidecar says what the rows of a path are of; 0: it does not. */
+/* Returns 1 if a path is state that the sidecar describes: fills *s; else 0. */
 static int state_find(struct state *s, const struct ck_torch_path *path)
 {
 	const struct ck_sidecar *is = &s->l->said.is;
@@ -346,14 +359,14 @@ int ck_rank_state_take(struct ck_torch_load *l,
 	*found = (struct ck_rank_found){ .row = (uint32_t)(rows[0] - l->rows) };
 	if (n > trees->most)
 		trees->most = n;
-	/* As without a sidecar, whatever that makes. */
+	/* The name that the rows have without a sidecar. */
 	rc = ck_torch_name_take(l, rows[0], &found->name);
 	return rc ? rc : 1;
 }
 
-/* --- all of them ---------------------------------------------------------------------------- */
+/* --- showing rows --------------------------------------------------------------------------- */
 
-/* What was found. Its shards are the caller's. */
+/* Fills *s with the rows of one path. Caller frees s->shards, also after an error. */
 static int state_open(struct ck_torch_load *l,
 		      const struct ck_rank_found *found, struct state *s)
 {
@@ -365,7 +378,8 @@ static int state_open(struct ck_torch_load *l,
 	return s->shards ? 0 : no_memory(l);
 }
 
-/* 1: there is something to be made of the rows. Sets shards, or only the first. -ENOMEM. */
+/* Returns 1 if state can be made of the rows: sets s->cut, s->first and the sorted shards; 0 if
+ * not; or -ENOMEM. */
 static int look(struct state *s)
 {
 	struct ck_diag d = { 0 };
@@ -378,7 +392,7 @@ static int look(struct state *s)
 	return rc == -ENOMEM ? no_memory(s->l) : rc == 0;
 }
 
-/* What all numbers have. */
+/* First pass: records in trees->numbers which kinds of state a number has. */
 static int number_look(struct ck_torch_load *l, struct ck_rank_found *found)
 {
 	struct state s;
@@ -394,7 +408,8 @@ static int number_look(struct ck_torch_load *l, struct ck_rank_found *found)
 	return rc < 0 ? rc : 0;
 }
 
-/* Of a unit whose flat parameter is of another size nothing can be told. */
+/* Marks the units whose flat parameters in the files have another size: no state is made of
+ * them. */
 static void units_look(struct ck_torch_load *l)
 {
 	const struct ck_sidecar *is = &l->said.is;
@@ -411,17 +426,17 @@ static void units_look(struct ck_torch_load *l)
 		}
 }
 
-/* None of its state has the length of a part: the sidecar is of another job. One line for all
- * of the optimizer. */
+/* Adds a line of damage if no state of a number has the length of a part: the sidecar belongs to
+ * another job. One line for each optimizer. */
 static int number_refuse(const struct state *s)
 {
 	struct ck_loss loss = { .name = s->tree->above,
 				.file = CK_NO_FILE,
 				.err = EBADMSG };
 
-	if (s->tree->said)
+	if (s->tree->reported)
 		return 0;
-	s->tree->said = true;
+	s->tree->reported = true;
 	loss.what = ck_str_from(ck_shown(
 		"its optimizer has no state of the length of a rank's part of "
 		"%s: the sidecar is not used for that",
@@ -429,7 +444,7 @@ static int number_refuse(const struct state *s)
 	return ck_catalog_loss_add(s->l->c, &loss) ? no_memory(s->l) : 0;
 }
 
-/* 1: state of parameters was made of it; 0: nothing can be. */
+/* Makes the state of parameters. Returns 1 if it was made, 0 if it cannot be, or -ENOMEM. */
 static int state_make(struct state *s)
 {
 	const struct ck_rank_trees *trees = s->l->trees;
@@ -449,6 +464,7 @@ static int state_make(struct state *s)
 	return rc < 0 ? rc : 1;
 }
 
+/* Second pass: makes state of parameters, or shows the rows as without a sidecar. */
 static int state_show(struct ck_torch_load *l, struct ck_rank_found *found)
 {
 	struct state s;
@@ -465,7 +481,7 @@ static int state_show(struct ck_torch_load *l, struct ck_rank_found *found)
 	return rc < 0 ? rc : 0;
 }
 
-/* What local/ alone has then. */
+/* Third pass: adds the rows that became state of parameters, which only local/ shows. */
 static int state_own(struct ck_torch_load *l, struct ck_rank_found *found)
 {
 	struct state s;

@@ -1,53 +1,61 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts share: optimizers.c (which dicts are some), state.c (what becomes of theirs). */
+/*
+ * state_internal: the optimizers of a load, shared by optimizers.c, which finds them, and
+ * state.c, which shows their state. Used by the thread that loads the checkpoint.
+ */
 #ifndef CK_STATE_INTERNAL_H
 #define CK_STATE_INTERNAL_H
 
 #include "ranks_flat.h"
 
-/* What an optimizer has, in the order of rows. */
+/* A dict that may be the state dict of an optimizer. */
 struct ck_rank_tree {
-	struct ck_str above; /* the key of what it is all below; may be empty */
-	uint64_t numbers;    /* the largest of its state, + 1 */
-	bool named;	     /* it has state under a name */
-	bool groups;	     /* it has param_groups */
-	bool known;	     /* the sidecar says what numbers are: */
-	uint32_t optimizer;  /* which of the sidecar's it is */
-	bool said;	     /* a line of damage says that some are not used */
+	struct ck_str above; /* key of the dict; may be empty */
+	uint64_t numbers; /* largest number under "state", + 1; 0: no numbers */
+	bool named;	  /* it has state under names */
+	bool groups;	  /* it has param_groups */
+	bool known;	  /* the sidecar describes its numbers: */
+	uint32_t optimizer; /* index of it in the sidecar's optimizers */
+	bool reported;	    /* a line of damage was added by number_refuse() */
 };
 
-/* Rows of one path that may be state, and the name that they have without a sidecar. */
+/* State of one path under a number, and its name without a sidecar. */
 struct ck_rank_found {
-	uint32_t row; /* the first one; each has the next */
+	uint32_t row; /* the first row; the others are linked by `next` */
 	struct ck_str name;
-	bool own; /* local/ alone has it */
+	bool own; /* state of parameters was made: only local/ shows the rows */
 };
 
-/* What is known of a number of an optimizer. */
+/* The state of one number has a tensor that is split among ranks (CUT), or one that might be,
+ * but does not have the length of a part (ODD). */
 enum { CK_RANK_HAS_CUT = 1, CK_RANK_HAS_ODD = 2 };
 
 struct ck_rank_trees {
 	struct ck_rank_tree *all;
 	size_t n, cap;
-	struct ck_table table;
+	struct ck_table table; /* indexes in `all` by key */
 	struct ck_rank_found *found;
 	size_t nfound, found_cap;
-	uint8_t *numbers; /* of each of the sidecar's states */
-	bool *refused;	  /* units that are of another size than files have */
-	const struct ck_torch_row **rows; /* room for those of any */
-	uint32_t most;
+	/* For each state of the sidecar, union of CK_RANK_HAS_CUT and _ODD. */
+	uint8_t *numbers;
+	/* For each unit of the sidecar: the files have a flat parameter of its name,
+	 * and none of its size. */
+	bool *refused;
+	const struct ck_torch_row **rows; /* buffer for the rows of one found */
+	uint32_t most;			  /* its size: most rows of one found */
 };
 
-/* Where a path comes to an optimizer. */
+/* The place in a path where the state dict of an optimizer begins. */
 struct ck_rank_at {
-	uint32_t
-		part; /* of the path: "state" or "param_groups"; nparts: nowhere */
-	bool is_state; /* and the next part is a number: */
+	/* Index of the part "state" or "param_groups"; nparts: there is neither. */
+	uint32_t part;
+	bool is_state; /* the part is "state", and the next one a number: */
 	uint64_t number;
 };
 
+/* Finds the first "param_groups", or "state" before a number, of a path. */
 struct ck_rank_at ck_rank_at_find(const struct ck_torch_path *path);
-/* The key of what an optimizer is below. */
+/* Returns the key of the dict that has the part `at`, as in ck_rank_tree.above. */
 struct ck_str ck_rank_tree_key(const struct ck_torch_path *path,
 			       const struct ck_rank_at *at);
 
