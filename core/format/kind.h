@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kind: what a format provides. A format is a folder with one const struct ck_format, and
- * one row of detect.c (struct ck_kind) for each way in which its checkpoints are
- * recognised. The layers of core/format, from the top:
+ * kind: the interface of a format. A format is a folder with one const struct ck_format. It
+ * has one row of detect.c (struct ck_kind) for each way in which its checkpoints are
+ * recognised. These structs are constant; states are in struct ck_checkpoint. The layers of core/format, from the top:
  *
  *   core/format/    detect.c, diagnose.c and checkpoint.c detect and load; other files
  *                   check, list and print loaded checkpoints

@@ -32,9 +32,10 @@ CK_MUST_USE int ck_metadata_directory(struct ck_checkpoint *cp,
  * of the load or the last commit; errors of open(2). */
 CK_MUST_USE int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
 				       struct stat *st, struct ck_diag *d);
-/* Returns 1 if the metadata file differs from `was`, which load() or a commit stored in
- * cp->metadata, 0 if it is the same, or a negative errno of stat(2). A save renames a new
- * file over it; a program that writes in place changes size or time. */
+/* Compares the metadata file with `was`, a stat that load() or a commit stored in cp->metadata.
+ * Returns 1 if it differs, 0 if it is the same, or a negative errno of stat(2). If it is the
+ * same, records its access rights. A save renames a new file over it; a program that writes in
+ * place changes size or time. */
 CK_MUST_USE int ck_metadata_changed(const struct ck_checkpoint *cp,
 				    const struct stat *was);
 /* True if device, inode, size and mtime are equal. */

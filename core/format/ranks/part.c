@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * part: reads a pickled value as the part that its rank has of a tensor, compares a local
- * tensor with it, and combines the ranks that the values of a file have. Stateless.
+ * part: reads a pickled value as the part that its rank has of a tensor, and compares a local
+ * tensor with it. Also combines the ranks that the values of a file have. Stateless.
  */
 #include "ranks_internal.h"
 

@@ -6,8 +6,8 @@
  * one, the number in its name.
  *
  * Steps: find the families, read all files, assign ranks, join the rows of each path of a
- * family (ranks_join.c), then add state of optimizers, parameters of flat ones, and pieces
- * (ranks_flat.h). The state is local to the load, and used by one thread.
+ * family (ranks_join.c). Then state of optimizers, parameters of flat ones, and pieces are
+ * added (ranks_flat.h). The state is local to the load, and used by one thread.
  */
 #include "../load/load_gather.h"
 #include "ranks_flat.h"

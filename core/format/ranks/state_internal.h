@@ -26,8 +26,8 @@ struct ck_rank_found {
 	bool own; /* state of parameters was made: only local/ shows the rows */
 };
 
-/* The state of one number has a tensor that is split among ranks (CUT), or one that might be,
- * but does not have the length of a part (ODD). */
+/* Kinds of state of one number. CUT: a tensor that is split among ranks. ODD: a tensor that
+ * could be split, but does not have the length of a part. */
 enum { CK_RANK_HAS_CUT = 1, CK_RANK_HAS_ODD = 2 };
 
 struct ck_rank_trees {
