@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: a name is ours if and only if it can be made: what is made is known
- * again with its generation, and what is known is what is made of its parts.
+ * names: ck_dcp_is_ours() accepts exactly the names that ck_dcp_shard_name() produces, and
+ * returns their generation. Every accepted name is produced again from its parsed parts.
  */
 #include "dcp/dcp_internal.h"
 #include "tap.h"
@@ -86,7 +86,7 @@ static void test_ranks(void)
 		eq_u64(ck_dcp_rank(ck_str_from(cases[i].path)), cases[i].rank);
 }
 
-/* Whatever is known has one way to be made, and that gives it again. */
+/* True if the parts of an accepted name produce the same name again. */
 static bool is_made(const char *name)
 {
 	uint64_t generation;
@@ -131,7 +131,7 @@ static void test_changed(uint64_t *random)
 		known += ck_dcp_is_ours(name, &got);
 	}
 	ok(made);
-	ok(known > 1000 && known < 49000); /* both are met */
+	ok(known > 1000 && known < 49000); /* both cases occur */
 }
 
 static void test_foreign(void)

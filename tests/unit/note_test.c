@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Notes between the processes of a mount: they arrive as they were sent, or not at all. */
+/* control_msg: control messages between the processes of a mount arrive unchanged, or the
+ * send or receive call fails. */
 #include "ckptfs/control_msg.h"
 #include "tap.h"
 
@@ -11,7 +12,7 @@
 
 static char room[CK_CONTROL_MSG_MOST], text[CK_CONTROL_MSG_MOST + 1];
 
-/* With so many files, and none behind them. */
+/* A message of `len` bytes and n descriptors; -1 ends the list of descriptors. */
 static struct ck_control_msg note_of(size_t len, const int *files, int n)
 {
 	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_UP,
@@ -35,7 +36,7 @@ static bool is_same_file(int a, int b)
 	       x.st_ino == y.st_ino;
 }
 
-/* How many descriptors this process has. */
+/* The number of open descriptors of this process. */
 static int open_files(void)
 {
 	int n = 0;
@@ -87,7 +88,7 @@ static void test_arrive(void)
 	close(ends[1]);
 }
 
-/* What is no note is refused, what came with it is closed, and the next one is taken. */
+/* An invalid message is refused and its descriptors are closed. The next message is taken. */
 static void test_refused(void)
 {
 	struct ck_control_msg got,
@@ -108,7 +109,7 @@ static void test_refused(void)
 	close(ends[1]);
 }
 
-/* Who does not read does not stop the one who does not wait. */
+/* A sender that must not block gets EAGAIN if the receiver does not read. */
 static void test_full(void)
 {
 	struct ck_control_msg sent = note_of(32 << 10, NULL, 0), got;

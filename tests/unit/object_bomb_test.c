@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * S-P5 for objects: pickles that say much in few bytes are shown within
- * 64 MiB + 40 bytes of memory and 1 s + 200 ns for each byte, or refused
- * within them. Time is counted for the whole and with room for a slow
- * machine, and judged in the long run; memory is that of the tree and of all the printer holds.
+ * S-P5 for objects: small pickles that describe large values are printed or refused within
+ * 64 MiB + 40 bytes of memory and 1 s + 200 ns for each byte. The time includes reading and
+ * printing. Its limit is doubled for slow machines and is checked only in the long run. The
+ * memory is that of the tree and of the printer.
  */
 #include "ckptfs/value.h"
 #include "tap.h"
@@ -20,7 +20,7 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* A number of kB from /proc/self/status; 0 if there is none. */
+/* A number of kB from /proc/self/status; 0 if the field is missing. */
 static uint64_t status_kb(const char *name)
 {
 	FILE *f = fopen("/proc/self/status", "r");
@@ -35,7 +35,7 @@ static uint64_t status_kb(const char *name)
 	return kb;
 }
 
-/* From now on VmHWM is the most since now. */
+/* Resets VmHWM, the peak of resident memory. */
 static bool peak_reset(void)
 {
 	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
@@ -46,7 +46,7 @@ static bool peak_reset(void)
 	return good;
 }
 
-/* Prints it and checks the bounds; takes b. */
+/* Reads and prints the pickle in b, checks both limits, and frees b. */
 static int bounded(const char *what, struct ck_buf *b, struct ck_buf *out)
 {
 	uint64_t bound = (64ULL << 20) + 40 * b->len, before, most_kb, used;
@@ -64,7 +64,7 @@ static int bounded(const char *what, struct ck_buf *b, struct ck_buf *out)
 	if (rc == 0)
 		rc = ck_pickle_json(&p, b->len, out, &d);
 	took = seconds() - start;
-	/* Both are sums of counters that processors keep: not exact. */
+	/* Both values are sums of per-CPU counters, which are not exact. */
 	most_kb = status_kb("VmHWM");
 	used = (most_kb - ck_min(most_kb, before)) * 1024;
 	printf("# %s: %zu bytes: %s; %.2f s, %llu KiB, %zu bytes of text\n",
@@ -84,7 +84,7 @@ static void repeat(struct ck_buf *b, const char *bytes, size_t len, size_t n)
 		ck_buf_add(b, bytes, len);
 }
 
-/* A number of values; a quarter of it but in the long run. */
+/* A number of values: n in the long run, else a quarter of it. */
 static size_t times(size_t n)
 {
 	return tap_is_long() ? n : n / 4;
@@ -126,7 +126,7 @@ static void test_doubling_is_shown(void)
 	ck_buf_fini(&out);
 }
 
-/* A text just short enough to be copied, said again in two bytes. */
+/* A text just short enough to be copied, repeated by references of two bytes. */
 static void test_short_texts_add_up(void)
 {
 	struct ck_buf b = { 0 }, out = { 0 };

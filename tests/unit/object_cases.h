@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Pickles by hand and their JSON; NULL: refused.
- */
+/* Handwritten pickles and their JSON. JSON is NULL if the pickle must be refused. */
 #ifndef CK_OBJECT_CASES_H
 #define CK_OBJECT_CASES_H
 
@@ -188,7 +186,7 @@ static const struct object_case {
 	  "{\"$bytearray\":\"\"}" },
 	{ "bytearray of a list", PICKLE("cbuiltins\nbytearray\n]\x85R."),
 	  "{\"$class\":\"builtins.bytearray\",\"args\":[[]]}" },
-	{ "bytearray of somebody's call",
+	{ "bytearray of the result of a foreign call",
 	  PICKLE("cbuiltins\nbytearray\ncm\nC\n)R\x85R."),
 	  "{\"$class\":\"builtins.bytearray\",\"args\":[{\"$class\":\"m.C\",\"args\":[]}]}" },
 	{ "bytearray of three arguments",
@@ -216,7 +214,7 @@ static const struct object_case {
 	  PICKLE("ctorch._utils\n_rebuild_tensor_v3\n(" FLOAT_STORAGE
 		 "K\0)))\x89}ctorch\nfloat8_e5m2\ntR."),
 	  NULL }, /* its shape and stride are one argument too many */
-	{ "dtype that is none",
+	{ "dtype that is not a dtype",
 	  PICKLE("ctorch._utils\n_rebuild_tensor_v3\n(" FLOAT_STORAGE
 		 "K\0))\x89}cm\nfloat8\ntR."),
 	  NULL },
@@ -245,7 +243,7 @@ static const struct object_case {
 		 "_rebuild_wrapper_subclass\ncm\nDTensor\n(cm\nDTensor\n"
 		 "ctorch\nbfloat16\nK\4\x85K\1\x85K\0NN\x89t}tR."),
 	  "{\"$tensor\":{\"dtype\":\"bfloat16\",\"shape\":[4]}}" },
-	{ "tensor of a type of somebody's",
+	{ "tensor of a foreign type",
 	  PICKLE("ctorch._tensor\n_rebuild_from_type_v2\n(cm\nf\ncm\nT\n)NtR."),
 	  "{\"$class\":\"torch._tensor._rebuild_from_type_v2\",\"args\":[{\"$global\":\"m.f\"},{\"$global\":\"m.T\"},{\"$tuple\":[]},null]}" },
 	{ "sparse tensor",
@@ -287,7 +285,7 @@ static const struct object_case {
 		 "b"
 		 "ctorch\nint8\nX\3\0\0\0xla\x89tR."),
 	  "{\"$class\":\"torch._utils._rebuild_device_tensor_from_numpy\",\"args\":[{\"$class\":\"numpy.core.multiarray._reconstruct\",\"args\":[],\"state\":{\"$tuple\":[1]}},{\"$global\":\"torch.int8\"},\"xla\",false]}" },
-	{ "tensor of a device, of somebody's object",
+	{ "tensor of a device, of a foreign object",
 	  PICKLE("ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n("
 		 "cm\nT\n)\x81"
 		 "ctorch\nint8\nX\3\0\0\0xpu\x89tR."),
@@ -319,7 +317,7 @@ static const struct object_case {
 	  PICKLE("ctorch._utils\n_rebuild_tensor_v2\n(" FLOAT_STORAGE
 		 "K\0X\1\0\0\0a\x85K\1\x85\x89}tR."),
 	  NULL },
-	{ "tensor with a size that is none",
+	{ "tensor with an invalid size",
 	  PICKLE("ctorch._utils\n_rebuild_tensor_v2\n(" FLOAT_STORAGE
 		 "K\0K\1K\1\x85\x89}tR."),
 	  NULL },
@@ -349,7 +347,7 @@ static const struct object_case {
 	{ "list in itself", PICKLE("]q\0K\1ah\0a."), "[1,{\"$ref\":\"\"}]" },
 	{ "dict in itself", PICKLE("}q\0X\5\0\0\0a/b~c]h\0as."),
 	  "{\"a/b~c\":[{\"$ref\":\"\"}]}" },
-	{ "what is inside, in itself", PICKLE("}X\3\0\0\0~/\"]q\0h\0as."),
+	{ "inner value in itself", PICKLE("}X\3\0\0\0~/\"]q\0h\0as."),
 	  "{\"~/\\\"\":[{\"$ref\":\"/~0~1\\\"\"}]}" },
 	{ "in the parts of an object",
 	  PICKLE("cm\nC\n]q\0h\0a\x85}X\1\0\0\0k]q\1h\1as\x92"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes from another host is data. Every input of the fuzz corpora is answered, or
- * taken as an answer, in a process that any system call kills but a few: an owner opens,
- * looks at and reads files; who asked takes memory.
+ * owner_calls: messages from other hosts are data, and cause no system call beyond a short
+ * list. The file server answers every input of its fuzz corpus, and the remote client parses
+ * every input of its own, in a process under a seccomp filter. The filter permits the file
+ * server to open, stat and read files, and the client to allocate memory.
  *
  *	owner_calls_test OWNER-CORPUS ANSWER-CORPUS
  */
@@ -37,7 +38,7 @@ enum { INPUTS = 500, INPUT_MOST = 64 << 10, CALLS = 40 };
 static struct ck_str inputs[INPUTS];
 static size_t ninputs;
 
-/* --- a closed process -------------------------------------------------------------------- */
+/* --- a process under a seccomp filter ---------------------------------------------------- */
 
 static const unsigned memory_calls[] = { SYS_mmap,	SYS_munmap, SYS_mremap,
 					 SYS_brk,	SYS_futex,  SYS_madvise,
@@ -60,7 +61,7 @@ static size_t allow(struct sock_filter *rules, size_t n, const unsigned *calls,
 	return n;
 }
 
-/* openat(2) only of the directory again; anything else kills. */
+/* Permits openat(2) relative to the directory only; all other calls kill the process. */
 static const struct sock_filter last[] = {
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
@@ -90,7 +91,7 @@ static int close_down(bool files)
 								    : 0;
 }
 
-/* Runs body in a closed process; its wait status. */
+/* Runs body in a process under the filter and returns its wait status. */
 static int closed(void (*body)(void), bool files)
 {
 	int status = -1;
@@ -108,7 +109,7 @@ static int closed(void (*body)(void), bool files)
 	return status;
 }
 
-/* --- what comes --------------------------------------------------------------------------- */
+/* --- messages ----------------------------------------------------------------------------- */
 
 static void answer_all(struct ck_str input)
 {
@@ -131,7 +132,8 @@ static void answer_inputs(void)
 		answer_all(inputs[i]);
 }
 
-/* A byte says to which request it is an answer. */
+/* Parses an input as an answer. Its first byte is skipped: it selects the request in the
+ * fuzz target. */
 static void take(struct ck_str input)
 {
 	static const struct ck_str asked[] = { { "a", 1 }, { "b", 1 } };
@@ -244,7 +246,7 @@ int main(int argc, char **argv)
 	}
 	owner_renew();
 	before = names_count();
-	/* The filter does its work, then they need no more. */
+	/* The filter must be effective before it is used for the inputs. */
 	ok(is_killed(start_a_program, true));
 	ok(is_killed(open_a_socket, true));
 	ok(is_killed(open_a_file, false));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner_reads: what READ answers against a model that knows single bytes; moves that go
- * to an owner and back against the host mover; and moves that are cut.
+ * owner_reads: answers of the file server to READ, compared with a model of single bytes;
+ * moves sent to a file server, compared with the local backend; and moves split into
+ * several requests.
  */
 #include "owner_case.h"
 
@@ -70,20 +71,20 @@ static void model_run(void *arg, uint64_t fpos, uint64_t dst)
 		   model->rc ? zeros : (char *)content[m->file] + fpos, m->run);
 }
 
-static bool maps = true; /* the owner that is asked */
+static bool maps = true; /* the file server under test maps its files */
 
-/* How many bytes an owner says that it has read: those of the runs, or where files are not
- * mapped more or less than that. */
+/* Checks the number of read bytes in an answer. It is the sum of the runs. For files that are
+ * not mapped it may differ, but is 0 only if the sum is. */
 static bool is_sum(const struct ck_answer *a, uint64_t sum)
 {
 	struct ck_cur c = ck_cur_make(a->body.data, a->body.len);
-	uint64_t said;
+	uint64_t sent;
 
-	return ck_cur_u64(&c, &said) &&
-	       (maps ? said == sum : (said > 0) == (sum > 0));
+	return ck_cur_u64(&c, &sent) &&
+	       (maps ? sent == sum : (sent > 0) == (sum > 0));
 }
 
-/* Whether an answer is what the model says. */
+/* True if an answer agrees with the model. */
 static bool is_right(const struct ck_move *list, size_t n,
 		     const struct ck_answer *a)
 {
@@ -114,14 +115,14 @@ static bool is_right(const struct ck_move *list, size_t n,
 	return right;
 }
 
-/* --- moves by lot -------------------------------------------------------------------- */
+/* --- random moves -------------------------------------------------------------------- */
 
 struct nest {
 	struct ck_loop loops[LOOPS];
 	uint64_t reach; /* bytes of the destination */
 };
 
-/* Runs that do not lie on each other, the loops in any order. */
+/* Runs that do not overlap, with the loops in any order. */
 static void place(struct ck_move *m, struct nest *nest)
 {
 	uint64_t stride = m->run + below(3);
@@ -201,7 +202,7 @@ static bool answer_moves(struct ck_file_server *o, const struct ck_move *list,
 	return rc == 0 && taken.most <= (int64_t)cost + THREAD_KEEPS;
 }
 
-/* Moves in requests made by hand. */
+/* Moves in requests that the test encodes itself. */
 static void test_model(struct ck_file_server *o, unsigned rounds)
 {
 	struct nest nests[MOVES];
@@ -254,11 +255,12 @@ static void test_canary(void)
 	ok(taken.most > 0); /* and memory is counted */
 }
 
-/* --- to an owner and back ------------------------------------------------------------- */
+/* --- through a file server ------------------------------------------------------------ */
 
 static uint8_t near[ROOM], far[ROOM];
 
-/* Whether both ways bring the same. spoil: a byte that came is turned into another. */
+/* True if the file server and the local backend deliver the same. If `spoil`, one received
+ * byte is changed before the comparison. */
 static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
 			struct nest *nests, size_t n, bool spoil)
 {
@@ -290,7 +292,7 @@ static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
 	return same;
 }
 
-/* One that fits, as a plan would have it: no stride without a meaning. */
+/* A random move as the planner makes it: every stride has an effect. */
 static void near_move(struct ck_move *m, struct nest *nest)
 {
 	do
@@ -321,7 +323,7 @@ static void test_round_trip(unsigned rounds)
 	ok(!is_same_way(owner, list, nests, 1, true));
 }
 
-/* A file of more than one request, a run of it and every second page of it. */
+/* A file larger than one request: read as one run, and every second page of it. */
 static void test_large(void)
 {
 	enum { LEN = 10 << 20, PAGE = 4096 };
@@ -349,9 +351,9 @@ static void test_large(void)
 	free(got);
 }
 
-/* --- cuts --------------------------------------------------------------------------------- */
+/* --- moves split into requests ------------------------------------------------------------ */
 
-/* Goes over the runs of a move, of which the parts bring the next bytes each time. */
+/* Walks over the runs of a move. Each part of a request delivers the next bytes. */
 struct walk {
 	const struct ck_move *m;
 	uint64_t index[CK_MAX_DIMS], off;
@@ -385,7 +387,7 @@ static CK_WRAPS void walk_run(void *arg, uint64_t fpos, uint64_t dst)
 	}
 }
 
-/* Bytes of all moves that are asked for. */
+/* The number of bytes that the moves request. */
 static uint64_t bytes_of(const struct ck_move *list, size_t n)
 {
 	uint64_t sum = 0, bytes, end;
@@ -396,8 +398,8 @@ static uint64_t bytes_of(const struct ck_move *list, size_t n)
 	return sum;
 }
 
-/* Whether the parts of all requests are, one behind the other, the runs of the moves in
- * `want`, which are those in `list`. Counts the requests. */
+/* True if the parts of all requests for `list`, in order, are the runs of the moves in
+ * `want`. Counts the requests in *asks. */
 static bool are_cut(struct ck_move *list, const struct ck_move *want, size_t n,
 		    unsigned *asks)
 {
@@ -429,7 +431,7 @@ static bool are_cut(struct ck_move *list, const struct ck_move *want, size_t n,
 	return w.wrong == 0 && w.off == 0 && w.bytes == bytes_of(list, n);
 }
 
-/* Returns how many requests there were. */
+/* Returns the number of requests. */
 static unsigned check_cuts(struct ck_move *list, size_t n)
 {
 	unsigned asks;
@@ -438,7 +440,7 @@ static unsigned check_cuts(struct ck_move *list, size_t n)
 	return asks;
 }
 
-/* Cuts of one move are none of another. */
+/* are_cut() detects a difference in each field of a move. */
 static void test_cuts_canary(uint8_t *space)
 {
 	const struct ck_loop loops[2] = { { 3, 50 << 20, 100 << 20 },
@@ -514,7 +516,7 @@ static void test_cuts_by_lot(uint8_t *space)
 	}
 }
 
-/* Moves that no file can have are not asked for. */
+/* Moves beyond the largest file offset are not requested. */
 static void test_impossible(uint8_t *space)
 {
 	const struct ck_loop far_loop = { 3, 1, UINT64_MAX / 2 };
@@ -534,7 +536,7 @@ static void test_impossible(uint8_t *space)
 	eq_err(list[3].rc, 0);
 }
 
-/* What lies between the runs is read with them where a file is not mapped. */
+/* If a file is not mapped, the bytes between the runs are read with them, and counted. */
 static void test_between(struct ck_file_server *unmapped)
 {
 	const struct ck_loop loop = { .count = 3, .src = 100 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner: which names an owner opens, what it says of them, and what it says when a file
- * is another one later. Bytes are in owner_reads_test.c.
+ * owner: the names that a file server opens, its answers to LOOK, DIGEST and LIST, and its
+ * answers after a file was replaced. READ is in owner_reads_test.c.
  */
 #include "owner_case.h"
 
@@ -132,7 +132,7 @@ static void test_too_many_names(void)
 	ok(owner->names > before);
 }
 
-/* What nobody could look at is looked at again. */
+/* A stat or open that failed for lack of permission is repeated by the next LOOK. */
 static void test_look_again(void)
 {
 	struct ck_looked looked;
@@ -226,7 +226,7 @@ static void change(enum change how)
 	}
 }
 
-/* read: it was read before, so that it is open. */
+/* If `read`, the file is read before the change, so that it is open. */
 static void test_change(enum change how, bool read)
 {
 	struct ck_file_server *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
@@ -364,7 +364,7 @@ static void note_few(const struct ck_page_row *row)
 		ok(row->kind == CK_WIRE_FILE);
 }
 
-/* A file of many, made or removed. */
+/* Creates or removes the i-th file. */
 static void change_name(unsigned i, bool make)
 {
 	char name[64];
@@ -376,7 +376,7 @@ static void change_name(unsigned i, bool make)
 		ok(unlinkat(dir, name, 0) == 0);
 }
 
-/* All pages; between them names come and go if `changing`. */
+/* Lists all pages. If `changing`, names are created and removed between the pages. */
 static unsigned list_many(bool changing)
 {
 	uint64_t cursor = 0;
@@ -478,7 +478,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* Two threads read the first file, and one looks at ever more names. */
+/* Two threads read the first file while another one sends LOOK for ever more names. */
 static void test_threads(void)
 {
 	struct ck_file_server *before = owner;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer_model: moves that a requester asks of real owners, over a line that delays
- * messages, changes their order, loses some, is replaced by one that carries what is left
- * of it; with peers that are silent, stuck, gone and back, files that become
- * others, moves that are interrupted, and a process that stops. All by a clock that is
- * the test's and a schedule that follows from a seed.
+ * peer_model: a remote client sends moves to real file servers over a simulated connection.
+ * The connection delays, reorders and loses messages, and is replaced by another one that
+ * carries the remaining messages. Peers are silent or hang, go down and come up. Files are
+ * replaced, moves are interrupted, and the process stops. The test has its own clock, and
+ * the schedule follows from a seed.
  *
- * Each move ends once: with exactly the bytes that it is of, or with an error for which
- * there was a reason, within the times that are promised.
+ * Each move ends once and within its deadline: with exactly its bytes, or with an error that
+ * a fault of the schedule explains.
  */
 #include "peer_model.h"
 
-/* --- what is promised -------------------------------------------------------------------------------- */
+/* --- deadlines --------------------------------------------------------------------------------------- */
 
 static bool is_overdue(const struct op *op, uint32_t peer)
 {
@@ -23,7 +23,7 @@ static bool is_overdue(const struct op *op, uint32_t peer)
 	       m->fair - ck_max(since, p->progress) >= 2 * TIMEOUT + PING;
 }
 
-/* After a tick: what should have ended has. */
+/* After a tick, every overdue move must have ended. */
 static void check_times(struct model *m)
 {
 	for (unsigned i = 0; i < m->nops; i++) {
@@ -65,7 +65,7 @@ static void tick(struct model *m)
 	check_times(m);
 }
 
-/* What comes next: a message, room, or a tick. */
+/* Advances the clock to the next event: a message, the end of a full connection, or a tick. */
 static void advance(struct model *m)
 {
 	uint64_t next = m->tick_due;
@@ -119,7 +119,7 @@ static void model_begin(struct model *m)
 						 .n = SET_FILES });
 }
 
-/* All that was lost is back, and nothing is done any more; all comes to its end. */
+/* Starts no more moves and runs until all moves have ended. Half of the peers work again. */
 static void run_out(struct model *m)
 {
 	enum { STEPS = 20000 };
@@ -135,7 +135,7 @@ static void run_out(struct model *m)
 		wrong(m, "no end");
 }
 
-/* Whether all have said something since. */
+/* True if each peer is up and has sent a message after `since`. */
 static bool all_heard(const struct model *m, uint64_t since)
 {
 	for (uint32_t i = 0; i < m->npeers; i++)
@@ -167,7 +167,7 @@ static void phantom_send(struct model *m, struct ck_call *c,
 	m->packets.list[m->packets.n - 1].due = UINT64_MAX;
 }
 
-/* One that takes all of the window of a peer goes at once, and comes. */
+/* A move that takes the whole window of a peer is sent at once, and succeeds. */
 static void probe(struct model *m, uint32_t peer)
 {
 	struct op *op = &m->ops[0];
@@ -222,7 +222,7 @@ static void check_afterwards(struct model *m)
 	ck_ask_fini(&phantom.ask);
 }
 
-/* Nobody is asked any more: what is on its way fails, and what comes then. */
+/* After ck_calls_end(), the moves in flight and later moves fail. */
 static void model_end(struct model *m)
 {
 	struct op *op = &m->ops[0];
@@ -264,7 +264,7 @@ static void restore(struct model *m)
 			}
 }
 
-/* How many things were wrong in it. */
+/* Runs one schedule and returns the number of its faults. */
 static unsigned schedule(struct owners *owners, uint64_t seed,
 			 enum canary canary)
 {
@@ -316,7 +316,7 @@ static void test_schedules(struct owners *o)
 	ok(tally.came > n && tally.failed > n / 4 && tally.interrupted > n / 8);
 }
 
-/* What no schedule may do is seen. */
+/* Each fault that the test injects is detected in some of its schedules. */
 static void test_canaries(struct owners *o)
 {
 	enum { EACH = 60 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A value written as protocol 2 is read as the same value: by its JSON, for all that has
- * one by hand; what is shared stays so; what protocol 2 cannot say is refused.
+ * pickler_value: a value written as protocol 2 is read as the same value. The test compares
+ * the JSON of all cases in object_cases.h. Shared values remain shared, and values that
+ * protocol 2 cannot express are refused.
  */
 #include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
@@ -25,7 +26,7 @@ static int write_again(const struct ck_pickle *from, const struct ck_pv *v,
 	return rc;
 }
 
-/* Of the root of a pickle. */
+/* Writes the root of a pickle again. */
 static int again(struct ck_str pickle, struct ck_buf *out, struct ck_diag *d)
 {
 	struct ck_pickle from = { 0 };
@@ -49,7 +50,7 @@ static int print(struct ck_str pickle, struct ck_buf *out)
 	return rc;
 }
 
-/* Has protocol 2 another meaning for a name in it? */
+/* True if protocol 2 gives a name in the pickle another meaning. */
 static bool is_renamed(const struct object_case *c)
 {
 	return strcmp(c->what, "module of that name") == 0;
@@ -84,8 +85,7 @@ static void take(struct ck_str pickle, struct ck_buf *out)
 	eq_err(again(pickle, out, NULL), 0);
 }
 
-/* What was written once has nothing any more that is spelled otherwise, or named
- * for nothing, the next time. */
+/* A rewritten pickle is stable: writing it again changes no byte. */
 static void test_is_settled(void)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(object_cases); i++) {
@@ -116,14 +116,14 @@ static void writes(struct ck_str pickle, struct ck_str want)
 
 static void test_spellings(void)
 {
-	/* What is in one place has no number. */
+	/* A value with one reference has no memo entry. */
 	WRITES("\200\004\225\13\0\0\0\0\0\0\0]\224(K\1\214\1a\224e.",
 	       "\200\2](K\1X\1\0\0\0ae.");
 	/* One list twice. */
 	WRITES("\200\004]\224(]\224h\1e.", "\200\2](]q\0h\0e.");
 	/* A list in itself. */
 	WRITES("]q\0h\0a.", "\200\2]q\0(h\0e.");
-	/* A tuple in a list in it: what is outside is dropped. */
+	/* A tuple in a list that it contains: the outer value is dropped. */
 	WRITES("](]q\1h\1\205q\2e0h\1h\2a0h\2.",
 	       "\200\2]q\0(h\0\205q\1e\2050h\1.");
 	WRITES("\200\4\217\224(K\1K\2\220.",
@@ -135,7 +135,7 @@ static void test_spellings(void)
 	WRITES("L-2147483649L\n.", "\200\2\212\5\377\377\377\177\377.");
 	WRITES("\214\1m\214\3A.B\223.",
 	       "\200\2cbuiltins\ngetattr\nq\0cm\nA\nX\1\0\0\0B\206Rq\1.");
-	/* what stands before the dot is a package of the user */
+	/* the part before the dot is a package of the user */
 	WRITES("\214\16commands.train\214\1x\223.",
 	       "\200\2ccommands.train\nx\nq\0.");
 	/* an object that protocols 0 and 1 make without a call of __new__ */
@@ -150,7 +150,7 @@ static void test_spellings(void)
 	       "\200\2ccopyreg\n__newobj_ex__\nq\0cm\nC\nq\1)}(X\1\0\0\0aK\1u\207R.");
 }
 
-/* Python writes a thousand at a time, and so does this. */
+/* Lists are written in batches of a thousand elements, as in Python. */
 static void test_batches(void)
 {
 	struct ck_buf list = { 0 }, out = { 0 };
@@ -169,7 +169,7 @@ static void test_batches(void)
 	ck_buf_fini(&out);
 }
 
-/* A part of a larger pickle, whose memo names what lies outside of it. */
+/* A part of a larger pickle whose memo has values outside the part. */
 static void test_part(void)
 {
 	struct ck_str all = CK_STR("\200\2}q\0(X\1\0\0\0aX\5\0\0\0helloq\1"
@@ -187,7 +187,7 @@ static void test_part(void)
 	ck_buf_fini(&out);
 }
 
-/* The memo goes on where other values ended. */
+/* A second value continues the numbers of the memo. */
 static void test_goes_on(void)
 {
 	struct ck_str all = CK_STR("](]q\1h\1e.");
@@ -287,7 +287,7 @@ static void test_too_long(void)
 	ck_buf_fini(&out);
 }
 
-/* Whatever is accepted and can be written at all is read again as the same. */
+/* A pickle that is accepted and can be written is read again as the same value. */
 static void same_again(struct ck_str s, unsigned *others)
 {
 	struct ck_buf pickle = { 0 }, json = { 0 }, want = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plan: every byte of a range comes from where the definition says, exactly
- * once, and nothing else is touched. Random tensors against brute force;
- * shapes of plans that speed depends on, by hand.
+ * plan: a plan copies every byte of a range from its origin exactly once, and touches no
+ * other byte. Plans for random tensors are compared with brute force. Handwritten cases
+ * check the shapes of plans that speed depends on.
  */
 #include "boxes.h"
 #include "ckptfs/move.h"
@@ -11,7 +11,7 @@
 
 enum { BYTES = BOXES_ELEMENTS * 16 };
 
-/* Where a byte comes from. */
+/* The source of one byte. */
 struct origin {
 	uint32_t chunk;
 	bool known;
@@ -20,7 +20,7 @@ struct origin {
 
 /* --- brute force --------------------------------------------------------- */
 
-/* Origins of all bytes of the request; returns how many are known. */
+/* Finds the origins of all bytes of the request. Returns the number of known ones. */
 static uint64_t define(struct boxes *b, const struct ck_request *r,
 		       struct origin *want)
 {
@@ -45,7 +45,7 @@ static uint64_t define(struct boxes *b, const struct ck_request *r,
 	return known;
 }
 
-/* Takes one run off the list of what is wanted. */
+/* Removes one run from the list of expected bytes. False if a byte is not expected. */
 static bool take_run(struct origin *want, uint64_t len,
 		     const struct ck_plan_op *c, uint64_t dst, uint64_t src)
 {
@@ -84,7 +84,7 @@ static bool take_copy(struct origin *want, uint64_t len,
 	return true;
 }
 
-/* Is the plan what brute force says? */
+/* True if the plan agrees with brute force. */
 static bool is_right(struct boxes *b, const struct ck_request *r,
 		     const struct ck_plan *plan)
 {
@@ -114,11 +114,11 @@ static bool is_right(struct boxes *b, const struct ck_request *r,
 	return runs == plan->runs && shortest == plan->shortest;
 }
 
-/* --- a comparer that accepts everything would prove nothing -------------- */
+/* --- the comparison detects wrong plans ---------------------------------- */
 
 enum { NLIES = 9 };
 
-/* Makes a plan wrong; false if there is nothing to lie about. */
+/* Makes a plan wrong. False if the plan has no part that can be changed this way. */
 static bool lie(struct ck_plan *plan, unsigned how, uint64_t *random)
 {
 	struct ck_plan_op *c;
@@ -185,7 +185,7 @@ static bool check_case(struct boxes *b, const struct ck_request *r,
 	return false;
 }
 
-/* Every range of a window that is small. */
+/* Checks every range of a small window. */
 static unsigned check_all_ranges(struct boxes *b, struct ck_request *r,
 				 uint64_t total, struct ck_plan *plan)
 {
@@ -241,10 +241,9 @@ static void test_random(void)
 	ck_plan_fini(&plan);
 }
 
-/* --- plans by hand ------------------------------------------------------- */
+/* --- handwritten plans --------------------------------------------------- */
 
-/* A tensor whose dimension d is cut into n equal parts, each an item of its
- * own in C order. */
+/* A tensor whose dimension d is divided into n equal parts, each an item in C order. */
 static void shard(struct boxes *b, uint32_t d, uint32_t n)
 {
 	b->n = n;
@@ -282,8 +281,8 @@ static struct ck_request whole(const struct boxes *b, uint64_t begin,
 				    .order = b->order };
 }
 
-/* The usual case: a range that begins and ends anywhere in a tensor cut on
- * its first dimension is one run for each shard. */
+/* The usual case: a range of a tensor that is sharded on its first dimension is one run for
+ * each shard. */
 static void test_shard0(void)
 {
 	static struct boxes b = { .ndim = 3, .item = 2, .shape = { 64, 8, 4 } };
@@ -313,7 +312,7 @@ static void test_shard0(void)
 	ck_plan_fini(&plan);
 }
 
-/* Cut on the last dimension: rows. */
+/* A tensor sharded on its last dimension is copied row by row. */
 static void test_shard_last(void)
 {
 	static struct boxes b = { .ndim = 2, .item = 4, .shape = { 16, 32 } };
@@ -334,7 +333,7 @@ static void test_shard_last(void)
 	ck_plan_fini(&plan);
 }
 
-/* Dimensions that continue each other in both become one loop. */
+/* Dimensions that are contiguous in source and destination become one loop. */
 static void test_merge(void)
 {
 	static struct boxes b = { .ndim = 4,
@@ -381,7 +380,7 @@ static void test_empty(void)
 	ok(ck_plan_make(&r, &plan) == 0);
 	eq_u64(plan.ncopies, 0);
 	eq_u64(plan.shortest, UINT64_MAX);
-	r = whole(&b, 0, 4); /* more than there is: nothing covers it */
+	r = whole(&b, 0, 4); /* no item covers it */
 	ok(ck_plan_make(&r, &plan) == 0);
 	eq_u64(plan.covered, 0);
 	ck_plan_fini(&plan);
@@ -424,7 +423,7 @@ static void test_most_dimensions(void)
 	ck_plan_fini(&plan);
 }
 
-/* --- speed: printed, never judged ---------------------------------------- */
+/* --- speed: printed, not checked ----------------------------------------- */
 
 static void report_speed(const char *what, const struct ck_request *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * privileges: each role in a process of its own. What it gave up it cannot do
- * any more, however it asks, and has no way to get back.
+ * privileges: each role runs in a process of its own. System calls and capabilities that
+ * the role has dropped fail there, and cannot be acquired again.
  */
 #include "ckptfs/privileges.h"
 #include "tap.h"
@@ -29,13 +29,13 @@ static void is_int(int got, int want, const char *who, const char *what)
 		printf("# got %d, want %d\n", got, want);
 }
 
-/* Calls as they come from somebody who has taken the process over, with
- * arguments that do no harm where the call is carried out. */
+/* Calls of an attacker who controls the process. Their arguments are harmless if the call
+ * is permitted. */
 static const struct call {
 	const char *name;
 	long number;
 	long args[3];
-	bool unlike; /* a process of root would be answered otherwise */
+	bool unlike; /* fails otherwise in a process of root without the filter */
 } calls[] = {
 	{ "execve", SYS_execve, { 0 }, true },
 	{ "execveat", SYS_execveat, { -1 }, true },
@@ -58,7 +58,7 @@ static const struct call {
 	{ "chroot", SYS_chroot, { 0 }, true },
 	{ "setns", SYS_setns, { -1 }, true },
 	{ "unshare", SYS_unshare, { 0 }, true },
-	/* Without that one flag more it would make a process. */
+	/* CLONE_SIGHAND without CLONE_VM is invalid: no process is created. */
 	{ "clone", SYS_clone, { CLONE_NEWUSER | CLONE_SIGHAND }, true },
 	{ "clone, several",
 	  SYS_clone,
@@ -71,7 +71,7 @@ static const struct call {
 	{ "keyctl", SYS_keyctl, { -1 }, false },
 };
 
-/* What a process did as a role: exit status. */
+/* Runs `what` in a process that has taken a role, and returns its exit status. */
 static int as_role(enum ck_role role, enum ck_sockets sockets,
 		   int (*what)(const void *arg), const void *arg)
 {
@@ -89,7 +89,7 @@ static int as_role(enum ck_role role, enum ck_sockets sockets,
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The errno of a call; 0: none. */
+/* The errno of a call, or 0. */
 static int do_call(const void *arg)
 {
 	const struct call *c = arg;
@@ -131,7 +131,7 @@ static void *do_nothing(void *arg)
 	return arg;
 }
 
-/* Threads are made; clone3(2), whose flags no filter sees, is not there. */
+/* Threads can be created. clone3(2) fails with ENOSYS: a filter cannot read its flags. */
 static int make_thread(const void *arg)
 {
 	pthread_t thread;
@@ -158,7 +158,7 @@ static const struct call *find_call(const char *name)
 	return c;
 }
 
-/* syslog(3) may have to connect anew. */
+/* syslog(3) may have to reconnect, so local sockets remain permitted. */
 static void test_syslog(void)
 {
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_UNIX, do_call,
@@ -169,11 +169,11 @@ static void test_syslog(void)
 	       EPERM, "syslog", "no other");
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_UNIX, do_call,
 		       find_call("socket, netlink")),
-	       EPERM, "syslog", "none of the kernel");
+	       EPERM, "syslog", "no netlink socket");
 }
 
-/* Who speaks with other hosts opens sockets when one is first spoken to; a program it
- * starts no more than others do. */
+/* A process that communicates with other hosts may open sockets later, but must not start
+ * a program. */
 static void test_hosts(void)
 {
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_ALL, do_call,
@@ -238,7 +238,7 @@ static int raise_again(const void *arg)
 	return rc;
 }
 
-/* As root with all that these tests need. */
+/* Runs as root with all capabilities that the test needs. */
 static void test_capabilities(void)
 {
 	static const cap_value_t override = CAP_DAC_OVERRIDE,
@@ -247,11 +247,11 @@ static void test_capabilities(void)
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, count_kept, NULL), 1,
 	       "a reader", "keeps one");
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, has_cap, &override), 0,
-	       "a reader", "may not write what is not his");
+	       "a reader", "may not write files of others");
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, count_kept, NULL), 5,
 	       "a writer", "keeps five");
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, has_cap, &override), 1,
-	       "a writer", "may write it");
+	       "a writer", "may write files of others");
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, has_cap, &admin), 0,
 	       "a writer", "may not mount");
 	is_int(as_role(CK_ROLE_DETACHER, CK_SOCKETS_NONE, has_cap, &admin), 1,
@@ -259,10 +259,10 @@ static void test_capabilities(void)
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, is_bound, NULL), 0,
 	       "a writer", "nor can execve give it");
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, raise_again, NULL),
-	       EPERM, "a writer", "none comes back");
+	       EPERM, "a writer", "cannot raise a dropped capability");
 }
 
-/* --- threads that are started before ------------------------------------------- */
+/* --- threads with an init hook ------------------------------------------------- */
 
 static int fail_first(void *ran)
 {
@@ -280,22 +280,22 @@ static void test_first_fails(void)
 {
 	bool ran = false;
 	int runs = 0;
-	const struct ck_thread_init first = { fail_first, &ran }, none = { 0 };
+	const struct ck_thread_init first = { fail_first, &ran }, empty = { 0 };
 	pthread_t thread;
 
 	is_int(ck_thread_start_init(&thread, &first, count_runs, &runs),
-	       -EACCES, "what is first fails", "so does the start");
-	is_int(ran && runs == 0, 1, "what is first fails", "nothing else runs");
-	is_int(ck_thread_start_init(&thread, &none, count_runs, &runs), 0,
-	       "nothing is first", "a thread");
+	       -EACCES, "the hook fails", "so does the start");
+	is_int(ran && runs == 0, 1, "the hook fails", "nothing else runs");
+	is_int(ck_thread_start_init(&thread, &empty, count_runs, &runs), 0,
+	       "no hook", "a thread");
 	pthread_join(thread, NULL);
-	is_int(runs, 1, "nothing is first", "it has run");
+	is_int(runs, 1, "no hook", "the thread has run");
 }
 
 struct dropper {
-	pthread_t thread; /* where it was done */
+	pthread_t thread; /* that dropped its privileges */
 	bool ran;
-	int kept; /* after that */
+	int kept; /* capabilities after the drop */
 };
 
 static int drop_first(void *arg)
@@ -317,7 +317,7 @@ static void *count_in_thread(void *arg)
 	return NULL;
 }
 
-/* In a process of its own. Its first thread has all that it had. */
+/* Runs in a process of its own. Its first thread keeps its capabilities. */
 static int start_dropper(void)
 {
 	struct dropper d = { 0 };
@@ -345,8 +345,8 @@ static void test_first_drops(void)
 	if (child == 0)
 		_exit(start_dropper());
 	waitpid(child, &status, 0);
-	is_int(status, 0, "a thread that gives up first",
-	       "it has, and the others have not");
+	is_int(status, 0, "a hook that drops privileges",
+	       "only its thread has dropped them");
 }
 
 int main(void)

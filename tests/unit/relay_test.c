@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank that passes on what its mount asks, and a rank that answers what nobody has
- * asked it: of that the mount hears nothing but that the rank is lost, and its memory
- * stays as it was.
+ * relay: a rank forwards requests of its mount to other ranks. A malicious rank sends answers
+ * without a request. The mount then receives only the message that this rank is lost, and
+ * the shared memory stays unchanged.
  */
 #include "raw_ranks.h"
 
@@ -12,7 +12,7 @@ enum { PLACE = 4096, ROOM = 1000, FILLED = 0x5a, SAID = 0x33 };
 
 struct scene {
 	struct raw_ranks r;
-	struct ck_frames *frames; /* of the link, the test's end */
+	struct ck_frames *frames; /* the test's end of the link */
 	uint8_t *memory;
 };
 
@@ -36,7 +36,7 @@ static void scene_end(struct scene *s, int rc)
 	free(s->frames);
 }
 
-/* --- asking, and answers -------------------------------------------------------------------- */
+/* --- requests and answers ------------------------------------------------------------------- */
 
 static void ask(struct scene *s, uint32_t rank, uint16_t type, uint64_t id)
 {
@@ -51,7 +51,7 @@ static void ask(struct scene *s, uint32_t rank, uint16_t type, uint64_t id)
 		abort();
 }
 
-/* What the rank gets of it. */
+/* True if the rank receives the request. */
 static bool is_asked(struct scene *s, uint32_t rank, uint64_t id)
 {
 	struct ck_wire_head head;
@@ -74,7 +74,7 @@ static void answer(struct scene *s, uint32_t rank,
 	ck_buf_fini(&b);
 }
 
-/* The next frame that the mount gets; false: none. */
+/* The next frame that the mount receives; false if the link ends or after 60 s. */
 static bool hear(struct scene *s, struct ck_framed *out)
 {
 	struct pollfd fd = { .fd = s->r.link, .events = POLLIN };
@@ -103,29 +103,29 @@ static bool hears_lost(struct scene *s, uint32_t rank)
 	       f.frame.peer == rank;
 }
 
-/* Whether memory is as it was but for n bytes of an answer. */
+/* True if the shared memory is unchanged except for n bytes of an answer. */
 static bool is_memory(const struct scene *s, uint64_t n)
 {
 	for (size_t i = 0; i < 1 << 20; i++) {
-		bool said = i >= PLACE && i < PLACE + n;
+		bool sent = i >= PLACE && i < PLACE + n;
 
-		if (s->memory[i] != (said ? SAID : FILLED))
+		if (s->memory[i] != (sent ? SAID : FILLED))
 			return false;
 	}
 	return true;
 }
 
-/* --- answers that are none ---------------------------------------------------------------------- */
+/* --- invalid answers ---------------------------------------------------------------------------- */
 
 struct lie {
 	const char *name;
 	struct ck_wire_head head;
-	uint32_t rank;	/* who says it */
-	bool is_answer; /* it is what was asked for */
+	uint32_t rank;	/* sender */
+	bool is_answer; /* the answer is valid */
 };
 
 static const struct lie lies[] = {
-	{ "what was asked",
+	{ "a valid answer",
 	  { CK_WIRE_READ, true, 0, 7, ROOM, 0, 1 },
 	  LIAR,
 	  true },
@@ -134,19 +134,19 @@ static const struct lie lies[] = {
 	  LIAR,
 	  true },
 	{ "an error", { CK_WIRE_READ, true, EIO, 7, 0, 0, 1 }, LIAR, true },
-	{ "what nobody has asked, with bytes",
+	{ "no such request, with a payload",
 	  { CK_WIRE_READ, true, 0, 8, ROOM, 0, 1 },
 	  LIAR,
 	  false },
-	{ "what nobody has asked",
+	{ "no such request",
 	  { CK_WIRE_PING, true, 0, 8, 0, 0, 1 },
 	  LIAR,
 	  false },
-	{ "an error of what nobody has asked",
+	{ "an error, and no such request",
 	  { CK_WIRE_READ, true, EIO, 8, 0, 0, 1 },
 	  LIAR,
 	  false },
-	{ "what another was asked",
+	{ "the request of another rank",
 	  { CK_WIRE_READ, true, 0, 7, ROOM, 0, 1 },
 	  OTHER,
 	  false },
@@ -174,7 +174,7 @@ static void test_lie(const struct lie *lie)
 				  : hears_lost(&s, lie->rank),
 		   __FILE__, __LINE__, lie->name);
 	ok(is_memory(&s, bytes));
-	/* The other one is asked as before. */
+	/* The other rank still receives requests. */
 	ask(&s, LIAR + OTHER - lie->rank, CK_WIRE_PING, 9);
 	if (lie->rank == OTHER)
 		ok(is_asked(&s, LIAR, 9));
@@ -183,7 +183,7 @@ static void test_lie(const struct lie *lie)
 	scene_end(&s, 0);
 }
 
-/* An answer twice is one and none. */
+/* A second answer to the same request is refused. */
 static void test_twice(uint64_t payload)
 {
 	const struct ck_wire_head head = { CK_WIRE_READ, true, 0, 7,
@@ -195,7 +195,8 @@ static void test_twice(uint64_t payload)
 	ok(is_asked(&s, LIAR, 7));
 	answer(&s, LIAR, &head);
 	ok(hears_answer(&s, LIAR, 7));
-	memset(s.memory, FILLED, 1 << 20); /* it is another's now */
+	memset(s.memory, FILLED,
+	       1 << 20); /* the slot may have another use now */
 	answer(&s, LIAR, &head);
 	ok(hears_lost(&s, LIAR));
 	ok(is_memory(&s, 0));
@@ -204,7 +205,7 @@ static void test_twice(uint64_t payload)
 
 /* --- the table ----------------------------------------------------------------------------------- */
 
-/* Asked again with another id, both are answers; an id is free when it was answered. */
+/* Two requests with different ids are both answered. An id is free after its answer. */
 static void test_again(void)
 {
 	struct ck_wire_head head = { CK_WIRE_READ, true, 0, 7, ROOM, 0, 1 };
@@ -227,7 +228,7 @@ static void test_again(void)
 	scene_end(&s, 0);
 }
 
-/* What is asked of a lost one is answered by that. */
+/* Each request to a lost rank is answered by another LOST frame. */
 static void test_lost(void)
 {
 	struct scene s;
@@ -246,8 +247,8 @@ static void test_lost(void)
 	scene_end(&s, 0);
 }
 
-/* As many as anybody may ask of one are passed on, again and again; one more ends the
- * link. */
+/* CK_WIRE_OPEN_MAX requests to each rank are forwarded, twice. If `one_more`, one request
+ * above the limit ends the link. */
 static void test_most(bool one_more)
 {
 	struct ck_wire_head head = { CK_WIRE_PING, true, 0, 0, 0, 0, 1 };
@@ -282,7 +283,7 @@ static void test_most(bool one_more)
 	scene_end(&s, one_more ? -EPROTO : 0);
 }
 
-/* Whoever has an id has it until it is answered. */
+/* Reusing the id of a request without an answer ends the link. */
 static void test_same_id(void)
 {
 	struct scene s;
@@ -295,9 +296,9 @@ static void test_same_id(void)
 	scene_end(&s, -EPROTO);
 }
 
-/* --- the mount has enough of one ------------------------------------------------------------------ */
+/* --- the mount drops a rank ----------------------------------------------------------------------- */
 
-static void say_drop(struct scene *s, uint32_t rank)
+static void send_drop(struct scene *s, uint32_t rank)
 {
 	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_DROP };
 
@@ -311,22 +312,22 @@ static void test_drop(void)
 	struct scene s;
 
 	scene_begin(&s);
-	say_drop(&s, LIAR);
+	send_drop(&s, LIAR);
 	ok(hears_lost(&s, LIAR));
 	ok(!raw_read(s.r.fds[LIAR], &head));
-	say_drop(&s, LIAR);
+	send_drop(&s, LIAR);
 	ask(&s, OTHER, CK_WIRE_PING, 7);
 	ok(is_asked(&s, OTHER, 7));
 	scene_end(&s, 0);
 }
 
-/* The rank itself cannot be, nor one that there is not. */
+/* Dropping rank 0 itself, or a rank out of range, ends the link. */
 static void test_drop_of_none(uint32_t rank)
 {
 	struct scene s;
 
 	scene_begin(&s);
-	say_drop(&s, rank);
+	send_drop(&s, rank);
 	scene_end(&s, -EPROTO);
 }
 
