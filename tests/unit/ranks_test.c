@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranks of a job, each a process with the same files, and a link to the first: moves
- * over all of them, ranks that are killed, and ranks that offer nothing.
+ * ranks: a job of several processes with the same files, and a link to the first rank.
+ * The test reads from all ranks, kills some of them, and has a rank without a file server.
  */
 #include "link_case.h"
 #include "xport_local.h"
@@ -9,16 +9,16 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-enum { WAIT_MSEC = 60000 }; /* of a test, at most */
+enum { WAIT_MSEC = 60000 }; /* limit of each wait of the test */
 
 enum { RANKS = 4 };
 
 struct ranks {
 	struct joined *j; /* with rank 0 */
 	pid_t pids[RANKS];
-	int stop; /* who has it ends when the others do */
+	int stop; /* write end of a pipe; the ranks end when it is closed */
 	uint32_t n;
-	uint32_t killed_too; /* 0: no other one */
+	uint32_t killed_too; /* second killed rank, or 0 */
 };
 
 static char mesh[sizeof(dir) + 5];
@@ -51,7 +51,7 @@ static void rank_start(struct ranks *r, uint32_t rank, const int stop[2],
 	rank_serve(r->j, rank, r->n, stop[0], offers);
 }
 
-/* The last one of them offers nothing, if so said. */
+/* Starts n ranks. The last one has a file server only if `last_offers`. */
 static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 {
 	int stop[2];
@@ -76,7 +76,7 @@ static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 				   .n = FILES });
 }
 
-/* The files are had from all, one after the other. 0 or an error. */
+/* Looks up the files, each at the next rank of the first `among`. Returns 0 or an error. */
 static int ranks_look(struct ranks *r, uint32_t among)
 {
 	struct ck_location files[FILES];
@@ -92,7 +92,8 @@ static int ranks_look(struct ranks *r, uint32_t among)
 	return 0;
 }
 
-/* killed: that rank, or `n` of them: none. */
+/* Ends the job and checks each exit status. `killed` is the killed rank, or r->n if no
+ * rank was killed. */
 static void ranks_end(struct ranks *r, uint32_t killed)
 {
 	int status;
@@ -127,7 +128,7 @@ static void test_all(uint32_t n)
 	ranks_end(&r, n);
 }
 
-/* Whether it becomes more. */
+/* Waits until the counter exceeds `from`; false on timeout. */
 static bool grows(const unsigned *counter, unsigned from)
 {
 	uint64_t end = msec_now() + WAIT_MSEC;
@@ -138,7 +139,7 @@ static bool grows(const unsigned *counter, unsigned from)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED) > from;
 }
 
-/* Moves of a rank that is killed fail at once, those of others go on. */
+/* Moves from a killed rank fail at once; moves from other ranks succeed. */
 static void test_killed(uint32_t killed, uint64_t usec)
 {
 	struct ranks r;
@@ -155,7 +156,7 @@ static void test_killed(uint32_t killed, uint64_t usec)
 	ok(is_up_within(r.j->link, killed, false, WAIT_MSEC));
 	good = __atomic_load_n(&m.good, __ATOMIC_RELAXED);
 	ok(grows(&m.failed, 0));
-	/* Without the first one there is no way to any. */
+	/* All ranks are reached through rank 0. */
 	ok(killed == 0 || grows(&m.good, good));
 	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
 	movers_join(threads);
@@ -167,8 +168,8 @@ static void test_killed(uint32_t killed, uint64_t usec)
 	ranks_end(&r, killed);
 }
 
-/* Every file has a copy at the next rank but the first: none of them is missed when one
- * rank is killed while they are read and given up, and then another one. */
+/* Every file has replicas at the ranks other than 0. While moves run and are interrupted,
+ * two ranks are killed one after the other. All moves deliver the right bytes. */
 static void test_copies(uint32_t first, uint32_t second)
 {
 	struct ck_other_place others[2 * FILES];
@@ -224,7 +225,7 @@ static void test_offers_nothing(void)
 	mover_run(&m);
 	eq_u64(m.wrong, 0);
 	eq_u64(m.failed, 0);
-	/* Canary: files of one that has none. */
+	/* Canary: a file of a rank without files. */
 	r.j->files[0].peer = 2;
 	mover_run(&m);
 	ok(m.wrong > 0 && m.failed > 0);
@@ -250,7 +251,7 @@ int main(void)
 	test_offers_nothing();
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), tasks);
-	/* Ranks that are joined have taken their names away. */
+	/* The ranks have removed their socket names after they connected. */
 	eq_err(rmdir(mesh), 0);
 	dir_remove();
 	return tap_done();

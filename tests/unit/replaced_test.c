@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A data file that is written over between a look at it and a read: what was read of it,
- * half old and half new, is no damage of the checkpoint. The file is another one: ESTALE.
+ * replaced: a data file is overwritten between a stat of it and a read. Mixed old and new
+ * content must not be reported as damage of the checkpoint; the error is ESTALE.
  *
  *	replaced_test DIRECTORY		a checkpoint of one shard, __0_0.distcp
  */
@@ -21,7 +21,7 @@ static size_t len[2];
 static char dir[] = "/tmp/ckptfs-replaced-XXXXXX";
 static int dirfd_;
 
-/* --- a file that is written over ------------------------------------------------------ */
+/* --- the overwritten file ------------------------------------------------------------- */
 
 enum {
 	NEVER,
@@ -30,8 +30,8 @@ enum {
 	RESTORED, /* all, and its times are restored */
 };
 
-static int how;		/* it is, */
-static unsigned before; /* before that read, from 0 on */
+static int how;		/* how the file is overwritten */
+static unsigned before; /* number of reads before that */
 
 static void write_over(void)
 {
@@ -78,7 +78,7 @@ static void load(const char *from, unsigned i)
 	close(fd);
 }
 
-/* As it was, with a time that no other one has. */
+/* Restores the content, with a unique mtime. */
 static void restore(void)
 {
 	const struct timespec times[2] = { { 1000, 5 }, { 1000, 5 } };
@@ -124,9 +124,9 @@ static bool is_over(void)
 	return how == NEVER;
 }
 
-/* --- what it comes to ----------------------------------------------------------------- */
+/* --- results -------------------------------------------------------------------------- */
 
-/* What becomes of the first box of the first tensor. */
+/* Returns 0 or the error of the first box of the first tensor. */
 static int locate(struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -153,8 +153,8 @@ static int object(struct ck_checkpoint *cp)
 	return rc;
 }
 
-/* It may be before any of the reads; then whoever asks again is told the same, and once
- * it is what it was it can be read. */
+/* The file is overwritten before each of the reads in turn. The result is ESTALE, and the
+ * restored file can be read. */
 static void test_whole(int (*look)(struct ck_checkpoint *cp), int what)
 {
 	unsigned times = 0;
@@ -167,7 +167,7 @@ static void test_whole(int (*look)(struct ck_checkpoint *cp), int what)
 		rc = look(cp);
 		if (is_over()) {
 			times++;
-			/* All of it may have been read before. */
+			/* All data may have been read before the change. */
 			ok(rc == -ESTALE || (read > 0 && rc == 0));
 			restore();
 			eq_err(look(cp), 0);
@@ -177,7 +177,8 @@ static void test_whole(int (*look)(struct ck_checkpoint *cp), int what)
 	ok(times > 0);
 }
 
-/* Only the ctime shows it: old bytes, or an error of the archive, which does not last. */
+/* Only the ctime reveals the change. The read returns old bytes or an error of the archive,
+ * and the error is transient. */
 static void test_restored(int (*look)(struct ck_checkpoint *cp))
 {
 	unsigned times = 0, errors = 0;
@@ -208,7 +209,7 @@ static void test_restored(int (*look)(struct ck_checkpoint *cp))
 	ok(times > 0 && errors > 0);
 }
 
-/* Findings of a check: that it is another file, and none of damage. */
+/* A check reports ESTALE for the file, and no damage. */
 static void test_check(int what)
 {
 	struct ck_check_options options = { .threads = 1, .full = true };
@@ -230,7 +231,7 @@ static void test_check(int what)
 	}
 }
 
-/* --- other hosts have it, too --------------------------------------------------------- */
+/* --- replicas on other hosts ---------------------------------------------------------- */
 
 static int read_elsewhere(struct ck_remote_reader *r, uint32_t file, void *to,
 			  size_t n, uint64_t fpos)

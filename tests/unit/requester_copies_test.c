@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moves of files that are in several places: another one takes over where one fails,
- * within the time that is left, and where all fail the first error counts.
+ * requester_copies: reads of files with several replicas. A failed read fails over to the
+ * next replica within the remaining time. If all replicas fail, the first error is returned.
  */
 #include "requester_case.h"
 
@@ -41,7 +41,7 @@ static bool has(const struct copied *c, unsigned move, unsigned peer,
 	return memcmp(c->to[move], owners.bytes[peer][file] + 100, 8) == 0;
 }
 
-/* What was sent last is answered, with an error or as it should be. */
+/* Answers the last request, with `err` unless that is 0. */
 static void answer_last(uint32_t err, uint64_t now)
 {
 	struct packet p = packets_take(&line.packets, line.packets.n - 1);
@@ -64,7 +64,7 @@ static void tick_at(uint64_t now)
 	ok(ck_calls_tick(calls, now) > 0);
 }
 
-/* All that was sent to a peer is lost. */
+/* Drops all messages in flight to a peer. */
 static void lose(uint32_t peer)
 {
 	for (size_t i = line.packets.n; i > 0 && i--;)
@@ -72,7 +72,7 @@ static void lose(uint32_t peer)
 			packets_drop(&line.packets, i);
 }
 
-/* A peer goes, and the next ones take over, also while they are being read. */
+/* If a peer is lost, its reads fail over to the next replica. */
 static void test_takes_over(void)
 {
 	struct copied c;
@@ -102,12 +102,12 @@ static void test_takes_over(void)
 	ok(has(&c, 0, 2, 0) && has(&c, 1, 3, 0));
 	eq_u64(stats->copies, 0);
 	eq_u64(stats->hosts[2].file_bytes, 8);
-	/* A head, what was read, an errno, and the bytes. */
+	/* header, number of read bytes, errno, payload */
 	eq_u64(stats->hosts[2].wire_bytes, CK_WIRE_HEAD + 8 + 4 + 8);
 	end();
 }
 
-/* The second one fails too, after some of its bytes were there; the third has them. */
+/* The second replica fails as well; the third one delivers the bytes. */
 static void test_third(void)
 {
 	struct copied c;
@@ -128,7 +128,7 @@ static void test_third(void)
 	end();
 }
 
-/* Where all fail, what was wrong with the first is said. */
+/* If all replicas fail, the error of the first one is returned. */
 static void test_first_error(void)
 {
 	struct copied c;
@@ -144,7 +144,7 @@ static void test_first_error(void)
 	eq_err(c.list[1].rc, 0);
 	end();
 
-	/* All are gone. */
+	/* All calls end. */
 	copied_begin(&c);
 	packets_fini(&line.packets);
 	ck_calls_end(calls);
@@ -154,7 +154,7 @@ static void test_first_error(void)
 	end();
 }
 
-/* No other copy is asked for want of memory, nor for what nobody wants. */
+/* A read that failed with ENOMEM, or that was interrupted, does not fail over. */
 static void test_not_again(void)
 {
 	struct copied c;
@@ -177,7 +177,7 @@ static void test_not_again(void)
 	eq_err(c.list[0].rc, -EINTR);
 	end();
 
-	/* It is not wanted any more when the first has failed. */
+	/* The read is interrupted before the first replica fails. */
 	copied_begin(&c);
 	answer_last(0, 1);
 	c.moves.unwanted = true;
@@ -187,7 +187,7 @@ static void test_not_again(void)
 	eq_err(c.list[0].rc, -EINTR);
 	end();
 
-	/* Nor when the second one is asked. */
+	/* The read is interrupted while the second replica is read. */
 	copied_begin(&c);
 	answer_last(0, 1);
 	answer_last(EIO, 2);
@@ -201,7 +201,7 @@ static void test_not_again(void)
 	end();
 }
 
-/* A move that no file can have is asked of nobody. */
+/* A move beyond the largest file offset is not requested. */
 static void test_wild(void)
 {
 	const struct ck_loop loop = { UINT64_MAX / 2, 8, 8 };
@@ -228,7 +228,7 @@ static void test_wild(void)
 	end();
 }
 
-/* Time goes on, and all peers say that they are there. */
+/* Advances the time; all peers answer pings. */
 static void pass(uint64_t from, uint64_t to)
 {
 	for (uint64_t now = from; now <= to; now += 250) {
@@ -248,7 +248,7 @@ static void pass(uint64_t from, uint64_t to)
 	}
 }
 
-/* The second copy has the time that the first one has left, and no more. */
+/* The second replica has only the time that the first one has not used. */
 static void test_deadline(void)
 {
 	enum { FIRST = 7000 };
@@ -259,17 +259,18 @@ static void test_deadline(void)
 	pass(250, FIRST);
 	eq_u64(line.packets.n, 1);
 	answer_last(EIO, FIRST);
-	eq_u64(line.packets.n, 1); /* the second is asked, and says nothing */
+	eq_u64(line.packets.n,
+	       1); /* request to the second, without an answer */
 	pass(FIRST + 250, TIME - 250);
 	eq_u64(ended, 0);
 	pass(TIME, TIME);
 	eq_u64(ended, 1);
 	eq_err(c.list[0].rc, -EIO);
 	lose(1);
-	eq_u64(line.packets.n, 0); /* for the third is no time */
+	eq_u64(line.packets.n, 0); /* no time is left for the third */
 	end();
 
-	/* One that takes all of it leaves none. */
+	/* If the first replica uses all of the time, there is no failover. */
 	copied_begin(&c);
 	answer_last(0, 0);
 	pass(250, TIME);
@@ -280,7 +281,7 @@ static void test_deadline(void)
 	end();
 }
 
-/* One that is down is not waited for: the next one is asked at once. */
+/* A replica that is down is skipped: the next one is requested at once. */
 static void test_down(void)
 {
 	struct copied c;
@@ -297,19 +298,19 @@ static void test_down(void)
 	end();
 }
 
-/* --- any places, and what each of them says ---------------------------------------------- */
+/* --- random replicas with random errors -------------------------------------------------- */
 
 enum { PLACES = 4, ANY_FILES = 5, ANY_MOVES = 4 };
 
 struct any {
-	struct copied set; /* its moves only */
+	struct copied set; /* only its moves are used */
 	struct ck_move list[ANY_MOVES];
 	uint8_t to[ANY_MOVES][8];
 	struct ck_location at[ANY_FILES][PLACES];
 	struct ck_other_place others[ANY_FILES * PLACES];
 	uint32_t places[ANY_FILES];
 	size_t nothers;
-	uint32_t fate[OWNERS][OWNED]; /* the errno that is said */
+	uint32_t fate[OWNERS][OWNED]; /* errno in the answer, or 0 */
 };
 
 static void any_make(struct any *a, uint64_t *random)
@@ -344,7 +345,7 @@ static void any_make(struct any *a, uint64_t *random)
 					       .to = a->to[i] };
 }
 
-/* What it should come to; *at: whose bytes. */
+/* Returns the expected result of a read; *at is the replica that delivers the bytes. */
 static int any_model(const struct any *a, uint32_t file, struct ck_location *at)
 {
 	int first = 0;
@@ -363,7 +364,7 @@ static int any_model(const struct any *a, uint32_t file, struct ck_location *at)
 	return first;
 }
 
-/* One of those that are on their way is answered, as it is said for each file. */
+/* Answers a random request in flight with the errno of each file. */
 static bool any_answer(const struct any *a, uint64_t *random)
 {
 	enum { ROWS = CK_WIRE_HEAD + 8, ROW = 24 };

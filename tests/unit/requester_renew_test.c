@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is asked is replaced while moves are on their way: what was not answered by then is
- * asked of the new ones, where it has other numbers, and nothing else is. Each move ends
- * once, with the right bytes.
+ * requester_renew: the job is replaced by a new one while moves are in flight. Only requests
+ * without an answer are sent to the new job, with its file numbers. Each move ends once,
+ * with the right bytes.
  */
 #include "requester_case.h"
 
 enum { SETS = 6, JOBS_MOST = 8 };
 
-static struct ck_calls *jobs[JOBS_MOST]; /* ended ones, too */
+static struct ck_calls *jobs[JOBS_MOST]; /* including ended jobs */
 static unsigned njobs;
 static struct ck_location tables[JOBS_MOST][SET_FILES];
 
-/* Owners of a later job number their files otherwise. */
+/* The file servers of a later job use other file numbers. */
 static uint32_t renumbered(uint32_t number, unsigned job)
 {
 	return (number + job) % OWNED;
@@ -67,7 +67,7 @@ static void jobs_end(void)
 	packets_fini(&line.packets);
 }
 
-/* What the line of a job has carried is lost with it. */
+/* Drops all messages in flight of a job. */
 static void lose_all(void)
 {
 	while (line.packets.n)
@@ -87,7 +87,8 @@ static void renew(void)
 	ck_calls_end(old);
 }
 
-/* Owners number as the job of the packet says: the answer is that to what was meant. */
+/* Answers one packet. The file numbers of its job are first mapped to those of the file
+ * servers. */
 static void answer_one(uint64_t *random)
 {
 	struct packet p = packets_take(&line.packets,
@@ -134,7 +135,7 @@ static bool is_right(const struct move_set *s)
 	return move_set_is_right(s, &owners, files);
 }
 
-/* Several on their way at a time, some answered, and another job: again and again. */
+/* Starts sets of moves, answers some requests, and replaces the job, in random order. */
 static bool run(uint64_t seed)
 {
 	static struct move_set sets[SETS];
@@ -160,9 +161,9 @@ static bool run(uint64_t seed)
 	return good;
 }
 
-/* --- what waits ---------------------------------------------------------------------------- */
+/* --- moves between two jobs ---------------------------------------------------------------- */
 
-/* The job has ended, and no other is there yet: what is asked waits for it. */
+/* The job has ended and there is no new one yet: moves wait for it. */
 static void test_waits(void)
 {
 	uint8_t to[8];
@@ -185,7 +186,7 @@ static void test_waits(void)
 	jobs_end();
 }
 
-/* There is none in time; or it is interrupted. */
+/* No new job comes before the deadline, or the move is interrupted. */
 static void test_waits_in_vain(bool interrupted)
 {
 	uint8_t to[8];
@@ -210,7 +211,7 @@ static void test_waits_in_vain(bool interrupted)
 	jobs_end();
 }
 
-/* The check sees numbers of the job before. */
+/* Canary: file numbers of the previous job are detected. */
 static void test_canary(void)
 {
 	unsigned bad = 0;

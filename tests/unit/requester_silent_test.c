@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moves of files that are in several places, of which the first are silent: a silent peer
- * is down after half of the time that a read has, and the next one still has time. A peer
- * that answers pings has all of the time, however slow it is.
+ * requester_silent: reads of files with several replicas, the first of which are on silent
+ * peers. A silent peer is down after half of the timeout of a read, so that time is left
+ * for the next replica. A slow peer that answers pings has the whole timeout.
  */
 #include "requester_case.h"
 
@@ -19,8 +19,8 @@ struct silent {
 	struct ck_move move;
 	uint8_t to[8];
 	uint64_t now;
-	bool is_silent[OWNERS]; /* it says nothing */
-	bool is_slow[OWNERS];	/* it says only that it is there */
+	bool is_silent[OWNERS]; /* sends nothing */
+	bool is_slow[OWNERS];	/* answers pings only */
 };
 
 static void silent_begin(struct silent *c, uint32_t timeout)
@@ -53,7 +53,7 @@ static void answer(const struct silent *c, size_t i)
 	ck_buf_fini(&p.bytes);
 }
 
-/* Whoever says something says it at once. */
+/* Answers all requests that their peers answer. */
 static void answer_those(const struct silent *c)
 {
 	for (size_t i = 0; i < line.packets.n;) {
@@ -77,7 +77,7 @@ static void pass(struct silent *c, uint64_t until)
 	}
 }
 
-/* One that is silent leaves time for a copy, whatever time a read has. */
+/* With one silent peer, the read fails over in time for every timeout. */
 static void test_silent(void)
 {
 	struct silent c;
@@ -97,7 +97,7 @@ static void test_silent(void)
 	}
 }
 
-/* Two of them, too. */
+/* With two silent peers, the third one still delivers in time. */
 static void test_two_are_silent(void)
 {
 	struct silent c;
@@ -113,7 +113,7 @@ static void test_two_are_silent(void)
 	}
 }
 
-/* If all are, the read fails when they are down. */
+/* If all peers are silent, the read fails when they are down. */
 static void test_all_are_silent(void)
 {
 	struct silent c;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * requester: moves that are more than one request, and answers that are none. What comes
- * of random orders of things is in peer_model_test.c.
+ * requester: moves that need several requests, and invalid answers. Random schedules are in
+ * peer_model_test.c.
  */
 #include "requester_case.h"
 
 enum { MOST = 50000, RUN = 64 << 10, TURNS = 140 };
 
-/* --- many, and large ---------------------------------------------------------------- */
+/* --- many moves, and large ones ----------------------------------------------------- */
 
 static uint8_t byte_of(const struct ck_move *m, uint64_t at)
 {
@@ -15,7 +15,7 @@ static uint8_t byte_of(const struct ck_move *m, uint64_t at)
 			   [m->fpos + at];
 }
 
-/* So many moves of two peers that each is asked more than once. */
+/* So many moves that each of two peers gets several requests. */
 static void test_many(void)
 {
 	static struct ck_move list[2 * MOST];
@@ -39,7 +39,7 @@ static void test_many(void)
 	end();
 }
 
-/* One that is more than an answer may have, from bytes that are read many times. */
+/* A move larger than one answer, which reads the same bytes many times. */
 static void test_large(void)
 {
 	const struct ck_loop loops[] = {
@@ -69,7 +69,7 @@ static void test_large(void)
 	free(to);
 }
 
-/* Of one that is asked in two parts, one does not come. */
+/* One of the two parts of a move gets no answer. */
 static void test_part(void)
 {
 	const struct ck_loop loop = { TURNS * RUN / OWNED_BYTES, 0, 0 };
@@ -101,9 +101,9 @@ static void test_part(void)
 	end();
 }
 
-/* --- answers that are none ------------------------------------------------------------- */
+/* --- invalid answers ------------------------------------------------------------------- */
 
-/* What becomes of the message. */
+/* Sends an answer, and returns the result of ck_calls_take(). */
 static int answer_with(uint32_t err, const uint8_t row[4])
 {
 	uint8_t body[8 + 4] = { 8 };
@@ -130,16 +130,16 @@ static int answer_with(uint32_t err, const uint8_t row[4])
 	return rc;
 }
 
-/* What an owner says, and what it is for whoever waits. */
+/* Each errno in an answer, and the resulting error of the move. */
 static void test_errnos(void)
 {
 	static const struct {
 		uint32_t head;
 		uint8_t row[4];
 		int want;
-		int taken; /* what the message is, to the line */
+		int taken; /* result of ck_calls_take() */
 	} cases[] = {
-		/* No errno, or one that no owner says: no answer. */
+		/* Not an errno, or one that no file server sends. */
 		{ 0, { 0xff, 0xff, 0, 0 }, -EIO, -EPROTO },
 		{ EPROTO, { 0 }, -EIO, -EPROTO },
 		{ 0, { EPROTO }, -EIO, 0 },

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A rewritten `.metadata` is the old one but for the places, as Python reads it.
+"""A rewritten `.metadata`, read by Python, differs from the old one only in the locations.
 
     rewrite_test.py WRITER FIXTURES
 
-Each fixture, as PyTorch pickled it and pickled anew in every protocol, gets new places for some boxes, twice. Both
-unpicklers of CPython, the one in C and the strict one in Python, read old and new with stand-in classes that keep all
-they are given; the two graphs are walked together: same classes, arguments, states, order, and the same sharing.
-Without CKPTFS_ALL each fixture is rewritten in one of three ways, and fewer of them are pickled in every protocol.
+Each fixture gets new locations for some boxes, twice. It is rewritten as PyTorch pickled it, and pickled again in
+every protocol. Both unpicklers of CPython, the one in C and the strict one in Python, read the old and the new file.
+Their classes are stubs that keep all arguments. The two graphs are compared node by node: classes, arguments, states,
+order, and shared objects. Without CKPTFS_ALL each fixture is rewritten in one of three ways, and fewer of them are
+pickled in every protocol.
 """
 import copyreg
 import io
@@ -29,10 +30,10 @@ tap = Tap()
 ok = tap.result
 
 
-# ---- stand-ins ------------------------------------------------------------------------------------------------------
+# ---- stub classes ---------------------------------------------------------------------------------------------------
 
 class Meta(type):
-    """A stand-in class: knows whether an object was made by a call or by __new__ alone."""
+    """A stub class. Its objects record whether they were created by a call or only by __new__."""
 
     def __call__(cls, *args):
         obj = cls.__new__(cls, *args)
@@ -41,7 +42,7 @@ class Meta(type):
 
 
 class Stub:
-    called, args, state, items = False, (), None, ()        # of what copyreg._reconstructor makes
+    called, args, state, items = False, (), None, ()        # for objects of copyreg._reconstructor
 
     def __new__(cls, *args):
         obj = object.__new__(cls)
@@ -70,7 +71,7 @@ stubs = {}
 
 
 def stand_in(module, name):
-    """The class of this name."""
+    """The stub class of this name."""
     if name in ("_reconstructor", "object"):
         return copyreg._reconstructor if name == "_reconstructor" else object
     if (module, name) not in stubs:
@@ -79,7 +80,7 @@ def stand_in(module, name):
 
 
 class Importable:
-    """While stand-ins are pickled, their names lead to them."""
+    """Makes the stub classes importable by name while they are pickled."""
 
     def __enter__(self):
         self.were = []
@@ -117,7 +118,7 @@ def load(reader, data):
 # ---- comparing ------------------------------------------------------------------------------------------------------
 
 def children(obj):
-    """What an object is without what is in it, and that."""
+    """The type and own value of an object, and the list of its parts."""
     if isinstance(obj, Stub):
         return (type(obj), obj.called), [obj.args, obj.state, obj.items]
     if isinstance(obj, dict):
@@ -130,7 +131,7 @@ def children(obj):
 
 
 def same(old, new, places):
-    """Are the graphs one but for these states? places: id of an old _StorageInfo -> what changes in its state."""
+    """True if the graphs are equal except for `places`: id of an old _StorageInfo -> changed fields of its state."""
     todo, twin = [(old, new)], {}
     while todo:
         a, b = todo.pop()
@@ -222,14 +223,14 @@ def lengthen(graph):
 
 
 def canaries(data):
-    """What the comparison must see."""
+    """Changes that the comparison must detect."""
     new, lines = rewrite(data, 2, 1)
     old = load(CReader, data)
     places = places_of(old, lines)
     ok(len(lines) > 1, "canary: there are changes")
     ok(same(old, load(CReader, new), places), "canary: all is well before")
     ok(not same(old, load(CReader, data), places), "canary: nothing was changed")
-    ok(not same(old, load(CReader, new), dict(list(places.items())[1:])), "canary: a change nobody asked for")
+    ok(not same(old, load(CReader, new), dict(list(places.items())[1:])), "canary: a change that was not requested")
     for what in "properties", "save_id", "__1_0", "MetadataIndex":
         damaged = new.replace(what.encode(), what.encode()[:-1] + b"X", 1)
         try:
@@ -241,7 +242,7 @@ def canaries(data):
     length = int.from_bytes(new[at:at + 8], "little")
     ok(length != int.from_bytes(data[at:at + 8], "little"), "canary: the frame grew")
     caught = 0
-    for less in range(1, 9):        # where it ends between two opcodes nobody sees it
+    for less in range(1, 9):        # a frame that ends between two opcodes is not detected
         try:
             load(PythonReader, new[:at] + (length - less).to_bytes(8, "little") + new[at + 8:])
         except pickle.UnpicklingError:
@@ -263,7 +264,7 @@ def main():
                       nths=[2])
     check("many frames, protocol 5", pickled((FIXTURES / "many/.metadata").read_bytes(), 5, pickle._Pickler),
           NTHS if is_long() else NTHS[1:2])
-    # of more than 16 MiB, of which what is written is not parsed again
+    # above 16 MiB, ckptfs does not parse its output again
     check("large", pickled((FIXTURES / "dtensor/.metadata").read_bytes(), 4, pickle.Pickler, lengthen),
           NTHS if is_long() else NTHS[1:2])
     canaries((FIXTURES / "dtensor/.metadata").read_bytes())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places in the memory of a link, against a model that says of each block whose it is:
- * places never overlap, are nobody else's until they are given back, and there is one
- * whenever there are so many blocks side by side.
+ * payload_alloc: slots in the memory of a link, compared with a model that knows the slot of
+ * each block. Slots never overlap and are not reused before they are released. An allocation
+ * succeeds whenever there are enough adjacent free blocks.
  */
 #include "payload_alloc.h"
 #include "tap.h"
@@ -42,7 +42,7 @@ static void model_owners(const struct model *m, unsigned owners[BLOCKS])
 	}
 }
 
-/* The most free blocks side by side. */
+/* The length of the longest run of free blocks. */
 static uint64_t model_longest(const struct model *m)
 {
 	unsigned owners[BLOCKS];
@@ -111,7 +111,7 @@ static void check(struct model *m)
 		m->wrong += m->slots[i].id && !slot_is_found(m, &m->slots[i]);
 }
 
-/* --- what happens ---------------------------------------------------------------------- */
+/* --- random steps ---------------------------------------------------------------------- */
 
 static struct slot *slot_free(struct model *m)
 {
@@ -153,7 +153,7 @@ static void give(struct model *m)
 {
 	struct slot *s = &m->slots[below(m, SLOTS)];
 
-	/* Of another peer it is not the same request, and nothing is given twice. */
+	/* The same id of another peer is another request, which has no slot. */
 	ck_payload_alloc_give(&m->rooms, s->peer + 1, s->id);
 	ck_payload_alloc_give(&m->rooms, s->peer, s->id);
 	s->used = false;
@@ -205,7 +205,7 @@ static void test_random(void)
 	ck_payload_alloc_fini(&m.rooms);
 }
 
-/* Canaries: a place that is free although somebody has it, one that is lost. */
+/* Canaries: a slot in use that is marked free, and a block that is lost. */
 static void test_canaries(void)
 {
 	struct model m;
@@ -225,7 +225,7 @@ static void test_canaries(void)
 	ck_payload_alloc_fini(&m.rooms);
 }
 
-/* --- by hand --------------------------------------------------------------------------- */
+/* --- handwritten cases ----------------------------------------------------------------- */
 
 static void test_full(void)
 {
@@ -263,13 +263,13 @@ static void test_larger_than_all(void)
 	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place),
 	       0);
 	ck_payload_alloc_fini(&r);
-	/* Memory of less than a block has no place at all. */
+	/* Memory smaller than a block has no slot. */
 	eq_err(ck_payload_alloc_make(&r, CK_ROOM_BLOCK - 1), 0);
 	eq_err(ck_payload_alloc_take(&r, 0, 1, 0, 1, &place), -EAGAIN);
 	ck_payload_alloc_fini(&r);
 }
 
-/* Requests whose answers have no bytes count, and need no place. */
+/* Requests without a payload are counted, and need no slot. */
 static void test_no_payload(void)
 {
 	struct ck_payload_alloc r;
@@ -290,7 +290,7 @@ static void test_no_payload(void)
 	ck_payload_alloc_fini(&r);
 }
 
-/* As many as there are blocks, which come back in any order. */
+/* One slot for each block, released in any order. */
 static void test_many(void)
 {
 	enum { MANY = 512 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who the ranks of a job are: what they come to, what is refused, and what the process of
- * a mount gets of it. */
+/* rank_table: the table of the ranks of a job, the records that are refused, and the list
+ * that the mount process receives. */
 #include "ckptfs/rank_table.h"
 #include "tap.h"
 
@@ -25,9 +25,9 @@ static void say(const struct ck_rank_table_rank *list, uint32_t n)
 			abort();
 }
 
-/* --- what they come to ----------------------------------------------------------------- */
+/* --- ranks with a mount ---------------------------------------------------------------- */
 
-/* which: a letter for each rank, x: it has a mount. */
+/* `which` has an x for each rank that must have a mount, and a dot for each other one. */
 static void mounts(const struct ck_rank_table_rank *list, const char *which)
 {
 	uint32_t n = (uint32_t)strlen(which);
@@ -56,7 +56,7 @@ static void test_mounts(void)
 	       ".xx..");
 }
 
-/* --- what is refused ------------------------------------------------------------------- */
+/* --- refused records ------------------------------------------------------------------- */
 
 static void refused_bytes(uint32_t n, int rc, const char *why)
 {
@@ -98,7 +98,7 @@ static void test_refused(void)
 		"two hosts have the name b");
 }
 
-/* Another version may say more than this one knows. */
+/* A record of another version may have more fields; other malformed records are refused. */
 static void test_no_rank(void)
 {
 	struct ck_rank_table_rank rank = a_mount;
@@ -192,7 +192,7 @@ static void test_list(void)
 	is_rank(&list[3], 2, &a);
 	is_rank(&list[4], 4, &a);
 	free(list);
-	/* Cut anywhere, it is none; and no byte of it leads anywhere. */
+	/* A truncated list is refused, and a changed byte causes no invalid access. */
 	for (size_t len = 0; len < text.len; len++)
 		ok(ck_rank_table_take((struct ck_str){ text.data, len }, &list,
 				      &n) == -EPROTO);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: eight processes move random rounds by the rules of NCCL (xport_ordered.h), and
- * all bytes are equal. Then one of them does harm: what the rounds did not bring comes
- * the other way, in time, which the long run judges. CKPTFS_CASES: rounds.
+ * rounds: eight processes run random rounds over a transport with the rules of NCCL
+ * (xport_ordered.h), and all bytes are right. Then one process dies, stops or sends wrong
+ * messages, and the bytes of failed rounds are fetched from the file servers. The long run
+ * also checks the time. CKPTFS_CASES: number of rounds.
  */
 #include "rounds_rank.h"
 #include "xport_local.h"
@@ -35,7 +36,7 @@ static _Noreturn void be_rank(const char *directory, uint32_t rank,
 	_exit(0);
 }
 
-/* One that has stopped goes on after a while, only to die. Whether it is no more. */
+/* True if the process has ended. A stopped process is continued after a while, and then dies. */
 static bool look_after(pid_t pid, uint64_t *stopped)
 {
 	int status;
@@ -85,7 +86,7 @@ static void run_job(const struct rank_plan *plan)
 	eq_i64(rmdir(directory), 0);
 }
 
-/* Of all ranks together; the slowest of them. */
+/* The sum of the results of all ranks, and the longest time. */
 static struct rank_result sum(void)
 {
 	struct rank_result t = { .over = true };
@@ -121,7 +122,7 @@ static void print(const char *what, const struct rank_result *t, uint64_t since)
 	       t->fetched, t->slowest, t->epoch, now_msec() - since);
 }
 
-/* --- without harm ---------------------------------------------------------------------------- */
+/* --- without faults -------------------------------------------------------------------------- */
 
 static void test_random(uint64_t seed)
 {
@@ -148,15 +149,15 @@ static void test_random(uint64_t seed)
 	eq_u64(t.epoch, RANKS); /* the first one */
 }
 
-/* --- with harm --------------------------------------------------------------------------------- */
+/* --- with faults ------------------------------------------------------------------------------- */
 
-/* All but one come to their end, with the right bytes, and none too late. */
+/* All ranks but one end in time, with the right bytes. */
 static struct rank_result run_harm(const char *what, struct rank_plan plan)
 {
 	uint64_t since = now_msec();
 	struct rank_result t;
 
-	/* Who only lies is waited for. */
+	/* A rank that only sends wrong counts does not delay the others. */
 	plan.prepare_msec = plan.harm == LIES ? 60000 : 1500;
 	plan.round_msec = plan.harm == LIES ? 60000 : 1000;
 	plan.late_one_in = 16;
@@ -174,7 +175,7 @@ static struct rank_result run_harm(const char *what, struct rank_plan plan)
 	return t;
 }
 
-/* A rank, and the phase of a round in which it is no more. */
+/* A rank, and the phase of a round in which it dies. */
 static const struct death {
 	const char *what;
 	enum harm_when when;
@@ -184,19 +185,18 @@ static const struct death {
 } deaths[] = {
 	{ "asked to prepare", COMES, CK_ROUNDS_PREPARE, 5, 20 },
 	{ "ready", GOES, CK_ROUNDS_READY, 5, 20 },
-	{ "told to go", COMES, CK_ROUNDS_GO, 5, 20 },
+	{ "receives go", COMES, CK_ROUNDS_GO, 5, 20 },
 	{ "in a round", BEGINS, CK_ROUNDS_GO, 5, 20 },
 	{ "done", GOES, CK_ROUNDS_DONE, 5, 20 },
-	{ "told that it is over", COMES, CK_ROUNDS_OVER, 5, 20 },
+	{ "receives over", COMES, CK_ROUNDS_OVER, 5, 20 },
 	{ "asks one of all", GOES, CK_ROUNDS_PREPARE, 5, 20 },
 	{ "hears that one is ready", COMES, CK_ROUNDS_READY, 5, 20 },
 	{ "proposes", GOES, CK_ROUNDS_PROPOSE, 5, 10 },
 	{ "hears that one is done", COMES, CK_ROUNDS_DONE, 5, 20 },
-	{ "says to one that it is over", GOES, CK_ROUNDS_OVER, 5, 20 },
-	{ "sequencer, says to one that an epoch begins", GOES, CK_ROUNDS_EPOCH,
-	  0, 3 },
+	{ "sends over to one", GOES, CK_ROUNDS_OVER, 5, 20 },
+	{ "sequencer, sends a new epoch to one", GOES, CK_ROUNDS_EPOCH, 0, 3 },
 	{ "sequencer, hears of a proposal", COMES, CK_ROUNDS_PROPOSE, 0, 50 },
-	{ "sequencer, tells one to go", GOES, CK_ROUNDS_GO, 0, 50 },
+	{ "sequencer, sends go to one", GOES, CK_ROUNDS_GO, 0, 50 },
 	{ "sequencer, in a round", BEGINS, CK_ROUNDS_GO, 0, 20 },
 };
 
@@ -215,13 +215,13 @@ static void test_deaths(uint64_t seed)
 					  .after = d->after };
 		struct rank_result t = run_harm(d->what, plan);
 
-		/* Another epoch than the first has begun. */
+		/* A later epoch than the first one has begun. */
 		ok(t.epoch > RANKS || first);
 	}
 }
 
-/* The same, and no rank is notified: only limits expire. All ranks are in each round, so
- * that each one that is asked for afterwards fails, with bytes to be fetched. */
+/* A rank dies or stops, and the others are not notified: only timeouts expire. All ranks
+ * take part in each round, so that every later round fails, with bytes to be fetched. */
 static void test_silence(uint64_t seed)
 {
 	static const size_t some[] = { 3, 13, 1, 8 };
@@ -241,13 +241,13 @@ static void test_silence(uint64_t seed)
 		struct rank_result t = run_harm(d->what, plan);
 
 		ok(t.failed > 0 && t.fetched > 0);
-		/* What is measured sees who is waited for in vain. */
+		/* The measured time includes the timeout. */
 		ok(t.slowest >= SEEN_MSEC || !tap_is_long());
 	}
 }
 
-/* Two rounds in the wrong order hang, are aborted by all, and come the other way. All are
- * in both: with others a swap may harm nobody. */
+/* Two rounds in the wrong order hang and are aborted by all ranks, and their bytes are fetched.
+ * All ranks take part in both: otherwise the swap may have no effect. */
 static void test_swapped(uint64_t seed)
 {
 	struct rank_plan plan = { .seed = seed,
@@ -261,7 +261,7 @@ static void test_swapped(uint64_t seed)
 	ok(t.aborts > 0 && t.failed > 0 && t.fetched > 0);
 }
 
-/* Counts that do not agree are refused, and nobody enters. */
+/* If the counts of two ranks disagree, the round is refused before it starts. */
 static void test_counts(uint64_t seed)
 {
 	struct rank_plan plan = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: few ranks and rounds, and every order in which messages can come, one after the
- * other; with a rank that dies at every moment, which the others see at every later one.
- * What has to be true of each end is in rounds_nodes.h. CKPTFS_CASES: orders of a scene at
- * most; those of the smaller ones are all of them.
+ * rounds: few ranks and rounds, and every order in which messages can arrive. One rank dies
+ * at every moment, and the others notice it at every later moment. The conditions for each
+ * end are in rounds_nodes.h. CKPTFS_CASES: most orders of one scenario; small scenarios run
+ * in all orders.
  */
 #include "rounds_model.h"
 
@@ -11,7 +11,8 @@ enum { DEPTH = 256, EVENTS = 2 * NODES * NODES };
 
 /* --- orders ------------------------------------------------------------------------------ */
 
-/* The choices of one run, and among how many each was; what was not taken comes next. */
+/* The choices of one run and the number of options of each. The next run takes the next
+ * option. */
 static struct {
 	uint32_t at, depth;
 	uint8_t path[DEPTH], width[DEPTH];
@@ -31,7 +32,7 @@ static uint64_t follow(struct model *m, uint64_t n)
 	return walk.path[walk.at++];
 }
 
-/* False: there are no more. */
+/* Advances to the next order. False after the last one. */
 static bool next_order(void)
 {
 	while (walk.depth) {
@@ -45,7 +46,7 @@ static bool next_order(void)
 	return walk.depth;
 }
 
-/* --- what may happen next ------------------------------------------------------------------ */
+/* --- possible events ----------------------------------------------------------------------- */
 
 struct scene {
 	const char *what;
@@ -55,8 +56,8 @@ struct scene {
 		uint32_t asker, ranks; /* bits */
 	} asks[2];
 
-	uint32_t victim; /* size: nobody dies */
-	bool all;	 /* its orders are not too many */
+	uint32_t victim; /* rank that dies; `size` if all ranks live */
+	bool all;	 /* all orders must be played */
 };
 
 struct event {
@@ -95,7 +96,7 @@ static void happen(struct model *m, struct event e)
 		node_lose(&m->nodes[e.to], e.from);
 }
 
-/* What a rank says to itself, and its own turn, are always next. */
+/* Delivers messages of ranks to themselves, and runs ticks, before any other event. */
 static void go_on(struct model *m)
 {
 	bool any;
@@ -111,9 +112,9 @@ static void go_on(struct model *m)
 	} while (any);
 }
 
-/* --- scenes ---------------------------------------------------------------------------------- */
+/* --- scenarios ------------------------------------------------------------------------------- */
 
-/* Rounds in which the victim has no part come to their good end, whatever it was. */
+/* Rounds without the victim must succeed. */
 static void check_others(struct model *m, uint32_t victim)
 {
 	for (unsigned i = 0; i < m->nops; i++)
@@ -165,7 +166,7 @@ static void test_scene(const struct scene *s, uint64_t most)
 	ok(!more || !s->all);
 }
 
-/* More orders than a scene has all of which are played. */
+/* More orders than any scenario with `all` has. */
 enum { ALL = 20000 };
 
 static const struct scene scenes[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: ranks that ask for rounds at random, are slow, refuse, lie about counts, are
- * stopped and die; messages come in any order that they may come in, or get lost. What
- * has to be true of each end is in rounds_model.h. CKPTFS_CASES: schedules.
+ * rounds: ranks propose rounds at random, are slow, refuse, send wrong counts, stop and die.
+ * Messages arrive in any permitted order, or are lost. The conditions for each end are in
+ * rounds_model.h. CKPTFS_CASES: number of schedules.
  */
 #include "rounds_model.h"
 
@@ -27,7 +27,7 @@ static bool runs(const struct node *n)
 	return !n->dead && !n->stopped;
 }
 
-/* --- what may happen -------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------- */
 
 static void do_ask(struct model *m)
 {
@@ -93,7 +93,7 @@ static void do_stop(struct model *m)
 	n->stopped = !n->stopped && model_one_in(m, 8);
 }
 
-/* Time in which nobody has anything to do goes by. */
+/* Advances the time while no rank has anything to do. */
 static void do_pause(struct model *m)
 {
 	model_pass(m, m->choose(m, PAUSE_MSEC));
@@ -101,7 +101,7 @@ static void do_pause(struct model *m)
 }
 
 enum harm {
-	CALM, /* each also has those before */
+	CALM, /* each kind of harm includes those above it */
 	STOPS,
 	DEATHS,
 	LOSSES,
@@ -155,7 +155,7 @@ static void count(const struct model *m, struct tally *t)
 	}
 }
 
-/* Where nothing went wrong, nothing has failed but for a reason. */
+/* Without faults, rounds fail only for a reason that the schedule explains. */
 static void check_calm(struct model *m)
 {
 	for (unsigned i = 0; i < m->nops; i++) {
@@ -165,7 +165,7 @@ static void check_calm(struct model *m)
 		    rc != -EBADMSG && rc != -ETIMEDOUT)
 			model_wrong(m, "failed without a reason");
 		if (m->ops[i].rc == -EBADMSG && !m->ops[i].lied)
-			model_wrong(m, "who did not lie was refused");
+			model_wrong(m, "right counts were refused");
 	}
 }
 
@@ -189,7 +189,7 @@ static unsigned run(uint64_t seed, bool canary, struct tally *t)
 	model_begin(&m);
 	for (uint64_t i = 0; i < steps && !m.wrong; i++)
 		step(&m, harm);
-	m.lossy = false; /* from now on */
+	m.lossy = false; /* the remaining messages arrive */
 	model_settle(&m);
 	if (harm == CALM)
 		check_calm(&m);
@@ -201,7 +201,8 @@ static unsigned run(uint64_t seed, bool canary, struct tally *t)
 	return m.wrong;
 }
 
-/* A rank that is not told of a round takes the next for it: that is found. */
+/* Canary: a rank that does not receive GO runs the next round in its place. The model detects
+ * that. */
 static bool test_canary(uint64_t *random)
 {
 	struct tally t = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: what becomes of a round, step by step: silence, refusals, time that goes by, and
- * messages that may not come. What comes of all orders is in rounds_orders_test.c and
- * rounds_random_test.c, of real processes in rounds_ordered_test.c.
+ * rounds: single rounds step by step: success, refusals, timeouts, lost ranks, and invalid
+ * messages. All orders of messages are in rounds_orders_test.c and rounds_random_test.c, real
+ * processes in rounds_ordered_test.c.
  */
 #include "rounds_model.h"
 
@@ -11,7 +11,7 @@ static struct model m;
 static uint64_t first(struct model *x, uint64_t n)
 {
 	(void)x;
-	return n - 1; /* one_in() never */
+	return n - 1; /* one_in() is always false */
 }
 
 static void begin(uint32_t size, bool quick)
@@ -40,7 +40,7 @@ static uint64_t ask(uint32_t asker, uint32_t ranks)
 	return op;
 }
 
-/* All messages, and all turns, until nothing moves at this time. */
+/* Delivers messages and runs ticks until nothing changes at the current time. */
 static void go(void)
 {
 	while (model_deliver_all(&m))
@@ -66,7 +66,7 @@ static unsigned letters_left(void)
 	return n;
 }
 
-/* --- good ends --------------------------------------------------------------------------- */
+/* --- success ----------------------------------------------------------------------------- */
 
 static void test_one(void)
 {
@@ -82,7 +82,7 @@ static void test_one(void)
 	end();
 }
 
-/* When nothing is under way nothing is sent, and nobody has to be called. */
+/* Without a round in flight no message is sent, and no tick is needed. */
 static void test_idle(void)
 {
 	begin(4, true);
@@ -109,7 +109,7 @@ static void test_alone(void)
 	end();
 }
 
-/* A rank that runs one prepares the next, and no more than it has room for. */
+/* A rank that runs a round prepares the next ones, up to its limit. */
 static void test_busy(void)
 {
 	uint64_t ops[4];
@@ -139,7 +139,7 @@ static void test_asked_too_often(void)
 	end();
 }
 
-/* --- bad ends ------------------------------------------------------------------------------ */
+/* --- failure ------------------------------------------------------------------------------- */
 
 static void test_refused(void)
 {
@@ -175,14 +175,14 @@ static void test_counts(void)
 	end();
 }
 
-/* What a rank cannot say of its own round. */
+/* Invalid pairs in the READY message of a rank. */
 static void test_unsound_pairs(void)
 {
 	static const struct ck_round_pair bad[] = {
-		{ 2, { 5, 1 }, { 0, 0 } }, /* no rank of it */
+		{ 2, { 5, 1 }, { 0, 0 } }, /* not a rank of the round */
 		{ 9, { 5, 1 }, { 0, 0 } },
 		{ 1, { 0, 0 }, { 0, 0 } }, /* nothing */
-		{ 1, { 5, 0 }, { 5, 1 } }, /* bytes of no message */
+		{ 1, { 5, 0 }, { 5, 1 } }, /* bytes without a message */
 		{ 1, { CK_ROUND_BYTES + 1, 1 }, { 0, 0 } },
 		{ 1, { 5, CK_ROUND_MESSAGES + 1 }, { 0, 0 } },
 	};
@@ -202,7 +202,7 @@ static void test_unsound_pairs(void)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-/* Who does not get ready in time is not asked again for a while. */
+/* A rank that was not ready in time gets no further round for a while. */
 static void test_slow(void)
 {
 	uint64_t op, next;
@@ -220,14 +220,14 @@ static void test_slow(void)
 	eq_err(model_ask(&m, 0, 3, &next), -EHOSTDOWN);
 	m.quick = true;
 	(void)ask(0, 5);
-	/* Until it says anything, or long after. */
+	/* The rank gets rounds again after it has sent a message, or after a long time. */
 	(void)ask(1, 3);
 	go();
 	(void)ask(0, 3);
 	end();
 }
 
-/* One round hangs; it is aborted by all, and the one behind it runs in the next epoch. */
+/* A hanging round is aborted by all ranks, and the next round runs in the next epoch. */
 static void test_hang(void)
 {
 	uint64_t hung, behind;
@@ -253,7 +253,7 @@ static void test_hang(void)
 	end();
 }
 
-/* A process that was stopped does not blame others for that. */
+/* A process that was stopped does not treat its own gap as a timeout of others. */
 static void test_gap(void)
 {
 	uint64_t op;
@@ -270,7 +270,7 @@ static void test_gap(void)
 	eq_i64(model_op(&m, op)->rc, 0);
 }
 
-/* --- ranks that are lost ------------------------------------------------------------------------- */
+/* --- lost ranks ---------------------------------------------------------------------------------- */
 
 static void lose(uint32_t rank)
 {
@@ -297,7 +297,7 @@ static void test_lost(void)
 	end();
 }
 
-/* The next lowest takes over, in an epoch whose number is its own. */
+/* The next lowest rank becomes the sequencer, in an epoch with a number of its own. */
 static void test_sequencers(void)
 {
 	uint64_t op;
@@ -316,13 +316,13 @@ static void test_sequencers(void)
 	end();
 }
 
-/* Of two that begin an epoch one at a time, all take the greater number. */
+/* If two ranks begin an epoch at the same time, all ranks use the greater number. */
 static void test_two_sequencers(void)
 {
 	uint64_t op;
 
 	begin(4, true);
-	node_lose(&m.nodes[1], 0); /* who lives, and does not know */
+	node_lose(&m.nodes[1], 0); /* but rank 0 lives */
 	go();
 	for (uint32_t i = 0; i < 4; i++)
 		ok(m.nodes[i].all->epoch == 5 || i == 0);

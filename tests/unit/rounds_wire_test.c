@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds: messages that cannot be are refused, and nothing was done with them; a rank
- * that says anything at random, or what it may not say, stops nobody for long.
+ * rounds: invalid messages are refused without an effect. A malicious rank that sends random
+ * or forbidden messages delays the other ranks only for a limited time.
  */
 #include "rounds_model.h"
 
@@ -11,7 +11,7 @@ static struct ck_buf buf;
 
 static const struct ck_round_pair pair = { 1, { 10, 1 }, { 20, 2 } };
 
-/* One of a kind, as a rank would make it, in a job of four. */
+/* A valid message of a kind, in a job of four ranks. */
 static void put(enum ck_rounds_kind kind)
 {
 	static const uint8_t token[CK_ROUND_TOKEN];
@@ -100,7 +100,7 @@ static void test_cut(void)
 	eq_u64(good, 0);
 }
 
-/* A field that the kind has no use for, or that cannot be so. */
+/* A field that the kind does not use, or that has an invalid value. */
 static void test_fields(void)
 {
 	static const struct {
@@ -111,25 +111,25 @@ static void test_fields(void)
 		{ CK_ROUNDS_GO, 0, 0 },
 		{ CK_ROUNDS_GO, 0, CK_ROUNDS_KINDS },
 		{ CK_ROUNDS_GO, 1, 1 },
-		{ CK_ROUNDS_GO, 2, 1 },		 /* zero */
-		{ CK_ROUNDS_GO, 4, 1 },		 /* err */
-		{ CK_ROUNDS_GO, 16, 0 },	 /* no epoch */
-		{ CK_ROUNDS_GO, 22, 1 },	 /* too large */
-		{ CK_ROUNDS_GO, 24, 0 },	 /* no n */
-		{ CK_ROUNDS_GO, 14, 4 },	 /* the op of no rank */
-		{ CK_ROUNDS_GO, 32, 1 },	 /* ranks */
-		{ CK_ROUNDS_GO, 36, 1 },	 /* rest */
-		{ CK_ROUNDS_DONE, 24, 1 },	 /* n */
-		{ CK_ROUNDS_DONE, 4, 1 },	 /* err */
+		{ CK_ROUNDS_GO, 2, 1 },	   /* zero */
+		{ CK_ROUNDS_GO, 4, 1 },	   /* err */
+		{ CK_ROUNDS_GO, 16, 0 },   /* no epoch */
+		{ CK_ROUNDS_GO, 22, 1 },   /* too large */
+		{ CK_ROUNDS_GO, 24, 0 },   /* no n */
+		{ CK_ROUNDS_GO, 14, 4 },   /* rank of the op is out of range */
+		{ CK_ROUNDS_GO, 32, 1 },   /* ranks */
+		{ CK_ROUNDS_GO, 36, 1 },   /* rest */
+		{ CK_ROUNDS_DONE, 24, 1 }, /* n */
+		{ CK_ROUNDS_DONE, 4, 1 },  /* err */
 		{ CK_ROUNDS_REFUSED, 4, 0 },	 /* err */
 		{ CK_ROUNDS_REFUSED, 5, 0x10 },	 /* err */
 		{ CK_ROUNDS_OVER, 16, 1 },	 /* epoch */
 		{ CK_ROUNDS_BROKEN, 8, 1 },	 /* op */
 		{ CK_ROUNDS_PREPARE, 32, 0 },	 /* ranks */
 		{ CK_ROUNDS_PREPARE, 40, 2 },	 /* twice the same */
-		{ CK_ROUNDS_PREPARE, 40, 3 },	 /* they descend */
+		{ CK_ROUNDS_PREPARE, 40, 3 },	 /* descending ranks */
 		{ CK_ROUNDS_PREPARE, 44, 4 },	 /* beyond the job */
-		{ CK_ROUNDS_PREPARE, 35, 0x80 }, /* very many */
+		{ CK_ROUNDS_PREPARE, 35, 0x80 }, /* too many ranks */
 		{ CK_ROUNDS_READY, 36, 31 },	 /* part of a row */
 		{ CK_ROUNDS_EPOCH, 36, 127 },	 /* part of a token */
 	};
@@ -145,7 +145,7 @@ static void test_fields(void)
 	ok(true);
 }
 
-/* --- a rank that says what it may not ------------------------------------------------------ */
+/* --- a malicious rank ---------------------------------------------------------------------- */
 
 static struct model m;
 
@@ -167,7 +167,7 @@ static void begin(uint32_t size, uint64_t seed)
 		;
 }
 
-static int hear(uint32_t to, uint32_t from)
+static int receive(uint32_t to, uint32_t from)
 {
 	return ck_rounds_take(m.nodes[to].all, from,
 			      (struct ck_str){ buf.data, buf.len }, m.now);
@@ -175,8 +175,7 @@ static int hear(uint32_t to, uint32_t from)
 
 static void test_strangers(void)
 {
-	/* From rank 1, to rank 0 that is the sequencer of epoch 4: all of this is
-	 * somebody else's to say. */
+	/* Messages that rank 1 must not send to rank 0, the sequencer of epoch 4. */
 	static const enum ck_rounds_kind others[] = {
 		CK_ROUNDS_PREPARE, CK_ROUNDS_READY, CK_ROUNDS_REFUSED,
 		CK_ROUNDS_PROPOSE, CK_ROUNDS_GO,    CK_ROUNDS_DONE,
@@ -186,18 +185,18 @@ static void test_strangers(void)
 	begin(4, 1);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(others); i++) {
 		put(others[i]);
-		eq_err(hear(0, 1), -EPROTO);
+		eq_err(receive(0, 1), -EPROTO);
 	}
 	eq_err(ck_rounds_take(m.nodes[0].all, 4, CK_STR(""), m.now), -EPROTO);
-	put(CK_ROUNDS_PREPARE); /* this rank is not of it */
-	eq_err(hear(0, 2), -EPROTO);
+	put(CK_ROUNDS_PREPARE); /* the receiver is not a rank of the round */
+	eq_err(receive(0, 2), -EPROTO);
 	put(CK_ROUNDS_PROPOSE);
-	buf.data[48] = 9; /* rows of a rank, more than there are */
-	eq_err(hear(0, 2), -EPROTO);
+	buf.data[48] = 9; /* more rows of a rank than the message has */
+	eq_err(receive(0, 2), -EPROTO);
 	model_end(&m);
 }
 
-/* An op is asked for once; numbers increase; what was not run is not over. */
+/* An op is prepared once, numbers increase, and OVER before GO is refused. */
 static void test_order(void)
 {
 	begin(4, 1);
@@ -206,22 +205,22 @@ static void test_order(void)
 	buf.len -= 4;
 	buf.data[36] = 4;
 	ck_buf_str(&buf, CK_STR("what"));
-	eq_err(hear(1, 2), 0);
-	eq_err(hear(1, 2), -EPROTO);
+	eq_err(receive(1, 2), 0);
+	eq_err(receive(1, 2), -EPROTO);
 	put(CK_ROUNDS_OVER);
-	eq_err(hear(1, 2), -EPROTO);
+	eq_err(receive(1, 2), -EPROTO);
 	put(CK_ROUNDS_GO);
-	eq_err(hear(1, 0), 0);
-	eq_err(hear(1, 0), -EPROTO);
+	eq_err(receive(1, 0), 0);
+	eq_err(receive(1, 0), -EPROTO);
 	buf.data[16] = 8; /* an epoch that has not begun */
-	eq_err(hear(1, 0), -EPROTO);
+	eq_err(receive(1, 0), -EPROTO);
 	put(CK_ROUNDS_BROKEN);
-	buf.data[20] = 1; /* one that is far away */
-	eq_err(hear(0, 1), -EPROTO);
+	buf.data[20] = 1; /* an epoch far ahead */
+	eq_err(receive(0, 1), -EPROTO);
 	model_end(&m);
 }
 
-/* Somewhat like a message that there might be. */
+/* A random message that resembles a valid one. */
 static void put_random(void)
 {
 	uint64_t *r = &m.random;
@@ -252,7 +251,7 @@ static void step(uint32_t hostile)
 	put_random();
 	to = (uint32_t)by_lot(&m, m.size - 1);
 	if (model_one_in(&m, 4) && !m.nodes[to].saw_lost[hostile] &&
-	    hear(to, hostile) && model_one_in(&m, 20))
+	    receive(to, hostile) && model_one_in(&m, 20))
 		node_lose(&m.nodes[to], hostile);
 	model_deliver(&m, (uint32_t)by_lot(&m, m.size),
 		      (uint32_t)by_lot(&m, m.size));
@@ -260,8 +259,8 @@ static void step(uint32_t hostile)
 	(void)model_tick(&m);
 }
 
-/* Whatever it says, all that others have under way comes to an end, and what it is about
- * is not looked at here. */
+/* Whatever a malicious rank sends, all rounds of the other ranks end. The results of these
+ * rounds are not checked here. */
 static bool run_hostile(uint64_t seed)
 {
 	uint64_t end;

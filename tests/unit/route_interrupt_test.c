@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: reads and errands that are interrupted at any moment: before they begin, while
- * the mover has them, while it brings the next of them, while they are done. Each ends
- * once, with the right bytes or with EINTR, and none that is interrupted waits for a
- * mover that never answers.
+ * route: reads and header fetches are interrupted at any moment: before they begin, while
+ * the backend runs them, between two batches, and during done(). Each ends once, with the
+ * right bytes or with EINTR. An interrupted read does not wait for a backend that never
+ * answers.
  */
 #include "answerer.h"
 #include "rows.h"
@@ -14,7 +14,7 @@ enum { AT_A_TIME = 4 };
 
 static struct answerer answerer;
 
-/* Busy for a random time, most often a short one. */
+/* Spins for a random time, usually a short one. */
 static void dawdle(uint64_t *random, unsigned bits)
 {
 	volatile unsigned turns = (unsigned)boxes_below(
@@ -24,16 +24,16 @@ static void dawdle(uint64_t *random, unsigned bits)
 		turns--;
 }
 
-/* --- who interrupts -------------------------------------------------------------------- */
+/* --- the interrupting thread ----------------------------------------------------------- */
 
-/* A thread that interrupts what it is given, and says when it has. */
+/* A thread that interrupts the given waiters and then posts `end`. */
 struct spoiler {
 	pthread_t thread;
 	sem_t begin, end;
-	struct ck_route *route; /* NULL: it is to end */
+	struct ck_route *route; /* NULL: the thread ends */
 	struct ck_waiter *waiters[AT_A_TIME];
 	unsigned n;
-	unsigned bits; /* how long it takes */
+	unsigned bits; /* of dawdle() before each interrupt */
 	uint64_t random;
 };
 
@@ -83,7 +83,7 @@ static void spoiler_end(struct spoiler *s)
 	sem_destroy(&s->end);
 }
 
-/* --- what came of them --------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------------- */
 
 struct tally {
 	unsigned came, interrupted, wrong;
@@ -96,7 +96,7 @@ static void count(struct tally *t, int rc, bool is_right)
 	t->wrong += (rc && rc != -EINTR) || (rc == 0 && !is_right);
 }
 
-/* --- several reads that nobody waits for ------------------------------------------------------ */
+/* --- several asynchronous reads --------------------------------------------------------------- */
 
 struct one {
 	struct ck_read r;
@@ -111,7 +111,7 @@ static void one_done(struct ck_read *r, int rc)
 {
 	struct one *o = r->arg;
 
-	dawdle(&o->random, 17); /* interrupts may come meanwhile */
+	dawdle(&o->random, 17); /* interrupts may arrive meanwhile */
 	o->rc = rc;
 	o->ended++;
 	sem_post(o->done);
@@ -127,7 +127,7 @@ static void one_init(struct one *o, struct ck_open_slice *from, sem_t *done,
 	o->r.done = one_done;
 }
 
-/* Starts them all; how many will call done(). */
+/* Starts all reads. Returns the number of those that will call done(). */
 static unsigned ones_start(struct one *ones, struct ck_route *route,
 			   struct tally *t, uint64_t *random)
 {
@@ -182,7 +182,7 @@ static void round_of_reads(struct spoiler *s, struct ck_route *route,
 	sem_destroy(&done);
 }
 
-/* --- one who waits ------------------------------------------------------------------------------ */
+/* --- one synchronous read ----------------------------------------------------------------------- */
 
 static void round_of_waiting(struct spoiler *s, struct ck_route *route,
 			     struct ck_open_slice *from, struct tally *t,
@@ -202,7 +202,7 @@ static void round_of_waiting(struct spoiler *s, struct ck_route *route,
 	count(t, rc, are_rows(to, 0, ROWS_BYTES));
 }
 
-/* Sent again and again until it is unwanted. */
+/* A header fetch is repeated until it is interrupted. */
 static void round_of_errands(struct spoiler *s, struct ck_route *route,
 			     struct ck_open_slice *from, struct tally *t,
 			     uint64_t *random)
@@ -239,7 +239,7 @@ typedef void round_of(struct spoiler *s, struct ck_route *route,
 		      struct ck_open_slice *from, struct tally *t,
 		      uint64_t *random);
 
-/* With headers first in each third round, since they are read once for a slice. */
+/* Each round opens the slice again, because headers are read once for a slice. */
 static void one_round(unsigned i, round_of *run, struct spoiler *s,
 		      struct world *w, struct tally *t)
 {
@@ -255,7 +255,7 @@ static void one_round(unsigned i, round_of *run, struct spoiler *s,
 	t->wrong += headers.wrong || headers.given != headers.put;
 }
 
-/* All of it is remote: a mover that never answers brings nothing. */
+/* All files are remote, so that no read succeeds if the backend never answers. */
 static void test_rounds(const char *what, round_of *run, bool never)
 {
 	uint64_t rounds = tap_cases("CKPTFS_CASES", TAP_SLOW ? 200 : 600,
@@ -279,7 +279,7 @@ static void test_rounds(const char *what, round_of *run, bool never)
 	rows_free(w);
 }
 
-/* --- by hand ----------------------------------------------------------------------------------------- */
+/* --- handwritten cases ------------------------------------------------------------------------------- */
 
 static void test_before(void)
 {
@@ -294,7 +294,7 @@ static void test_before(void)
 	ck_route_init(&route, w->files, &answerer.mover);
 	ck_route_interrupt(&route, &r.waiter);
 	eq_err(ck_move_read(&route, &r), -EINTR);
-	r.len = ROW_BYTES; /* what is here is read all the same */
+	r.len = ROW_BYTES; /* a local range can still be read */
 	eq_err(ck_move_read(&route, &r), 0);
 	eq_u64(answerer.started, started);
 	route.remote = NULL;
@@ -304,7 +304,7 @@ static void test_before(void)
 	rows_free(w);
 }
 
-/* A mover that answers at once, or cannot be interrupted: its answer counts. */
+/* If the backend answers at once, or cannot be interrupted, its answer is returned. */
 static void test_at_once(bool interrupts)
 {
 	struct world *w = rows_make(0xf, true);

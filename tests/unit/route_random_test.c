@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: random slices of random layouts over files of which none, some or all are
- * remote. Each read comes to what it comes to with all files here, and to what brute
- * force says, however its mover answers; and also where a gatherer puts it together.
+ * route: random slices of random layouts over files, any number of which are remote. Each
+ * read has the result of a read with local files only, and of brute force. The result does
+ * not depend on how the backend answers, and is the same with a GPU gather engine.
  */
 #include "gathering.h"
 #include "trials.h"
@@ -13,7 +13,7 @@ enum { AT_A_TIME = 8 };
 
 static unsigned ended_early; /* reads that were interrupted */
 
-/* One world, here and with remote files. */
+/* One world, with local files and with remote files. */
 struct trial {
 	struct trial_world is; /* first */
 	bool located;	       /* without headers */
@@ -24,7 +24,7 @@ struct trial {
 	sem_t done;
 };
 
-/* One read, and what it should come to. */
+/* One read and its expected result. */
 struct one {
 	struct trial *t;
 	struct ck_read r;
@@ -34,10 +34,10 @@ struct one {
 	unsigned ended;
 };
 
-/* --- what is asked ------------------------------------------------------------------ */
+/* --- one read ----------------------------------------------------------------------- */
 
-/* The read with all files here; and whether it needs any that is remote, which may
- * fail. */
+/* Finds the expected result: that of the read with local files, or the error of a remote file
+ * that it needs. False if the local read disagrees with brute force. */
 static bool expect(struct one *o)
 {
 	struct trial *t = o->t;
@@ -62,7 +62,8 @@ static bool expect(struct one *o)
 	       memcmp(o->want, w->truth.byte + r->vpos, r->len) == 0;
 }
 
-/* What can be had at once: never a byte of a remote file, and no mover. */
+/* Checks the result of a read of local data only. -EREMOTE is right if a remote file or a
+ * header is needed. */
 static bool is_right_at_once(const struct one *o, int rc)
 {
 	if (rc == -EREMOTE)
@@ -80,7 +81,8 @@ static void one_done(struct ck_read *r, int rc)
 	sem_post(&o->t->done);
 }
 
-/* As one who reads does it; whether done() will be called. */
+/* Starts a read as a reader does: first the local data, then the route. True if done() will
+ * be called. */
 static bool one_start(struct one *o, unsigned *wrong)
 {
 	struct trial *t = o->t;
@@ -89,19 +91,19 @@ static bool one_start(struct one *o, unsigned *wrong)
 
 	o->rc = ck_host_read(t->files, &o->r);
 	*wrong += !is_right_at_once(o, o->rc);
-	/* With a gatherer other reads go on meanwhile. */
+	/* With a gather engine, other reads may start moves meanwhile. */
 	if (!t->route.gatherer && (answerer.at_once || answerer.inside))
 		*wrong += answerer_counted(&answerer.started) != before;
 	if (o->rc != -EREMOTE && !t->route.gatherer)
 		return false;
 	memset(o->got, 0x5a, sizeof(o->got));
 	rc = ck_route_read(&t->route, &o->r);
-	if (rc != -EINPROGRESS) /* else one_done() says it, or has said it */
+	if (rc != -EINPROGRESS) /* else one_done() sets o->rc */
 		o->rc = rc;
 	return rc == -EINPROGRESS;
 }
 
-/* One that is gathered comes in pieces: of two errors the first in the file is said. */
+/* A gathered read consists of segments, and returns the first error in file order. */
 static bool fails_earlier(const struct one *o)
 {
 	const struct trial_world *w = &o->t->is;
@@ -121,7 +123,7 @@ static bool one_is_right(const struct one *o, bool comes)
 	return o->rc || memcmp(o->got, o->want, o->r.len) == 0;
 }
 
-/* Several reads at once, which are answered in any order. */
+/* Several reads at once, answered in any order. */
 static unsigned check_reads(struct trial *t, uint64_t *random)
 {
 	static struct one ones[AT_A_TIME];
@@ -157,8 +159,8 @@ static unsigned check_reads(struct trial *t, uint64_t *random)
 	return wrong;
 }
 
-/* Reads that nobody wants any more end, whatever becomes of what they wait for; others, which
- * needed no gatherer, are as they should be. */
+/* Interrupted reads end, even if the gather engine does not answer. Reads that need no gather
+ * engine have their expected result. */
 static unsigned check_interrupts(struct trial *t, uint64_t *random)
 {
 	static struct one ones[AT_A_TIME];
@@ -197,7 +199,7 @@ static unsigned check_interrupts(struct trial *t, uint64_t *random)
 	return wrong;
 }
 
-/* All of it, by one who waits. */
+/* Reads the whole slice synchronously. */
 static unsigned check_wait(struct trial *t)
 {
 	static struct one o;
@@ -214,7 +216,7 @@ static unsigned check_wait(struct trial *t)
 
 /* --- random trials --------------------------------------------------------------------- */
 
-/* Some files are missing, too short, or none. */
+/* Makes one extent invalid: its file is unknown, missing, or too short. */
 static void random_loss(struct world *w, uint64_t *random)
 {
 	struct ck_extent *e = &w->extents[boxes_below(random, w->b.n)];
@@ -237,7 +239,7 @@ static void random_answers(struct trial *t, uint64_t *random)
 	trial_fail(&t->is, errs, t->located ? 4 : 0, random);
 }
 
-/* What describe() says of a move; its loops follow. */
+/* The encoded form of a move; its loops follow. */
 struct described {
 	uint32_t file, nloops, at;
 	uint64_t fpos, run;
@@ -274,7 +276,7 @@ static bool describe(struct ck_backend *mover, const struct ck_moves *moves,
 	return all;
 }
 
-/* A file that fails has nothing to send. */
+/* A file with an error sends no bytes. */
 static bool bring_one(struct ck_gather_slot *s, const struct described *d,
 		      const struct ck_loop *loops)
 {
@@ -398,14 +400,14 @@ static void test_random(void)
 	ok(gathering.brought > trials / 4 && gathering.lost > trials / 20);
 }
 
-/* So is a gatherer that has one byte wrong. */
+/* Canary: a gather engine that delivers one wrong byte is detected. */
 static void test_gathered_wrong(void)
 {
 	gathering_canary(check_trials);
 }
 
-/* A mover that brings wrong bytes is seen. A byte of an element that is changed may
- * be none that was asked for. */
+/* Canary: a backend that delivers wrong bytes is detected. With SWAPPED the wrong byte may lie
+ * outside the requested range, so that more trials are needed. */
 static void test_canaries(void)
 {
 	for (enum spoil how = LAST_BYTE; how <= FIRST_BYTE; how++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: what is asked of which mover, how often, and what comes of its errors; with
- * boxes that are known, and with headers that must be read first.
+ * route: the batches that a read sends to its backend, and the results of backend errors. The
+ * boxes are known, or their headers must be read first.
  */
 #include "answerer.h"
 #include "rows.h"
@@ -19,7 +19,7 @@ struct scene {
 	struct headers headers;
 	struct ck_open_slice *o;
 	struct ck_route route;
-	unsigned started, moved; /* by then */
+	unsigned started, moved; /* counters of the backend at the beginning */
 };
 
 static void scene_begin(struct scene *s, struct world *w, unsigned depth)
@@ -41,7 +41,7 @@ static void scene_end(struct scene *s)
 	rows_free(s->w);
 }
 
-/* Since the scene began. */
+/* The number of batches since the scenario began. */
 static unsigned starts(const struct scene *s)
 {
 	return answerer_counted(&answerer.started) - s->started;
@@ -52,7 +52,7 @@ static unsigned moved(const struct scene *s)
 	return answerer_counted(&answerer.moved) - s->moved;
 }
 
-/* -EBADE: it was read, and the bytes are others. */
+/* Returns the result of the read, or -EBADE if its bytes are wrong. */
 static int read_by(struct scene *s, uint64_t vpos, uint64_t len, bool host)
 {
 	uint8_t to[ROWS_BYTES];
@@ -75,7 +75,7 @@ static int near(struct scene *s, uint64_t vpos, uint64_t len)
 
 /* --- reads --------------------------------------------------------------------------- */
 
-/* What is here is read here; all that is not comes at once. */
+/* Local data is read without the backend. All remote data of a read is one batch. */
 static void test_once(void)
 {
 	struct scene s;
@@ -126,7 +126,7 @@ static void test_no_mover(void)
 	scene_end(&s);
 }
 
-/* A range of a remote file, beside zeros and what is in memory. */
+/* A section of a remote file beside sections of zeros and of bytes in memory. */
 static void test_parts(void)
 {
 	struct world *w = rows_make(EVERY, false);
@@ -164,8 +164,8 @@ static void test_errors(void)
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
-	answerer.errs[1] = -EHOSTDOWN; /* which no program is told */
-	answerer.errs[2] = -EREMOTE;   /* no mover may say so */
+	answerer.errs[1] = -EHOSTDOWN; /* reported to programs as EIO */
+	answerer.errs[2] = -EREMOTE;   /* not permitted for a backend */
 	eq_err(far(&s, 0, 8), 0);
 	eq_err(far(&s, 0, 9), -EIO);
 	eq_err(far(&s, 16, 1), -EIO);
@@ -176,8 +176,8 @@ static void test_errors(void)
 	scene_end(&s);
 }
 
-/* A file that has become another one is known as that until its host says otherwise,
- * which is asked each time. */
+/* A remote file with ESTALE stays marked as changed. Each read requests it again, until its
+ * host delivers it. */
 static void test_stale(void)
 {
 	struct scene s;
@@ -230,12 +230,12 @@ static void test_headers(void)
 	scene_begin(&s, rows_make(EVERY, true), 2);
 	answerer.errs[3] = -EBADMSG;
 	eq_err(far(&s, 24, 1), -EBADMSG);
-	answerer.errs[3] = 0; /* nothing of it is kept */
+	answerer.errs[3] = 0; /* the error is not cached */
 	eq_err(far(&s, 24, 1), 0);
 	scene_end(&s);
 }
 
-/* What is noted before it is seen that headers are missing is not done twice. */
+/* Ranges that are recorded before a header turns out to be missing are read only once. */
 static void test_noted_once(void)
 {
 	struct scene s;
@@ -256,12 +256,14 @@ static void test_locate(void)
 	int rc;
 
 	scene_begin(&s, rows_make(ODD, true), 1);
-	eq_err(ck_open_slice_locate(s.o), -EREMOTE); /* no reader notes it */
+	eq_err(ck_open_slice_locate(s.o),
+	       -EREMOTE); /* without a header fetch */
 	ok(ck_open_slice_known(s.o, 0) && !ck_open_slice_known(s.o, 1));
 	ck_fetch_begin(&e.fetch);
 	eq_err(ck_open_slice_locate(s.o), -EREMOTE);
 	ck_fetch_end(&e.fetch);
-	eq_u64(e.fetch.n, 2); /* what two parts want is noted once */
+	eq_u64(e.fetch.n,
+	       2); /* a header that two parts need is recorded once */
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_u64(e.fetch.brought, 2);
 	eq_u64(starts(&s), 1);
@@ -276,7 +278,7 @@ static void test_locate(void)
 	scene_end(&s);
 }
 
-/* An error is more than that some are not here yet. */
+/* An error takes precedence over missing headers. */
 static void test_locate_error(void)
 {
 	struct ck_file_info gone = { .err = ESTALE };
@@ -288,7 +290,7 @@ static void test_locate_error(void)
 	scene_end(&s);
 }
 
-/* An errno that means something to those who wait ends them all the same. */
+/* A file with the errno EINPROGRESS ends a read with EIO; the reader must not wait. */
 static void test_file_in_progress(void)
 {
 	struct ck_file_info gone = { .err = EINPROGRESS };
@@ -300,7 +302,7 @@ static void test_file_in_progress(void)
 	scene_end(&s);
 }
 
-/* --- errands -------------------------------------------------------------------------------- */
+/* --- header fetches ------------------------------------------------------------------------- */
 
 static void test_errands(void)
 {
@@ -309,7 +311,7 @@ static void test_errands(void)
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
-	eq_err(ck_io_header_fetch(&s.route, &e), -EIO); /* nothing is wanted */
+	eq_err(ck_io_header_fetch(&s.route, &e), -EIO); /* no ranges */
 	ck_fetch_want(&e.fetch, 1, 50, 8);
 	ck_fetch_want(&e.fetch, 2, 60, 8);
 	answerer.errs[2] = -EHOSTDOWN;
@@ -318,7 +320,7 @@ static void test_errands(void)
 	eq_mem(to, 8, content[1] + 50, 8);
 	eq_err(ck_fetch_take(&e.fetch, 2, 60, 8, to), -EIO);
 	eq_err(ck_io_header_fetch(&s.route, &e), -EIO);
-	ck_fetch_want(&e.fetch, 3, 0, 8); /* it can be sent again */
+	ck_fetch_want(&e.fetch, 3, 0, 8); /* it can be reused */
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_u64(e.fetch.rounds, 2);
 	eq_u64(starts(&s), 2);
@@ -351,9 +353,9 @@ static void test_unwanted_errand(void)
 	scene_end(&s);
 }
 
-/* --- boxes that are asked for again --------------------------------------------------------- */
+/* --- layouts with transient errors ---------------------------------------------------------- */
 
-/* A layout with an error of the moment in row 7; then one without. */
+/* A layout with a transient error in row 7; then one without. */
 struct again {
 	struct ck_locator locator;
 	struct world *w;
@@ -408,9 +410,7 @@ static void test_again(void)
 	rows_free(w);
 }
 
-/* The first try notes moves and fails for want of memory; the second one is made with
- * another layout. Only the moves of the second one are done: what the first one
- * would have written into is gone. */
+/* The n-th allocation fails. A retry with another layout runs only its own moves. */
 static void try_again(unsigned n, bool changed, bool *fired, unsigned *wrong)
 {
 	struct world *w = rows_make(ODD, false);
@@ -427,7 +427,7 @@ static void try_again(unsigned n, bool changed, bool *fired, unsigned *wrong)
 	ck_route_init(&route, w->files, &answerer.mover);
 	before = answerer_counted(&answerer.moved);
 	trap_arm(MEMORY, n, false);
-	rc = ck_route_read(&route, &r); /* the mover does it at once */
+	rc = ck_route_read(&route, &r); /* completes synchronously */
 	trap.on = false;
 	*fired = trap.fired;
 	*wrong += rc != -ENOMEM && rc != 0;
@@ -454,7 +454,7 @@ static void test_shortage_again(bool changed)
 	answerer.at_once = was;
 }
 
-/* --- many ------------------------------------------------------------------------------------ */
+/* --- many threads ---------------------------------------------------------------------------- */
 
 struct crowd {
 	struct scene *s;
@@ -476,7 +476,7 @@ static void *crowd_read(void *arg)
 	return NULL;
 }
 
-/* Threads that read the same slice, whose headers nobody has read yet. */
+/* Several threads read the same slice before its headers are known. */
 static void test_crowd(void)
 {
 	unsigned wrong = 0;
@@ -506,8 +506,8 @@ static void test_crowd(void)
 	eq_u64(wrong, 0);
 }
 
-/* The n-th call that reads a file here fails; the bytes come from elsewhere if others
- * have them. Whether there was an n-th one. */
+/* The n-th system call that reads a local file fails. If the file has a replica, its bytes are
+ * read from there. Returns true if there was an n-th call. */
 static bool fail_here(unsigned n, bool copied, bool mapped)
 {
 	struct world *w = rows_make(ODD, false);
@@ -531,7 +531,7 @@ static bool fail_here(unsigned n, bool copied, bool mapped)
 	return trap.fired;
 }
 
-/* A file that is here is another one by now. */
+/* A local file is replaced. Its replica is read, or the error is ESTALE. */
 static void change_here(bool copied)
 {
 	struct world *w = rows_make(ODD, false);

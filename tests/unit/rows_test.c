@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows against plain arrays: random changes of many values that were made of each
- * other, some of which end between. Each row owns a counted thing, and at the
- * end nobody has one.
+ * rows: random changes of values that share rows, compared with plain arrays. Values are
+ * derived from each other, and some are freed meanwhile. Each row holds a reference to a
+ * counted object, and all objects are freed at the end.
  */
 #include "ckptfs/rows.h"
 #include "tap.h"
@@ -16,10 +16,10 @@ struct thing {
 
 struct row {
 	uint64_t value;
-	struct thing *own; /* NULL of rows of zeros */
+	struct thing *own; /* NULL in rows of zeros */
 };
 
-static int64_t things; /* atomic: that there are */
+static int64_t things; /* atomic: number of objects */
 
 static struct thing *thing_make(uint64_t value)
 {
@@ -55,7 +55,7 @@ static const struct ck_rows_type plain = { sizeof(uint64_t), 6, NULL, NULL };
 
 enum { VALUES = 6, ROWS = 5000, STEPS = 200000 };
 
-/* A value beside what it should be. */
+/* A value and its expected content. */
 struct pair {
 	struct ck_rows rows;
 	uint64_t *model; /* ROWS */
@@ -101,7 +101,7 @@ static bool change(struct pair *p, uint32_t i, uint64_t value)
 	return true;
 }
 
-/* One value becomes what another one is. */
+/* Replaces one value by a share of another one. */
 static void become(struct pair *to, const struct pair *from)
 {
 	if (to == from)
@@ -145,9 +145,9 @@ static void test_model(void)
 	eq_u64((uint64_t)things, 0);
 }
 
-/* --- what is shared --------------------------------------------------------- */
+/* --- shared blocks ---------------------------------------------------------- */
 
-/* Changing a row leaves the others where they are, but for its block. */
+/* Changing a row copies only its block. */
 static void test_shares(void)
 {
 	struct ck_rows old = { .type = &plain }, next;
@@ -161,7 +161,7 @@ static void test_shares(void)
 	next = ck_rows_share(&old);
 	row = ck_rows_edit(&next, 50000);
 	*row = 1;
-	ok(ck_rows_edit(&next, 50000) == row); /* it is ours now */
+	ok(ck_rows_edit(&next, 50000) == row); /* not shared any more */
 	for (uint32_t i = 0; i < old.n; i++)
 		moved += ck_rows_at(&old, i) != ck_rows_at(&next, i);
 	eq_u64(moved, 64);
@@ -184,7 +184,7 @@ struct worker {
 	size_t wrong;
 };
 
-/* Makes values of a common one, changes and ends them. */
+/* Shares, changes and frees values of a common one. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -231,7 +231,7 @@ static void test_threads(void)
 
 /* --- canary ---------------------------------------------------------------- */
 
-/* The comparison finds a row that is another one. */
+/* The comparison detects a changed row. */
 static void test_canary(void)
 {
 	struct pair p = { { .type = &small }, calloc(ROWS, sizeof(uint64_t)) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * safetensors: headers that are taken and refused, and what becomes of one file, of several,
- * with an index, and with sharding information: names, boxes, replicas, aliases, losses.
+ * safetensors: accepted and refused headers, and the catalogs of checkpoints with one file,
+ * several files, an index, and sharding information.
  */
 #include "ckptfs/fault.h"
 #include "safetensors/safetensors_internal.h"
@@ -25,7 +25,7 @@ static int dirfd_;
 static const struct {
 	const char *json;
 	uint64_t end;
-	const char *why; /* NULL: it is taken */
+	const char *why; /* NULL: the header is accepted */
 } headers[] = {
 	{ "{}", 0, NULL },
 	{ " { } \n\t", 0, NULL },
@@ -43,7 +43,7 @@ static const struct {
 	  6, NULL },
 	{ "{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[0,3]}}",
 	  3, NULL },
-	/* shorter than it should be: the names are known */
+	/* a file shorter than its header states: the names are known */
 	{ "{" F32("a", "2", 0, 8) "}", 5, NULL },
 	{ "[]", 0, "no object" },
 	{ "{", 0, "no key" },
@@ -164,7 +164,7 @@ static void put(const char *name, const void *bytes, size_t len)
 	close(fd);
 }
 
-/* A file of this header, with data that say where they are. */
+/* A file with this header. Its data differ at each position. */
 static void put_file(const char *name, const char *json, size_t data)
 {
 	struct ck_buf b = { 0 };
@@ -215,7 +215,7 @@ static int open_with(const char *name, const struct ck_format_options *options,
 	return ck_checkpoint_open(path, options, cp, d);
 }
 
-/* Its dump, but for the first line. */
+/* Compares the dump of a checkpoint without its first line. */
 static void shows(const char *name, const char *want)
 {
 	const struct ck_format_options options = { 0 };
@@ -267,7 +267,7 @@ static void test_one_file(void)
 #define A1 "{" F32("a", "2", 0, 8) "}"
 #define B1 "{" F32("b", "1", 0, 4) "}"
 
-/* All files, in natural order; but model.safetensors alone. */
+/* All files in natural order, or model.safetensors alone if it exists. */
 static void test_directory(void)
 {
 	put_file("b.safetensors", B1, 4);
@@ -287,7 +287,7 @@ static void test_directory(void)
 	clear();
 }
 
-/* A name in two files that say nothing of shards is no tensor. */
+/* A name in two files without sharding information is not a tensor. */
 static void test_twice(void)
 {
 	put_file("a.safetensors", A1, 8);
@@ -302,7 +302,7 @@ static void test_twice(void)
 	clear();
 }
 
-/* In the order of the index, from the files that it names. */
+/* Tensors in the order of the index, from the files that it names. */
 static void test_index(void)
 {
 	put_file("a.safetensors",
@@ -402,7 +402,7 @@ static void test_shards(void)
 	clear();
 }
 
-/* Information that is not of all tensors of a file, or is none. */
+/* Sharding information that is malformed, or does not match the tensors of its file. */
 static void test_shards_faulty(void)
 {
 	static const char *const infos[] = {
@@ -440,7 +440,7 @@ static void test_shards_faulty(void)
 	clear();
 }
 
-/* Boxes of two dtypes, or numbers of dimensions; or far away. */
+/* Boxes of one tensor with different dtypes or numbers of dimensions, or far apart. */
 static void test_shards_differ(void)
 {
 	static const char *const others[] = {
@@ -495,7 +495,7 @@ static void test_aliases(void)
 	clear();
 }
 
-/* What is refused, and what is only too short. */
+/* Refused files, and files that are only too short. */
 static void test_files_faulty(void)
 {
 	uint64_t n = 100000001;
@@ -529,7 +529,7 @@ static void test_files_faulty(void)
 	clear();
 }
 
-/* A link to a file elsewhere, as hub caches have them. */
+/* A link to a file in another directory, as in hub caches. */
 static void test_linkroot(void)
 {
 	char root[] = "/tmp/ckptfs-linkroot-XXXXXX", blob[64];
