@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank whose job has several mounts: when it ends, and what it tells the others. */
+/* serve: a rank of a job with several mounts. The test checks when the rank ends, and the
+ * messages UNMOUNTED and OVER between the ranks. */
 #include "raw_ranks.h"
 
 enum { A = 1, B = 2 }; /* the other ranks */
@@ -15,16 +16,16 @@ static void begin(struct raw_ranks *r, const bool mounts[RAW_RANKS],
 							.stop = stop });
 }
 
-/* What it says next to that rank; 0: it is gone. */
-static unsigned said(const struct raw_ranks *r, uint32_t rank)
+/* The type of the next message from the rank under test to another one; 0 if it has ended. */
+static unsigned received(const struct raw_ranks *r, uint32_t rank)
 {
 	struct ck_wire_head head;
 
 	return raw_read(r->fds[rank], &head) && !head.answer ? head.type : 0;
 }
 
-static void say_head(const struct raw_ranks *r, uint32_t rank,
-		     const struct ck_wire_head *head)
+static void send_head(const struct raw_ranks *r, uint32_t rank,
+		      const struct ck_wire_head *head)
 {
 	uint8_t bytes[CK_WIRE_HEAD];
 
@@ -33,15 +34,15 @@ static void say_head(const struct raw_ranks *r, uint32_t rank,
 		abort();
 }
 
-static void tell(const struct raw_ranks *r, uint32_t rank,
-		 enum ck_wire_type what)
+static void notify(const struct raw_ranks *r, uint32_t rank,
+		   enum ck_wire_type what)
 {
 	const struct ck_wire_head head = { .type = (uint16_t)what };
 
-	say_head(r, rank, &head);
+	send_head(r, rank, &head);
 }
 
-/* That there is no answer. */
+/* Answers a request with EIO. */
 static void answer(const struct raw_ranks *r, uint32_t rank,
 		   const struct ck_wire_head *asked)
 {
@@ -51,10 +52,10 @@ static void answer(const struct raw_ranks *r, uint32_t rank,
 					   .id = asked->id,
 					   .epoch = asked->epoch };
 
-	say_head(r, rank, &head);
+	send_head(r, rank, &head);
 }
 
-/* The mount asks a rank. */
+/* The mount sends a LOOK to a rank. */
 static void mount_looks(const struct raw_ranks *r, uint32_t rank)
 {
 	const struct ck_frame frame = { .peer = rank,
@@ -94,7 +95,7 @@ static void lose(struct raw_ranks *r, uint32_t rank)
 	r->fds[rank] = -1;
 }
 
-/* It ends with the last mount, wherever that is. */
+/* The rank ends with the last mount of the job. */
 static void test_last(void)
 {
 	const bool mounts[] = { true, false, true };
@@ -102,17 +103,17 @@ static void test_last(void)
 
 	begin(&r, mounts, CK_UNTIL_TOLD, -1);
 	shutdown(r.link, SHUT_RDWR);
-	eq_u64(said(&r, A), CK_WIRE_UNMOUNTED);
-	eq_u64(said(&r, B), CK_WIRE_UNMOUNTED);
+	eq_u64(received(&r, A), CK_WIRE_UNMOUNTED);
+	eq_u64(received(&r, B), CK_WIRE_UNMOUNTED);
 	ok(serves(&r, A));
-	tell(&r, A, CK_WIRE_UNMOUNTED); /* it had none */
+	notify(&r, A, CK_WIRE_UNMOUNTED); /* A had no mount */
 	ok(serves(&r, B));
-	tell(&r, B, CK_WIRE_UNMOUNTED);
-	eq_u64(said(&r, A), 0);
+	notify(&r, B, CK_WIRE_UNMOUNTED);
+	eq_u64(received(&r, A), 0);
 	eq_i64(raw_ranks_end(&r), 0);
 }
 
-/* What the mount has asked for, and does not take any more, is nobody's business. */
+/* Answers to requests of a mount that has ended are dropped. */
 static void test_left(void)
 {
 	const bool mounts[] = { true, true, false };
@@ -125,9 +126,9 @@ static void test_left(void)
 	mount_looks(&r, B);
 	ok(raw_read(r.fds[B], &head) && head.type == CK_WIRE_LOOK);
 	shutdown(r.link, SHUT_RDWR);
-	eq_u64(said(&r, A), CK_WIRE_UNMOUNTED);
+	eq_u64(received(&r, A), CK_WIRE_UNMOUNTED);
 	__atomic_store_n(&taken.held, false, __ATOMIC_RELEASE);
-	eq_u64(said(&r, B), CK_WIRE_UNMOUNTED);
+	eq_u64(received(&r, B), CK_WIRE_UNMOUNTED);
 	answer(&r, B, &head);
 	ok(serves(&r, B));
 	lose(&r, A);
@@ -142,24 +143,24 @@ static void test_lost(void)
 	begin(&r, mounts, CK_UNTIL_TOLD, -1);
 	lose(&r, A);
 	ok(serves(&r, B));
-	tell(&r, B, CK_WIRE_OVER);
-	eq_u64(said(&r, B), 0);
+	notify(&r, B, CK_WIRE_OVER);
+	eq_u64(received(&r, B), 0);
 	eq_i64(raw_ranks_end(&r), 0);
 
 	begin(&r, mounts, CK_UNTIL_LOST, -1);
 	lose(&r, B);
-	eq_u64(said(&r, A), 0);
+	eq_u64(received(&r, A), 0);
 	eq_i64(raw_ranks_end(&r), 0);
 }
 
-/* Of those that answer for one mount none has to say when that ends. */
+/* With CK_UNTIL_UNMOUNTED, the rank ends when its connections do, without a message. */
 static void test_not_told(void)
 {
 	const bool mounts[] = { false, true, false };
 	struct raw_ranks r;
 
 	begin(&r, mounts, CK_UNTIL_UNMOUNTED, -1);
-	tell(&r, B, CK_WIRE_OVER);
+	notify(&r, B, CK_WIRE_OVER);
 	ok(serves(&r, B));
 	lose(&r, B);
 	ok(serves(&r, A));
@@ -178,9 +179,9 @@ static void test_stop(void)
 	begin(&r, mounts, CK_UNTIL_LOST, ends[0]);
 	ok(serves(&r, A));
 	close(ends[1]);
-	eq_u64(said(&r, A), CK_WIRE_OVER);
-	eq_u64(said(&r, B), CK_WIRE_OVER);
-	eq_u64(said(&r, B), 0);
+	eq_u64(received(&r, A), CK_WIRE_OVER);
+	eq_u64(received(&r, B), CK_WIRE_OVER);
+	eq_u64(received(&r, B), 0);
 	eq_i64(raw_ranks_end(&r), 0);
 	close(ends[0]);
 }

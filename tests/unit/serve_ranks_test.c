@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank that is asked by several others: one that asks much and reads nothing has only
- * itself to wait for, one that asks more than anybody may is nobody's any more, and
- * what all have of the memory is bounded.
+ * serve: a rank with requests from several other ranks. A rank that sends many requests and
+ * reads no answers delays only itself. A rank with more requests than permitted is dropped.
+ * The memory for the answers to all ranks is bounded.
  */
 #include "raw_ranks.h"
 
 enum { DEAF = 1, GOOD = 2 }; /* ranks */
 
-enum { RUN = 250000, TURNS = 33 }; /* of a READ, almost all that one may be */
+enum { RUN = 250000, TURNS = 33 }; /* almost the largest READ */
 
 enum { WIDE = RUN * TURNS, BODY = 8 + 4 };
 
-/* --- one of them asks -------------------------------------------------------------------- */
+/* --- requests of one rank ---------------------------------------------------------------- */
 
 static void look(struct raw_ranks *r)
 {
@@ -25,7 +25,7 @@ static void look(struct raw_ranks *r)
 	ck_buf_fini(&b);
 }
 
-/* Large READs one after the other: how long they take; none: 0. */
+/* Sends large READs one after the other. Returns their time in msec, or 0 if one failed. */
 static uint64_t read_all(struct raw_ranks *r, unsigned n)
 {
 	uint64_t from = msec_now();
@@ -59,11 +59,11 @@ static void test_deaf(unsigned threads)
 		raw_add_read(&b, i, RUN, TURNS);
 	ok(raw_send(r.fds[DEAF], &b));
 	beside = read_all(&r, READS);
-	printf("# %" PRIu64 " msec alone, %" PRIu64 " beside one who is deaf\n",
+	printf("# %" PRIu64 " msec alone, %" PRIu64 " beside a deaf rank\n",
 	       alone, beside);
 	ok(alone && beside);
 	ok(beside < 4 * alone + 500 || !tap_is_long());
-	/* One answer of each. */
+	/* One answer to each rank. */
 	ok(noted(&taken.most) <= 2 * (WIDE + BODY));
 	ok(noted(&taken.most) > WIDE + BODY);
 	eq_i64(raw_ranks_end(&r), 0);
@@ -71,7 +71,7 @@ static void test_deaf(unsigned threads)
 	ck_buf_fini(&b);
 }
 
-/* With more memory each has a third of it. */
+/* With more memory, each rank has a third of it. */
 static void test_shares(void)
 {
 	enum { SHARE = 4 * WIDE + (64 << 10), MUCH = 30 };
@@ -94,7 +94,7 @@ static void test_shares(void)
 	ck_buf_fini(&b);
 }
 
-/* --- turns ---------------------------------------------------------------------------------- */
+/* --- order of requests ---------------------------------------------------------------------- */
 
 static void hold(bool *what, bool held)
 {
@@ -123,7 +123,7 @@ static void wait_until_received(int fd)
 	ck_buf_fini(&b);
 }
 
-/* Where a request stands in the order in which they were begun. */
+/* The position of a request in the order in which requests were begun. */
 static unsigned place_of(uint64_t id)
 {
 	unsigned i = 0;
@@ -133,7 +133,7 @@ static unsigned place_of(uint64_t id)
 	return i;
 }
 
-/* Whoever asks once does not wait for all that another has asked before. */
+/* A single request does not wait for all earlier requests of another rank. */
 static void test_turns(void)
 {
 	enum { MUCH = 200 };
@@ -154,7 +154,7 @@ static void test_turns(void)
 	hold(&taken.held, false);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 7);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 8);
-	/* 0 is the LOOK, 1 was begun before; then they take turns. */
+	/* 0 is the LOOK, 1 was begun before; then the ranks alternate. */
 	eq_u64(place_of(7), 2);
 	eq_u64(place_of(8), 4);
 	ok(are_begun(1 + MUCH + 2));
@@ -163,7 +163,7 @@ static void test_turns(void)
 	ck_buf_fini(&b);
 }
 
-/* LOOKs are answered one by one, and threads do other things meanwhile. */
+/* One thread at a time answers LOOKs; the other threads answer READs meanwhile. */
 static void test_looks(void)
 {
 	struct ck_buf b = { 0 };
@@ -184,14 +184,14 @@ static void test_looks(void)
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 30);
 	for (unsigned i = 0; i < 3; i++)
 		ok(raw_read(r.fds[DEAF], &head) && head.id == 20 + i);
-	/* The LOOK of before, one that was begun, the READ; and by turns. */
+	/* The earlier LOOK, the one begun before, the READ; then they alternate. */
 	eq_u64(place_of(31), 2);
 	eq_u64(place_of(30), 3);
 	eq_i64(raw_ranks_end(&r), 0);
 	ck_buf_fini(&b);
 }
 
-/* One thread alone does both, whatever there is more of. */
+/* A single thread alternates between LOOKs and READs. */
 static void test_looks_and_reads(void)
 {
 	enum { MUCH = 50 };
@@ -228,7 +228,7 @@ static void add_wide_look(struct ck_buf *b, uint64_t id)
 	raw_add(b, &a, id);
 }
 
-/* What needs more memory than is left is not overtaken for ever by what needs less. */
+/* A request that needs more memory than is free is not overtaken forever by small ones. */
 static void test_not_overtaken(void)
 {
 	enum { SMALL = 20 };
@@ -255,9 +255,9 @@ static void test_not_overtaken(void)
 	ck_buf_fini(&b);
 }
 
-/* --- more than anybody may ask ------------------------------------------------------------------ */
+/* --- limits on requests ------------------------------------------------------------------------- */
 
-/* As many as one may ask are answered. */
+/* CK_WIRE_OPEN_MAX requests at a time are answered. */
 static void test_many(void)
 {
 	struct ck_buf b = { 0 };
@@ -278,7 +278,7 @@ static void test_many(void)
 	ck_buf_fini(&b);
 }
 
-/* Sends the same until the other end is gone; false: it stays. */
+/* Sends the same message until the connection is closed; false if it stays open. */
 static bool is_dropped(int fd, const struct ck_buf *one, unsigned most)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
@@ -304,7 +304,7 @@ static void dropped_with(const char *name, const struct ck_buf *one,
 	ok(read_all(&r, 2) > 0);
 	eq_i64(raw_ranks_end(&r), 0);
 	eq_u64(noted(&taken.now), 0);
-	/* What it still had asked for was done for nobody. */
+	/* Most of its queued requests were not executed. */
 	ok(__atomic_load_n(&taken.n, __ATOMIC_RELAXED) < 20);
 }
 

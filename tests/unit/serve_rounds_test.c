@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank with a process beside it that makes rounds: what goes from that to other ranks
- * and back, what it reads itself, and that nothing it does or suffers is of any concern
- * to those who ask this rank for bytes.
+ * serve: a rank with a worker process that runs rounds. The rank forwards messages between
+ * this process and other ranks, and answers its READs. No act or failure of the process
+ * affects the mount or other ranks that request bytes.
  */
 #include "raw_ranks.h"
 
@@ -14,7 +14,7 @@ static char filling[LONG];
 
 struct scene {
 	struct raw_ranks r;
-	struct ck_frames *frames; /* the process's end */
+	struct ck_frames *frames; /* the end of the worker process */
 	uint8_t *memory;
 };
 
@@ -43,9 +43,9 @@ static void end(struct scene *s)
 	free(s->frames);
 }
 
-/* --- the process ------------------------------------------------------------------------ */
+/* --- the worker process ----------------------------------------------------------------- */
 
-/* The next frame that it gets; false: its link is at its end. */
+/* The next frame that the worker process receives; false if its link is closed. */
 static bool hear(struct scene *s, struct ck_framed *out)
 {
 	struct pollfd fd = { .fd = s->r.rounds, .events = POLLIN };
@@ -147,7 +147,7 @@ static void rank_says(const struct scene *s, uint32_t rank, struct ck_str body)
 	ck_buf_fini(&b);
 }
 
-/* What it gets next is about rounds, so long. */
+/* True if the next message to a rank is a ROUND of this length. */
 static bool rank_hears(const struct scene *s, uint32_t rank, uint32_t len)
 {
 	struct ck_wire_head head;
@@ -169,7 +169,7 @@ static bool serves(const struct scene *s, uint32_t rank)
 	return good;
 }
 
-/* The mount is answered, too. */
+/* True if the mount gets an answer. */
 static bool serves_mount(const struct scene *s)
 {
 	struct ck_frames *frames = calloc(1, sizeof(*frames));
@@ -184,7 +184,7 @@ static bool serves_mount(const struct scene *s)
 	a.head.id = 77;
 	if (ck_frames_put(frames, &frame, &a.head, CK_STR("")))
 		abort();
-	/* It may hear that ranks are lost before. */
+	/* Frames about lost ranks may come first. */
 	while ((ck_frames_next(frames, &f) > 0 && f.head.id != 77) ||
 	       (f.head.id != 77 && poll(&fd, 1, 60000) > 0 &&
 		ck_frames_read(frames) == 0))
@@ -195,7 +195,7 @@ static bool serves_mount(const struct scene *s)
 	return f.head.answer && f.head.id == 77;
 }
 
-/* --- what it is for ----------------------------------------------------------------------- */
+/* --- forwarding and reading --------------------------------------------------------------- */
 
 static void test_relay(void)
 {
@@ -226,7 +226,7 @@ static void test_read(void)
 
 	begin(&s);
 	ok(hears_job(&s));
-	ok(serves(&s, A)); /* the file has its number from then on */
+	ok(serves(&s, A)); /* the file gets its number */
 	ask(&s, 9, PLACE, RUN);
 	ok(hear(&s, &f) && f.frame.kind == CK_FRAME_MESSAGE &&
 	   f.frame.peer == 0 && f.frame.place == PLACE && f.head.answer &&
@@ -237,7 +237,8 @@ static void test_read(void)
 	end(&s);
 }
 
-/* Who is lost is said to it, and who takes no part in rounds; that one is served. */
+/* The process is notified of ranks that are lost, and of ranks that take no part in rounds. The
+ * latter are still served. */
 static void test_lost(void)
 {
 	struct scene s;
@@ -250,35 +251,35 @@ static void test_lost(void)
 	close(s.r.fds[B]);
 	s.r.fds[B] = -1;
 	ok(hears_lost(&s, B));
-	process_says(&s, B, CK_STR("nobody hears it"));
-	process_says(&s, A, CK_STR("but he does"));
+	process_says(&s, B, CK_STR("not received"));
+	process_says(&s, A, CK_STR("is received"));
 	ok(rank_hears(&s, A, 11));
 	ok(serves_mount(&s));
 	end(&s);
 }
 
-/* Why a rank takes no part goes to those who do, before they hear that it does not. */
+/* The reason why a rank takes no part arrives before the notice that it takes none. */
 static void test_why_not(void)
 {
 	static const char why[] = "\0\0no such library";
-	const struct ck_str said = { why, sizeof(why) - 1 };
+	const struct ck_str sent = { why, sizeof(why) - 1 };
 	struct scene s;
 
 	begin(&s);
 	ok(hears_job(&s));
-	rank_says(&s, B, said);
-	ok(hears(&s, B, said));
+	rank_says(&s, B, sent);
+	ok(hears(&s, B, sent));
 	ok(hears_lost(&s, B));
-	/* The other way round. */
-	process_says(&s, 0, said);
+	/* From this rank to the others. */
+	process_says(&s, 0, sent);
 	ck_fd_cleanup(&s.r.rounds);
-	ok(rank_hears(&s, A, (uint32_t)said.len));
-	ok(rank_hears(&s, B, (uint32_t)said.len));
+	ok(rank_hears(&s, A, (uint32_t)sent.len));
+	ok(rank_hears(&s, B, (uint32_t)sent.len));
 	ok(serves(&s, A) && serves_mount(&s));
 	end(&s);
 }
 
-/* No more of it than a line, and once. */
+/* The reason is cut to one line, and is sent only once. */
 static void test_why_not_twice(void)
 {
 	static const char why[1000] = { 0, 0, 'n' };
@@ -294,16 +295,16 @@ static void test_why_not_twice(void)
 	end(&s);
 }
 
-/* --- there is none ------------------------------------------------------------------------- */
+/* --- no worker process --------------------------------------------------------------------- */
 
-/* All know it, and nobody is to blame for what he said before. */
+/* All ranks are notified that there is no process. Their earlier messages are no fault. */
 static void none_is_there(struct scene *s)
 {
 	ok(rank_hears(s, A, 0) && rank_hears(s, B, 0));
 	rank_says(s, A, CK_STR("before it was known"));
 	rank_says(s, A, CK_STR(""));
 	rank_says(s, B, CK_STR(""));
-	/* What comes next is no answer to those. */
+	/* The next message is not an answer to these ROUNDs. */
 	ok(serves(s, A) && serves(s, B) && serves_mount(s));
 }
 
@@ -332,15 +333,16 @@ static void test_none(void)
 	eq_i64(raw_ranks_end(&s.r), 0);
 }
 
-/* Where no job is for rounds nothing is said of them, and nothing may be. */
+/* In a job without rounds, the rank sends no ROUND, and closes the connection to a rank that
+ * sends one. */
 static void test_not_used(void)
 {
 	struct scene s = { .memory = NULL };
 	struct ck_wire_head head;
 
 	raw_ranks_begin(&s.r, 2, 1 << 20);
-	ok(serves(&s, A) && serves(&s, B)); /* the first that they hear */
-	rank_says(&s, A, CK_STR("what is that?"));
+	ok(serves(&s, A) && serves(&s, B)); /* their first message */
+	rank_says(&s, A, CK_STR("unexpected"));
 	ok(!raw_read(s.r.fds[A], &head));
 	rank_says(&s, B, CK_STR(""));
 	ok(!raw_read(s.r.fds[B], &head));
@@ -348,7 +350,7 @@ static void test_not_used(void)
 	eq_i64(raw_ranks_end(&s.r), 0);
 }
 
-/* It is said once to who asks, and to nobody else. */
+/* If rounds are allowed but not used, only a rank that sends a ROUND is notified, once. */
 static void test_allowed(void)
 {
 	struct scene s = { .memory = NULL };
@@ -368,7 +370,7 @@ static void test_allowed(void)
 	eq_i64(raw_ranks_end(&s.r), 0);
 }
 
-/* --- what it may not say --------------------------------------------------------------------- */
+/* --- forbidden messages of the process ------------------------------------------------------- */
 
 struct wrong {
 	const char *name;
@@ -377,7 +379,7 @@ struct wrong {
 };
 
 static const struct wrong wrongs[] = {
-	{ "a round for nobody",
+	{ "a round for a rank out of range",
 	  { RAW_RANKS, 1, 0, 0 },
 	  { .type = CK_WIRE_ROUND, .body = 4 } },
 	{ "a round for itself",
@@ -437,9 +439,9 @@ static void test_garbage(void)
 	}
 }
 
-/* --- what another rank has it say -------------------------------------------------------------- */
+/* --- invalid READs of the process -------------------------------------------------------------- */
 
-/* It is told so, no byte is there, and its next READ is answered. */
+/* The answer is EIO, no byte is written, and the next READ succeeds. */
 static void is_refused(struct scene *s, uint64_t id)
 {
 	struct ck_framed f;
@@ -477,7 +479,7 @@ static void test_read_is_none(void)
 	end(&s);
 }
 
-/* Room for less than what it asks for. */
+/* The slot is smaller than the requested bytes. */
 static void test_small_room(void)
 {
 	struct scene s;
@@ -490,9 +492,10 @@ static void test_small_room(void)
 	end(&s);
 }
 
-/* --- who does not read ------------------------------------------------------------------------ */
+/* --- full queues ------------------------------------------------------------------------------ */
 
-/* More than waits for it ends its link, and nobody else waits. */
+/* If the process does not read, its link is closed when the queue is full. The mount does not
+ * wait. */
 static void test_deaf(void)
 {
 	enum { MANY = (24 << 20) / LONG };
@@ -510,7 +513,7 @@ static void test_deaf(void)
 	end(&s);
 }
 
-/* It says so much to a rank that does not read: only it waits for that. */
+/* The process sends much to a rank that does not read. Only the process waits for that rank. */
 static void test_deaf_rank(void)
 {
 	enum { MANY = (24 << 20) / LONG };
@@ -522,7 +525,7 @@ static void test_deaf_rank(void)
 	for (unsigned i = 0; i < MANY; i++)
 		process_says(&s, A, (struct ck_str){ filling, LONG });
 	msec_sleep(100);
-	/* It was not taken any more. */
+	/* The rank under test has stopped reading from the process. */
 	ok(ck_frames_flush(s.frames) == 0 &&
 	   ck_frames_waiting(s.frames) > 8 << 20);
 	ok(serves(&s, B) && serves_mount(&s));
@@ -534,7 +537,7 @@ static void test_deaf_rank(void)
 	end(&s);
 }
 
-/* It asks for all that one may, and others are answered before. */
+/* While the process has as many READs as permitted, other requests are answered first. */
 static void test_reads_wait(void)
 {
 	enum { MANY = 200 };

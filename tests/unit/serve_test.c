@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank that serves a link: with garbage from there, with more than it has memory for,
- * and ends of all kinds.
+ * serve: a rank that serves a link. The test sends garbage over the link, requests more than
+ * the memory limit, and ends the link in all ways.
  */
 #include "serve_case.h"
 
@@ -9,12 +9,12 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
-/* --- the other end, by hand ------------------------------------------------------------------ */
+/* --- the other end of the link --------------------------------------------------------------- */
 
 struct served {
 	struct joined *j;
 	int sock;
-	struct ck_buf all; /* bytes of frames, one of each kind */
+	struct ck_buf all; /* encoded frames to send */
 };
 
 static struct served served_start(unsigned threads, uint64_t memory_most)
@@ -60,7 +60,7 @@ static void add(struct ck_buf *b, struct ck_ask *a, uint64_t id, uint64_t room)
 	ck_ask_fini(a);
 }
 
-/* A READ of a file that was looked at: so many bytes, so many times. */
+/* A READ of the first file: `run` bytes, `turns` times. */
 static void add_wide_read(struct ck_buf *b, uint64_t id, uint64_t run,
 			  uint64_t turns)
 {
@@ -103,7 +103,7 @@ static void add_look(struct ck_buf *b, uint64_t id)
 	add(b, &a, id, 0);
 }
 
-/* Short ones, so that the answer is far larger. */
+/* A LOOK for many short names, so that the answer is far larger. */
 static void add_wide_look(struct ck_buf *b, uint64_t id)
 {
 	static struct ck_str names[500];
@@ -140,7 +140,7 @@ static void add_others(struct ck_buf *b)
 	add(b, &a, 7, 0);
 }
 
-/* Sends all, and reads away what comes; false: the other end has gone. */
+/* Sends all bytes and discards received ones. False if the other end is closed. */
 static bool send_and_read(int sock, const char *bytes, size_t len)
 {
 	static char away[1 << 16];
@@ -164,7 +164,7 @@ static bool send_and_read(int sock, const char *bytes, size_t len)
 	return true;
 }
 
-/* How many answers come until there are `want`, or none for a while. */
+/* Counts answers until there are `want`, or there is no other one for 60 s. */
 static unsigned answers_count(int sock, unsigned want)
 {
 	struct ck_frames *f = calloc(1, sizeof(*f));
@@ -193,7 +193,7 @@ static void frames_of_all_kinds(struct ck_buf *b)
 	add_read(b, 8, 70000);
 }
 
-/* Some bytes are others, some are missing, some are twice. */
+/* Changes, removes and repeats some bytes. */
 static void mutate(struct ck_buf *b, uint64_t *r)
 {
 	unsigned n = (unsigned)(tap_random(r) % 4);
@@ -211,7 +211,7 @@ static void mutate(struct ck_buf *b, uint64_t *r)
 		memmove(b->data + at, b->data + at + 8, b->len - at - 8);
 }
 
-/* 0, or what it ended with. */
+/* Returns the result of ck_serve_run(). */
 static int garbage(uint64_t *r, bool random)
 {
 	struct served s = served_start(2, 1 << 20);
@@ -254,7 +254,7 @@ static void test_garbage(void)
 	eq_u64(proc_count("task"), tasks);
 }
 
-/* What a link may not ask, each ends it; without it, all is answered. */
+/* Sends a READ with one changed byte. An invalid request ends the link; others are answered. */
 static void one_frame(const char *name, size_t at, uint8_t byte, bool ends)
 {
 	struct served s = served_start(1, 1 << 20);
@@ -283,7 +283,7 @@ static void test_frames(void)
 	one_frame("a room behind the memory", 16 + 7, 0x10, true);
 	one_frame("a room that is too small", 16, 1, true);
 	one_frame("an answer", CK_FRAME + 8, 1, true);
-	one_frame("a body that is none", CK_FRAME + CK_WIRE_HEAD, 9, true);
+	one_frame("an invalid body", CK_FRAME + CK_WIRE_HEAD, 9, true);
 	one_frame("a file that there is not", CK_FRAME + CK_WIRE_HEAD + 8, 200,
 		  false);
 }
@@ -294,9 +294,9 @@ enum {
 	LARGE = 250000,
 	MANY = 64,
 	TURNS = 33
-}; /* 33: almost all that one may be */
+}; /* 33: almost the largest READ */
 
-/* What is more than it may have comes one after the other. */
+/* Requests that exceed the memory limit together are answered one after the other. */
 static void test_memory(uint64_t most, uint64_t turns, unsigned many,
 			uint64_t expected)
 {
@@ -309,7 +309,7 @@ static void test_memory(uint64_t most, uint64_t turns, unsigned many,
 		add_wide_read(&s.all, 2 + i, LARGE, turns);
 	if (write(s.sock, s.all.data, s.all.len) != (ssize_t)s.all.len)
 		abort();
-	/* The answer to the LOOK was read away, or comes. */
+	/* The answer to the LOOK was discarded before, or is counted. */
 	ok(answers_count(s.sock, many) >= many);
 	eq_u64(noted(&taken.payload), LARGE * turns);
 	ok(noted(&taken.most) <= expected);
@@ -317,7 +317,7 @@ static void test_memory(uint64_t most, uint64_t turns, unsigned many,
 	eq_u64(noted(&taken.now), 0);
 }
 
-/* With many that wait for memory, it ends as it does without. */
+/* The link can end while many requests wait for memory. */
 static void test_end_with_waiting(void)
 {
 	struct served s = served_start(1, 1);
@@ -332,8 +332,8 @@ static void test_end_with_waiting(void)
 	eq_u64(noted(&taken.now), 0);
 }
 
-/* Asks on and reads nothing, until more than `waits` bytes of answers wait and nothing more
- * is taken: how much was. */
+/* Sends requests without reading, until more than `waits` bytes of answers are queued and the
+ * rank has stopped reading. Returns the number of sent bytes. */
 static size_t ask_and_not_read(int sock, const struct ck_buf *b, size_t most,
 			       uint64_t waits)
 {
@@ -355,7 +355,8 @@ static size_t ask_and_not_read(int sock, const struct ck_buf *b, size_t most,
 	return sent;
 }
 
-/* Whoever reads no answers is not read from any more; once it reads, all come. */
+/* The rank stops reading from a peer that reads no answers. When the peer reads, it receives
+ * all answers. */
 static void test_flood(void)
 {
 	enum { MOST = CK_WIRE_READ_MAX, ASKED = 12 << 20, ANSWER = 27000 };
@@ -367,7 +368,7 @@ static void test_flood(void)
 		add_wide_look(&s.all, i);
 	sent = ask_and_not_read(s.sock, &s.all, ASKED, MOST - 20 * ANSWER);
 	ok(sent < ASKED);
-	/* Nothing more is begun when it might not have room. */
+	/* No request is begun if its answer might exceed the limit. */
 	ok(noted(&taken.waiting) > MOST - 20 * ANSWER);
 	ok(noted(&taken.waiting) <= MOST + ANSWER);
 	ok(noted(&taken.most) <= MOST + ANSWER);
@@ -410,7 +411,7 @@ static void *no_owner_run(void *arg)
 	return NULL;
 }
 
-/* It is there, and has nothing. */
+/* A rank without a file server is up, and has no files. */
 static void test_no_owner(void)
 {
 	struct joined *j = joined_make();
@@ -422,7 +423,7 @@ static void test_no_owner(void)
 	eq_i64(joined_end(j), 0);
 }
 
-/* Who reads from a slow disk for long is there meanwhile. */
+/* A rank that reads from a slow disk for long is up meanwhile. */
 static void test_busy(void)
 {
 	struct served s = served_start(1, 1);
@@ -452,7 +453,7 @@ static void no_link(const char *name, struct ck_link_options o, int rc)
 	tap_eq_i64(ck_link_make(&o, &link), rc, __FILE__, __LINE__, name);
 }
 
-/* With memory that it may not have, at both ends. */
+/* Both ends of a link refuse invalid shared memory. */
 static void no_memory(const char *name, int memory, uint64_t size, int rc)
 {
 	no_serve(name,
@@ -482,13 +483,13 @@ static void test_no_memory(void)
 
 	if (ftruncate(bad, SIZE) || pipe(ends))
 		abort();
-	no_memory("none", -1, SIZE, -EBADF);
-	no_memory("less than it is said to be", good, SIZE + 1, -EINVAL);
+	no_memory("no descriptor", -1, SIZE, -EBADF);
+	no_memory("smaller than its stated size", good, SIZE + 1, -EINVAL);
 	no_memory("far less", good, UINT64_MAX, -EINVAL);
 	no_memory("less than an answer", good, CK_WIRE_READ_MAX, -EINVAL);
 	no_memory("nothing", good, 0, -EINVAL);
-	no_memory("what may become less", bad, SIZE, -EINVAL);
-	no_memory("what is none", ends[0], SIZE, -EINVAL);
+	no_memory("memory that can shrink", bad, SIZE, -EINVAL);
+	no_memory("a pipe", ends[0], SIZE, -EINVAL);
 	no_memory("a directory", dirfd_all, SIZE, -EINVAL);
 	close(good);
 	close(bad);
@@ -531,7 +532,7 @@ int main(void)
 	test_garbage();
 	test_memory(1, 1, MANY, CK_WIRE_READ_MAX);
 	test_memory(1, TURNS, 12, TURNS * LARGE + 8 + 4);
-	/* Canary: with more memory there is more. */
+	/* Canary: with a higher limit, more memory is used. */
 	test_memory(32 << 20, TURNS, 24, 32 << 20);
 	ok(noted(&taken.most) > TURNS * LARGE + 8 + 4);
 	test_end_with_waiting();

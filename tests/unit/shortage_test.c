@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every call that can fail does, one at a time: for each step of reading a
- * checkpoint (open it, open each tensor and each entry, check it) the first
- * call fails, then the second, until the step needs no more of them.
+ * shortage: every call that can fail does so, one at a time. The steps of reading a
+ * checkpoint are to open it, to open each tensor and each entry, and to check it. For each
+ * step the first call fails, then the second, until the step has no further call.
  *
- * Want of memory or of descriptors may fail a step, with that errno, but
- * never says anything about the checkpoint: what comes of the step is what
- * comes of it otherwise, and the same step, asked again, succeeds. A failed
- * read fails the step or is found by it; the bytes are never others.
+ * A failed allocation or a missing descriptor may fail a step, with its errno. It must not
+ * change the result of a step that succeeds, and the same step succeeds when it is repeated.
+ * A failed read fails the step or is reported by it; wrong bytes are never returned.
  *
  *	shortage_test DIRECTORY...	checkpoints, the first of one shard
  */
@@ -35,7 +34,7 @@ struct step {
 	uint32_t i; /* of a tensor or an entry */
 };
 
-/* What came of a step: its errno, or what it gave. */
+/* The result of a step: its errno, or its output. */
 struct outcome {
 	int rc;
 	struct ck_buf text;
@@ -65,14 +64,14 @@ static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
 	return out->err;
 }
 
-/* When memory is short a fault is told in fewer words. */
+/* Omits the text of the fault, which is shorter if memory is short. */
 static void add_fault(const struct ck_fault *f, struct ck_buf *out)
 {
 	ck_buf_str(out, f->name);
 	ck_buf_printf(out, " %d at %" PRIu64 "; ", f->err, f->pos);
 }
 
-/* Faults of all boxes, then the bytes or why there are none. */
+/* Writes the faults of all boxes, then the bytes. */
 static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 		     struct ck_buf *out)
 {
@@ -166,11 +165,11 @@ static bool same(const struct outcome *a, const struct outcome *b)
 
 struct want {
 	enum what what;
-	int rc; /* of a step that fails for it; 0: any */
+	int rc; /* expected error of the step; 0: any */
 	bool for_good;
 };
 
-/* May this come of a step that a call failed? */
+/* True if a step with a failed call may have this result. */
 static bool is_fine(const struct want *w, struct step s,
 		    const struct outcome *got, const struct outcome *truth)
 {
@@ -192,7 +191,7 @@ static void complain(const char *when, const struct want *w, struct step s,
 	       got->text.data ? got->text.data : "");
 }
 
-/* Call n fails in it; false if it has no such call. */
+/* Runs a step in which call n fails. False if it has no such call. */
 static bool fail_one(const struct want *w, struct step s, unsigned n,
 		     const struct outcome *truth, unsigned *bad)
 {
@@ -236,7 +235,7 @@ static void fail_step(const struct want *w, struct step s, unsigned *calls,
 	ck_buf_fini(&truth.text);
 }
 
-/* Opening it: what is open is as it was. */
+/* Opens a checkpoint while call n fails. If the open succeeds, the result is complete. */
 static bool fail_open(const struct want *w, unsigned n,
 		      const struct outcome *truth, unsigned *bad)
 {
@@ -349,8 +348,7 @@ static void spoil(int fd, uint64_t at)
 		abort();
 }
 
-/* The header of one tensor's item is no longer one, and an element of another
- * is not what was written. */
+/* Damages the header of one tensor's item, and one element of another tensor. */
 static void damage(const char *shard)
 {
 	const struct ck_layout *layout;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar: what is taken and refused, and why; which entry a unit is, and what an optimizer
- * has under a number; a very large one.
+ * sidecar: accepted and refused sidecar files and the reasons, the entry of each unit, the
+ * entries of an optimizer by number, and a very large sidecar.
  */
 #include "flat/sidecar.h"
 #include "tap.h"
@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #define SIDECAR(fields) "{\"format\":\"ckptfs-flat\",\"version\":1," fields "}"
+#define MISSING		"found none" /* in a reason: the field is missing */
 #define UNITS(units)	SIDECAR("\"units\":[" units "]")
 #define UNIT(name, numel, params)                                              \
 	"{\"flat_param\":\"" name "\",\"numel\":" #numel                       \
@@ -19,10 +20,10 @@
 	"{\"flat_param\":\"u\",\"numel\":9,\"params\":[" params                \
 	"],\"shared\":[" shared "]}"
 
-/* --- what is taken ----------------------------------------------------------------- */
+/* --- accepted and refused texts ---------------------------------------------------- */
 
 static const struct {
-	const char *json, *why; /* NULL: it is taken */
+	const char *json, *why; /* NULL: the text is accepted */
 } sidecars[] = {
 	{ SIDECAR("\"units\":[]"), NULL },
 	{ UNITS(UNIT("a", 0, "")), NULL },
@@ -32,7 +33,7 @@ static const struct {
 	/* in any order; gaps are alignment */
 	{ UNITS(UNIT("a", 9, PARAM("w", "2", 7) "," PARAM("b", "3", 0))),
 	  NULL },
-	/* what has no elements overlaps nothing */
+	/* a parameter without elements overlaps no other one */
 	{ UNITS(UNIT("a", 4,
 		     PARAM("w", "4", 0) "," PARAM("b", "0,7",
 						  2) "," PARAM("c", "0", 4))),
@@ -52,7 +53,7 @@ static const struct {
 	{ "", "JSON" },
 	{ "[]", "no object" },
 	{ UNITS("") "x", "behind" },
-	{ "{}", "format; expected ckptfs-flat, found none" },
+	{ "{}", "format; expected ckptfs-flat, " MISSING },
 	{ "{\"format\":\"other\",\"version\":1,\"units\":[]}",
 	  "format; expected ckptfs-flat, found other" },
 	{ "{\"format\":[],\"version\":1,\"units\":[]}", "format; expected" },
@@ -61,8 +62,8 @@ static const struct {
 	{ "{\"format\":\"ckptfs-flat\",\"version\":1.0,\"units\":[]}",
 	  "version; expected 1, found 1.0" },
 	{ "{\"format\":\"ckptfs-flat\",\"version\":\"1\",\"units\":[]}",
-	  "version; expected 1, found none" },
-	{ "{\"format\":\"ckptfs-flat\",\"units\":[]}", "found none" },
+	  "version; expected 1, " MISSING },
+	{ "{\"format\":\"ckptfs-flat\",\"units\":[]}", MISSING },
 	{ "{\"format\":\"ckptfs-flat\",\"version\":1}", "no units" },
 	{ SIDECAR("\"units\":[],\"units\":[]"), "two values" },
 	{ SIDECAR("\"units\":[],\"x\":{\"a\":1,\"a\":2}"), "two values" },
@@ -145,7 +146,7 @@ static void test_texts(void)
 	}
 }
 
-/* --- its values ------------------------------------------------------------------------ */
+/* --- parsed values --------------------------------------------------------------------- */
 
 static const char contract[] =
 	"{\"format\":\"ckptfs-flat\",\"version\":1,\"torch\":\"2.13.0\","
@@ -212,11 +213,11 @@ static void test_states(const struct ck_sidecar *s)
 	ok(!ck_sidecar_state(s, 2, 0));
 }
 
-/* --- which entry it is ----------------------------------------------------------------- */
+/* --- entries of units ------------------------------------------------------------------ */
 
 static const struct {
 	const char *shown;
-	int unit; /* -1: none */
+	int unit; /* -1 if no unit has the name */
 	const char *prefix;
 } entries[] = {
 	{ "net.a._flat_param", 0, "" },
@@ -278,7 +279,7 @@ static void test_none(void)
 
 /* --- limits ---------------------------------------------------------------------------- */
 
-/* One of n parameters, in units of a thousand. */
+/* A sidecar of n parameters, in units of a thousand. */
 static void large_make(struct ck_buf *text, uint32_t n)
 {
 	ck_buf_text(text, "{\"format\":\"ckptfs-flat\",\"version\":1,"
@@ -319,7 +320,7 @@ static void large_is(uint32_t n, const char *why)
 	ck_buf_fini(&text);
 }
 
-/* n times one text, with commas, between two others. */
+/* Parses `one`, repeated n times with commas, between `begin` and `end`. */
 static void repeated_is(const char *begin, const char *one, uint32_t n,
 			const char *end, const char *why)
 {

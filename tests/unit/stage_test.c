@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stage: random writes, cuts and sizes by several threads, of which some fail in
- * the middle, on tensors that are cut in every way, against a plain model: the
- * bytes of the file, and for each whether it was given. What is complete by the
- * model is committed, and then read.
+ * stage: random writes and truncations by several threads, some of which fail in the middle,
+ * on tensors with boxes of every kind. A plain model has the bytes of the file, and for each
+ * byte whether it was written. A stage that the model finds complete is committed and read.
  *
  *	stage_test FIXTURE...
  */
@@ -26,7 +25,7 @@ static uint64_t lot(uint64_t n)
 
 /* --- writes that fail --------------------------------------------------------- */
 
-static int fail_place, fail_room; /* with this errno; once */
+static int fail_place, fail_room; /* errno of one failure, or 0 */
 
 int __real_ck_host_scatter(const struct ck_request *r,
 			   const struct ck_place *places, const void *bytes);
@@ -37,7 +36,7 @@ int __real_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 			struct ck_diag *d);
 
-/* The first half is there, and damaged, when it fails. */
+/* On failure, the first half of the bytes is written, and wrong. */
 int __wrap_ck_host_scatter(const struct ck_request *r,
 			   const struct ck_place *places, const void *bytes)
 {
@@ -70,26 +69,27 @@ int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 enum byte { ABSENT, GIVEN, FAILED };
 
 static struct model {
-	bool anew, jumped, sized, refused, touched, closed;
+	bool truncated, jumped, sized, refused, touched, closed;
 	uint32_t by;
-	uint64_t size, total; /* of the file; anew: its end, and where it is */
-	uint64_t data;	      /* where elements begin */
+	uint64_t size;	/* of the file; after a truncation, its current end */
+	uint64_t total; /* of the complete file */
+	uint64_t data;	/* offset of the elements */
 	uint8_t file[LIMIT], what[LIMIT];
 	struct ck_buf head;
 } m;
 
-static bool canary; /* the model forgets that a write failed */
+static bool canary; /* the model ignores failed writes */
 
-static void model_begin(bool anew)
+static void model_begin(bool truncated)
 {
-	m.anew = anew;
+	m.truncated = truncated;
 	m.jumped = m.sized = m.refused = m.closed = false;
-	m.touched = anew;
+	m.touched = truncated;
 	m.by = 0;
 	m.size = 0;
 	memset(m.file, 0, sizeof(m.file));
 	memset(m.what, ABSENT, sizeof(m.what));
-	if (!anew && m.data) {
+	if (!truncated && m.data) {
 		memcpy(m.file, m.head.data, m.data);
 		memset(m.what, GIVEN, m.data);
 	}
@@ -108,12 +108,12 @@ static enum ck_stage_state model_state(void)
 		return CK_STAGE_SPOILED;
 	if (!m.touched)
 		return CK_STAGE_EMPTY;
-	if (m.anew && !has(GIVEN, 0) && !has(FAILED, 0))
+	if (m.truncated && !has(GIVEN, 0) && !has(FAILED, 0))
 		return m.total == 0 ? CK_STAGE_EMPTY : CK_STAGE_BEGUN;
 	if (has(FAILED, 0))
 		return CK_STAGE_PART;
-	skips = m.anew && !m.jumped && m.closed && has(GIVEN, 0);
-	if ((m.anew && m.size != m.total) || (gap && !skips))
+	skips = m.truncated && !m.jumped && m.closed && has(GIVEN, 0);
+	if ((m.truncated && m.size != m.total) || (gap && !skips))
 		return CK_STAGE_PART;
 	return m.data == 0 || memcmp(m.file, m.head.data, m.data) == 0
 		       ? CK_STAGE_COMPLETE
@@ -144,7 +144,7 @@ static void expect(bool good, const char *what)
 	wrong += !good;
 }
 
-/* Elements are random, the header is the tensor's. */
+/* Writes random elements, or the header of the tensor. */
 static void op_write(uint64_t at, uint64_t len, uint32_t thread)
 {
 	static struct ck_diag d;
@@ -180,18 +180,18 @@ static void op_size(uint64_t size)
 	int rc = ck_stage_truncate(stage, size, &d);
 
 	if (size == 0) {
-		expect(rc == 0, "begun anew");
+		expect(rc == 0, "a truncation to 0");
 		model_begin(true);
 		return;
 	}
 	if (m.refused)
 		return expect(rc == -EINVAL, "a size after a refusal");
-	if (!m.anew) {
+	if (!m.truncated) {
 		expect(rc == (size == m.total ? 0 : -EINVAL), "another size");
 		m.refused = size != m.total;
 		return;
 	}
-	/* Before the end of a header, or while it is not known. */
+	/* A size within the header, or before the header is known. */
 	if (rc == -EINVAL && m.data && size < m.size) {
 		m.refused = true;
 		return;
@@ -213,7 +213,7 @@ static void op_close(void)
 
 	if (lot(16) == 0) {
 		ck_stage_synced(stage);
-		for (uint64_t i = 0; m.anew && i < m.size; i++)
+		for (uint64_t i = 0; m.truncated && i < m.size; i++)
 			m.jumped |= m.what[i] != GIVEN;
 	}
 	ck_stage_closed_by(stage, thread);
@@ -230,7 +230,7 @@ static void operate(void)
 		op_write(at, lot(m.total - at + 1), thread);
 	else if (what < 5) /* the next bytes */
 		op_write(next, lot(m.total - next + 1), thread);
-	else if (what == 5) { /* some are left out */
+	else if (what == 5) { /* skip some bytes */
 		next += lot(m.total - next + 1);
 		op_write(next, lot(m.total - next + 1), thread);
 	} else if (what < 8) /* to the end */
@@ -239,7 +239,7 @@ static void operate(void)
 		op_size(lot(2) || m.total == 0 ? m.total : 1 + lot(m.total));
 	else if (lot(4) == 0)
 		op_size(0);
-	else /* what is missing */
+	else /* the missing bytes */
 		for (at = 0; at < m.total; at++)
 			if (m.what[at] != GIVEN)
 				op_write(at, 1, thread);
@@ -255,7 +255,7 @@ static void look(struct ck_checkpoint *cp, uint32_t tensor, bool last)
 	uint64_t len;
 	int rc;
 
-	/* Whether a header with holes is one at all is not said. */
+	/* The state of a header with holes is not specified. */
 	if (want == CK_STAGE_SPOILED && !m.refused && got == CK_STAGE_PART)
 		want = got;
 	expect(got == want, ck_shown("state %d, not %d", (int)got, (int)want));
@@ -269,7 +269,7 @@ static void look(struct ck_checkpoint *cp, uint32_t tensor, bool last)
 		return;
 	commits++;
 	now = read_tensor(cp, tensor, &len);
-	expect(now && same(now, m.file + m.data, len), "what is committed");
+	expect(now && same(now, m.file + m.data, len), "the committed bytes");
 	free(now);
 }
 
@@ -340,7 +340,7 @@ static void test_fixture(const char *fixture, uint64_t rounds)
 
 /* --- single rules ------------------------------------------------------------------ */
 
-/* More pieces than anybody needs: the write that makes one too many. */
+/* A write that exceeds the limit of separate ranges is refused. */
 static void test_pieces(void)
 {
 	struct ck_written_ranges g = { 0 };
@@ -351,12 +351,12 @@ static void test_pieces(void)
 		rc = ck_written_write(&g, 2 * i, "x", 1, 1);
 	eq_u64(i, PIECES + 1);
 	eq_err(rc, -ENOSPC);
-	eq_err(ck_written_write(&g, 1, "x", 1, 1), 0); /* it joins two */
+	eq_err(ck_written_write(&g, 1, "x", 1, 1), 0); /* joins two ranges */
 	eq_err(ck_written_write(&g, 2 * i, "x", 1, 1), 0);
 	ck_written_fini(&g);
 }
 
-/* What a program does after it has left out bytes 4 to 8. */
+/* A program skips bytes 4 to 8, and then continues in several ways. */
 static void test_skipped(void)
 {
 	static const struct {
@@ -403,7 +403,7 @@ int main(int argc, char **argv)
 	printf("# %u commits, %u failures\n", commits, failures);
 	canary = true;
 	test_fixture(argv[1], rounds);
-	ok(wrong > 0); /* canary: a write that failed is forgotten */
+	ok(wrong > 0); /* canary: a failed write is ignored */
 	shell("rm -rf %s", dir);
 	return tap_done();
 }

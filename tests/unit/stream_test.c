@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream: what is asked for ahead of readers of one remote range, how often, and what
- * becomes of it.
+ * stream: prefetch of one remote range. The test checks the requested segments, their number,
+ * and the reads that are served from them.
  */
 #include "ckptfs/stats.h"
 #include "stream_case.h"
@@ -10,14 +10,14 @@ enum { SEGMENT = 64 << 10, START = SEGMENT / 4, CACHE = 2 << 20 };
 
 static struct answerer answerer;
 
-/* Counts what it hands on. */
+/* A backend that counts the moves that it passes to the answerer. */
 static struct {
 	struct ck_backend mover;
 	uint64_t bytes;	       /* atomic */
-	uint64_t last;	       /* where in the file the last of them ended */
+	uint64_t last;	       /* atomic: largest end in the file */
 	unsigned moves, brief; /* atomic */
-	int rc;		       /* of those that come at once; atomic */
-	uint64_t at_once; /* moves before that place come at once; atomic */
+	int rc;		       /* atomic: result of synchronous moves */
+	uint64_t at_once; /* atomic: moves before this offset are synchronous */
 } counter;
 
 static int counter_start(struct ck_backend *m, struct ck_moves *moves)
@@ -63,7 +63,7 @@ static uint64_t moved(void)
 	return __atomic_load_n(&counter.bytes, __ATOMIC_RELAXED);
 }
 
-/* --- one slice: the range of the big file --------------------------------------------- */
+/* --- one slice: a range of the big file ----------------------------------------------- */
 
 static struct scene {
 	struct stream_case c;
@@ -113,7 +113,7 @@ static bool is_right(uint64_t vpos, uint64_t len)
 	return memcmp(scene.to, content[BIG] + vpos, len) == 0;
 }
 
-/* From front to back; how many reads were wrong. */
+/* Reads from `begin` to `end`. Returns the number of wrong reads. */
 static unsigned read_all(struct stream_reader *r, uint64_t begin, uint64_t end,
 			 uint64_t step)
 {
@@ -139,7 +139,7 @@ static uint64_t waits(void)
 
 /* --- cases ------------------------------------------------------------------------------ */
 
-/* Each byte is brought once, nearly all before they are read. */
+/* Each byte is requested once, and nearly all bytes are prefetched. */
 static void test_front_to_back(void)
 {
 	struct stream_reader r;
@@ -149,12 +149,12 @@ static void test_front_to_back(void)
 	eq_u64(read_all(&r, 0, BIG_BYTES, 10000), 0);
 	eq_u64(moved(), BIG_BYTES);
 	ok(scene.c.ready + scene.c.waited > 10 * scene.c.alone);
-	/* Nobody waits for what was brought before. */
+	/* A read that is served from a complete segment does not wait. */
 	eq_u64(waits(), scene.c.waited + scene.c.alone);
 	scene_end();
 }
 
-/* As much as was read, and no more than the window. */
+/* The prefetch is at most as long as the bytes read so far, and as the window. */
 static void test_no_more_than_read(void)
 {
 	struct stream_reader r;
@@ -175,7 +175,7 @@ static void test_no_more_than_read(void)
 	scene_end();
 }
 
-/* Who jumps, reads backwards or all over the place gets what he reads. */
+/* Reads backwards or at random offsets are right, and cause no prefetch. */
 static void test_no_stream(void)
 {
 	struct stream_reader r;
@@ -199,7 +199,7 @@ static void test_no_stream(void)
 	scene_end();
 }
 
-/* Reads that overtake each other, as those of the kernel's read-ahead do. */
+/* Reads overtake each other, as in the kernel's read-ahead, and are still prefetched. */
 static void test_overtaking(void)
 {
 	struct stream_reader r;
@@ -219,7 +219,7 @@ static void test_overtaking(void)
 	scene_end();
 }
 
-/* Several readers of the same slice, one behind the other; and of others. */
+/* Several readers of one slice share its segments. A reader of another slice has its own. */
 static void test_shared(void)
 {
 	struct stream_reader r[3], other;
@@ -233,13 +233,13 @@ static void test_shared(void)
 		for (unsigned i = 0; i < 3; i++)
 			wrong += read_all(&r[i], at, at + 8192, 8192);
 	eq_u64(wrong, 0);
-	/* The window is ahead of them, and each began alone. */
+	/* The window is ahead of the readers, and each began without it. */
 	ok(moved() <= BIG_BYTES / 2 + 8 * SEGMENT + 3 * SEGMENT / 2);
 	eq_u64(read_all(&other, 0, SEGMENT, 4096), 0);
 	scene_end();
 }
 
-/* Memory of what one reader has read is used again at once. */
+/* The memory of segments that the only reader has read is reused at once. */
 static void test_used_again(void)
 {
 	struct stream_reader r;
@@ -276,7 +276,7 @@ static void test_memory(void)
 	scene_end();
 }
 
-/* Who waits for each read, and lets the segments be. */
+/* Each read is passed to the backend synchronously if no segment has its bytes. */
 static void test_move(void)
 {
 	struct stream_reader r;
@@ -293,7 +293,7 @@ static void test_move(void)
 	scene_end();
 }
 
-/* What is here is not brought, nor copied ahead again and again. */
+/* Local files are not prefetched, nor copied into segments. */
 static void test_here(void)
 {
 	struct stream_reader r;
@@ -306,7 +306,7 @@ static void test_here(void)
 	scene_end();
 }
 
-/* Bytes of before a change are not given out, once it is known. */
+/* Once a change of the file is known, old bytes in segments are not returned. */
 static void test_changed(void)
 {
 	struct stream_reader r;
@@ -322,7 +322,8 @@ static void test_changed(void)
 	scene_end();
 }
 
-/* Segments that fail say nothing: each read asks by itself, and briefly. */
+/* A failed prefetch is not reported. Each read then sends its own request, with a short
+ * deadline. */
 static void test_failed(void)
 {
 	struct stream_reader r;
@@ -353,8 +354,8 @@ static bool all_are_unused(void)
 	return false;
 }
 
-/* What was brought for a slow reader and is gone is brought again, but no more than once:
- * then less is brought ahead. */
+/* Expired segments of a slow reader are requested again, but only once: then the window
+ * shrinks. */
 static void test_slow(void)
 {
 	struct stream_reader r;
@@ -378,7 +379,7 @@ static void test_slow(void)
 	scene_end();
 }
 
-/* Nobody waits for a mover that does not answer, and the end does not either. */
+/* If the backend does not answer, reads can be interrupted, and the streams can be freed. */
 static void test_interrupted(void)
 {
 	struct stream_reader r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * together: tensors are kept and committed at once, on a copy of a fixture.
- * Until then nothing may change, afterwards all must be there, in one file for
- * each rank; what is dropped or replaced must leave no trace.
+ * together: tensors are staged and committed in one transaction, on a copy of a fixture.
+ * Before the commit nothing may change. Afterwards all tensors must be there, in one file for
+ * each rank. Dropped or replaced stages must leave no trace.
  *
  *	together_test SAMPLE
  */
@@ -51,7 +51,7 @@ static void test_two(void)
 	expect(&s, wk, 1);
 	expect(&s, wq, 2);
 	commit(&s, 2, 0);
-	/* each has a box of each of four ranks */
+	/* each tensor has a box of each of four ranks */
 	eq_u64(count_files(), s.files + 4);
 	/* and again */
 	stage_all(&s, wk, 3);
@@ -98,7 +98,7 @@ static void test_dropped(void)
 	ck_outcome_fini(&out);
 	eq_u64(staged(&s), 0);
 	commit(&s, 0, 1);
-	/* what was not kept is not dropped */
+	/* an open stage is not dropped */
 	eq_err(put(stage, 100, nbytes(&s, wq), 2), 0);
 	eq_err(keep(stage), 0);
 	ck_stage_close(stage);
@@ -107,7 +107,7 @@ static void test_dropped(void)
 	scene_end(&s);
 }
 
-/* The last complete one counts; a box replaces that box. */
+/* The last complete stage of a tensor is committed; a stage of a box replaces only that box. */
 static void test_replaced(void)
 {
 	struct scene s;
@@ -134,9 +134,9 @@ static void test_replaced(void)
 	scene_end(&s);
 }
 
-/* --- written many times ----------------------------------------------------------- */
+/* --- repeated writes -------------------------------------------------------------- */
 
-/* Bytes of all files that commits made. */
+/* The number of bytes in all files that commits created. */
 static uint64_t new_bytes(void)
 {
 	DIR *d = opendir(dir);
@@ -152,7 +152,7 @@ static uint64_t new_bytes(void)
 	return bytes;
 }
 
-/* Begun anew, and bytes are left out: they are zeros. */
+/* Truncates a stage and writes a part of it: the skipped bytes are zeros. */
 static void stage_sparse(struct scene *s, uint32_t tensor)
 {
 	struct ck_stage *stage = begin(s, tensor, ALL_BOXES);
@@ -169,7 +169,7 @@ static void stage_sparse(struct scene *s, uint32_t tensor)
 	memset(s->want[tensor] + len / 2, 7, 8);
 }
 
-/* The places of what was replaced are used again, and nothing of it is seen. */
+/* The space of replaced stages is reused, and their bytes do not reappear. */
 static void test_rewritten(const char *of, uint32_t often, uint32_t beside,
 			   int times)
 {
@@ -191,7 +191,7 @@ static void test_rewritten(const char *of, uint32_t often, uint32_t beside,
 	scene_end(&s);
 }
 
-/* What is written while others are committed goes on. */
+/* Open stages continue after a commit of others. */
 static void test_open(void)
 {
 	struct scene s;
@@ -222,7 +222,7 @@ static void test_open(void)
 	scene_end(&s);
 }
 
-/* Kept as long as nothing was tried; lost when files were touched. */
+/* A commit fails if another program has changed the checkpoint, and keeps its stages. */
 static void test_foreign_save(void)
 {
 	struct scene s;
@@ -240,9 +240,9 @@ static void test_foreign_save(void)
 	scene_end(&s);
 }
 
-/* --- what no commit could have ------------------------------------------------------ */
+/* --- refused stages ----------------------------------------------------------------- */
 
-/* Of t0 and t2 the metadata has one place as one object; t1 has its own. */
+/* In the metadata, t0 and t2 share one location object; t1 has its own. */
 static void begin_shared(struct scene *s)
 {
 	shell("rm -rf %s && PYTHONPATH=%s/../../crash python3 -B -c '\n"
@@ -259,7 +259,7 @@ static void begin_shared(struct scene *s)
 	scene_open(s);
 }
 
-/* The one that would take all others with it is refused by itself. */
+/* A stage that would fail the whole transaction is refused alone. */
 static void test_refused(void)
 {
 	struct scene s;
@@ -286,12 +286,12 @@ static void test_refused(void)
 
 /* --- ranks ---------------------------------------------------------------------- */
 
-/* More ranks than files: one. Of as many: one for each. */
+/* Commits boxes of several ranks, and checks the number of new files. */
 static void test_ranks(unsigned ranks, unsigned files)
 {
 	struct scene s;
 
-	/* one of its names is taken by a foreign file */
+	/* a foreign file has one of the names */
 	shell("rm -rf %s && PYTHONPATH=%s/../../crash python3 -B -c 'import "
 	      "made; p = made.Plan(1, tensors=3, columns=4, rows=%u, "
 	      "ranks=%u); p.write_old(\"%s\"); n = \"__9_0.distcp\"; "
@@ -388,8 +388,8 @@ struct opener {
 	atomic_bool end;
 };
 
-/* Opens a tensor for writing as often as it can, and once at least: at the end no other
- * thread has it. */
+/* Opens a tensor for writing as often as possible, and at least once: at the end no other
+ * thread has the tensor open. */
 static void *open_often(void *arg)
 {
 	struct opener *o = arg;
@@ -408,8 +408,8 @@ static void *open_often(void *arg)
 	return opened ? arg : NULL;
 }
 
-/* Where its boxes lie changes meanwhile: a sanitizer of threads sees who looks
- * at that without a lock. */
+/* The locations of the boxes change meanwhile. ThreadSanitizer detects an access without a
+ * lock. */
 static void test_opens(void)
 {
 	struct scene s;

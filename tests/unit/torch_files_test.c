@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch_files: tensors in files of torch.save, one or several, zip or as before 1.6: where they
- * are, what is lost, and what is refused.
+ * torch_files: tensors in one or several files of torch.save, in a zip archive or in the format
+ * before 1.6. The test checks their locations, lost files and tensors, and refused files.
  */
 #include "torch_dir.h"
 
@@ -14,7 +14,7 @@ static void test_tensors(void)
 		       "{ ( 'a +7:6 'b +7:6 't +7:6:0:3,2:1,3 'part +7:6:2:2:1 "
 		       "'wide +8:1:0:1099511627776,3:0,0 "
 		       "'huge +8:1:0:1099511627776,1099511627776:0,0 "
-		       "'one +7:6:5:1,1:77,99 'none +7:6:6:0,3:3,1 'far "
+		       "'one +7:6:5:1,1:77,99 'zero +7:6:6:0,3:3,1 'far "
 		       "+7:6:5:2:1 'less +8:1:0:2:1 u",
 		       "7:6 8:1", NULL));
 	tc_shows(
@@ -35,7 +35,7 @@ static void test_tensors(void)
 		" chunk off=[0,0] size=[1099511627776,1099511627776] file=0 pos=1658 length=4 strides=[0,0]\n"
 		"tensor one dtype=float32 shape=[1,1] bytes=4 chunks=1 kind=tensor\n"
 		" chunk off=[0,0] size=[1,1] file=0 pos=1646 length=4\n"
-		"tensor none dtype=float32 shape=[0,3] bytes=0 chunks=1 kind=tensor\n"
+		"tensor zero dtype=float32 shape=[0,3] bytes=0 chunks=1 kind=tensor\n"
 		" chunk off=[0,0] size=[0,3] file=0 pos=1626 length=0\n"
 		"tensor far dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 7: its storage is too small\"\n"
 		"tensor less dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 8: its storage is too small\"\n");
@@ -55,7 +55,7 @@ static void test_tensors(void)
 		"tensor away dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 10: its storage is not in the file\"\n"
 		"tensor m dtype=float32 shape=[2] bytes=8 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[2] file=none pos=0 length=0 err=ENODATA\n");
-	/* Of a class that nobody knows, and packed. */
+	/* Storages of an unknown class, and packed ones. */
 	tc_put("model.pt",
 	       tc_zip("{ ( 'v $7:Float:6 's ( $7:Float:6 t u", "7:6"));
 	tc_shows("model.pt",
@@ -67,17 +67,21 @@ static void test_tensors(void)
 /* --- before 1.6 -------------------------------------------------------------------------------- */
 
 #define TWO "{ ( 'a +7:3 'b +8:2 'c +9:1 u"
+/* The second tensor, if its storage has a wrong length. */
+#define WRONG_LENGTH                                                           \
+	"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor "       \
+	"err=EBADMSG \"model.pt: storage 8: its storage has another length "   \
+	"than its pickle says\"\n"
 
 static void test_legacy_lengths(void)
 {
-	/* As long as it says, and not as its pickle says. */
+	/* The length in the file is used, and not the one in the pickle. */
 	tc_put("model.pt", tc_legacy(TWO, "7:3 8:1 9:1", NULL));
 	tc_shows(
 		"model.pt",
 		"file 0 size=574 model.pt\n"
 		"tensor a dtype=float32 shape=[3] bytes=12 chunks=1 kind=tensor\n"
-		" chunk off=[0] size=[3] file=0 pos=538 length=12\n"
-		"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 8: its storage has another length than its pickle says\"\n"
+		" chunk off=[0] size=[3] file=0 pos=538 length=12\n" WRONG_LENGTH
 		"tensor c dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[1] file=0 pos=570 length=4\n");
 	tc_put("model.pt", tc_legacy(TWO, "7:3 8:4 9:1", NULL));
@@ -85,18 +89,16 @@ static void test_legacy_lengths(void)
 		"model.pt",
 		"file 0 size=586 model.pt\n"
 		"tensor a dtype=float32 shape=[3] bytes=12 chunks=1 kind=tensor\n"
-		" chunk off=[0] size=[3] file=0 pos=538 length=12\n"
-		"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 8: its storage has another length than its pickle says\"\n"
+		" chunk off=[0] size=[3] file=0 pos=538 length=12\n" WRONG_LENGTH
 		"tensor c dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[1] file=0 pos=582 length=4\n");
-	/* Longer than the file: who follows it is nowhere. */
+	/* Longer than the file: the locations of later storages are unknown. */
 	tc_put("model.pt", tc_legacy(TWO, "7:3 8:1000/2 9:1", NULL));
 	tc_shows(
 		"model.pt",
 		"file 0 size=578 model.pt\n"
 		"tensor a dtype=float32 shape=[3] bytes=12 chunks=1 kind=tensor\n"
-		" chunk off=[0] size=[3] file=0 pos=538 length=12\n"
-		"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 8: its storage has another length than its pickle says\"\n"
+		" chunk off=[0] size=[3] file=0 pos=538 length=12\n" WRONG_LENGTH
 		"tensor c dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 9: where its storage begins is not known, since one before has no good length\"\n");
 	tc_put("model.pt",
 	       tc_legacy(TWO, "7:3 8:18446744073709551615/2 9:1", NULL));
@@ -104,10 +106,9 @@ static void test_legacy_lengths(void)
 		"model.pt",
 		"file 0 size=578 model.pt\n"
 		"tensor a dtype=float32 shape=[3] bytes=12 chunks=1 kind=tensor\n"
-		" chunk off=[0] size=[3] file=0 pos=538 length=12\n"
-		"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 8: its storage has another length than its pickle says\"\n"
+		" chunk off=[0] size=[3] file=0 pos=538 length=12\n" WRONG_LENGTH
 		"tensor c dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 9: where its storage begins is not known, since one before has no good length\"\n");
-	/* Cut. */
+	/* A truncated file. */
 	tc_put("model.pt", tc_legacy(TWO, "7:3 8:2/1 9:1/0", NULL));
 	tc_shows(
 		"model.pt",
@@ -158,7 +159,7 @@ static void test_legacy_lists(void)
 
 static void test_legacy_storages(void)
 {
-	/* Packed ones are counted in bytes; the file goes on behind them. */
+	/* Packed storages are counted in bytes; the file continues behind them. */
 	tc_put("model.pt",
 	       tc_legacy("{ ( 'q $6:QUInt4x2:4 'a +7:1 u", "6:4/1 7:1", NULL));
 	tc_shows(
@@ -173,7 +174,7 @@ static void test_legacy_storages(void)
 	tc_put("model.pt", tc_legacy("{ ( 'q $6:Double:4611686018427387904 u",
 				     "6:1", NULL));
 	tc_refused("model.pt", "storage 6: 4611686018427387904 of");
-	/* A part of another one, and a class with its source. */
+	/* A storage that is a part of another one, and a class with its source. */
 	tc_put("model.pt",
 	       tc_legacy(
 		       "{ 'a ( 'storage @torch:FloatStorage '7 'cpu 2 ( '8 0 2 "
@@ -193,7 +194,7 @@ static void test_legacy_storages(void)
 		"object c file=0 pos=74 length=201 value=17 storages=0\n");
 }
 
-/* Whatever wrote it, values are little-endian, as torch.load has it. */
+/* Values are little-endian whatever the file states, as in torch.load. */
 static void test_legacy_big_endian(void)
 {
 	struct ck_buf b = tc_legacy("{ 'a +7:2 s", "7:2", NULL);
@@ -313,7 +314,7 @@ static void test_index(void)
 	tc_shows("", "");
 }
 
-/* --- what is refused --------------------------------------------------------------------------- */
+/* --- refused files ----------------------------------------------------------------------------- */
 
 static void test_dangerous(void)
 {
@@ -323,7 +324,7 @@ static void test_dangerous(void)
 	tc_refused("model.pt", "posix.system");
 	tc_put("model.pt", tc_legacy(evil, "7:1", NULL));
 	tc_refused("model.pt", "posix.system");
-	/* The others do not help. */
+	/* One dangerous file among others is enough. */
 	tc_put("model.pt", tc_zip("{ 'w +7:1 s", "7:1"));
 	tc_put("optimizer.pt", tc_legacy(evil, "7:1", NULL));
 	tc_refused("", "optimizer.pt: ");
@@ -347,8 +348,8 @@ static void test_refused(void)
 		"tensor w dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 7: its storage is not in the file\"\n");
 }
 
-/* posiy.system is nobody's function. One bit of it makes another one: that is named, and
- * neither that bit nor any other one has it run. */
+/* posiy.system is an unknown function. Flipping one bit makes it posix.system, which is refused
+ * by name. No flipped bit runs the function. */
 static void test_bit_of_a_name(void)
 {
 	char canary[80], value[160];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch_names: names and paths of what is in files of torch.save, zip or as before 1.6; and that
- * small files make no large work.
+ * torch_names: names and paths of the entries in files of torch.save, in a zip archive or in the
+ * format before 1.6, and limits on time and memory for small files.
  */
 #include "torch_dir.h"
 
 #include <sys/resource.h>
 #include <time.h>
 
-/* Kinds, names, and paths where they are not the names. */
+/* Reduces a dump to kinds, names, and paths that differ from the names. */
 static void condense(const char *dump, struct ck_buf *out)
 {
 	while (*dump) {
@@ -30,7 +30,7 @@ static void condense(const char *dump, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-/* The same value in both containers: they have the same names and paths. */
+/* Checks the names and paths of a value in both containers. */
 static void names(const char *value, const char *want)
 {
 	const char *storages = strstr(value, "+7:") ? "7:1" : "";
@@ -75,7 +75,7 @@ static void test_keys_typed(void)
 	      "object 1.5 float:1.5\nobject -inf float:-inf\n");
 	names("{ ( 'a { 'b 1 s 'a.b 2 'a.b~2 3 u",
 	      "object a.b\nobject a.b~2 str:a.b\nobject a.b~2~2 str:a.b~2\n");
-	/* Names that are taken already go on. */
+	/* A number is added to a name that is in use. */
 	names("{ ( 'x~2 1 0 2 '0 3 '0~2 4 ( 1 2 t 5 u",
 	      "object x~2\n"
 	      "object 0 int:0\n"
@@ -97,15 +97,15 @@ static void test_mappings(void)
 	      "object c.k\n"
 	      "tensor f.k\n"
 	      "object g\n");
-	/* What Python 2 made of an OrderedDict. */
+	/* An OrderedDict pickled by Python 2. */
 	names("{ ( \"o @collections:OrderedDict ( [ ( [ ( \"w +7:1 e "
 	      "[ ( \"n { e e t R u",
 	      "tensor o.w\n"
 	      "object o.n\n");
-	/* It has attributes, as a state dict has its _metadata. */
+	/* An OrderedDict with attributes, as a state dict with its _metadata. */
 	names("@collections:OrderedDict ) R ( 'w +7:1 u { '_metadata { s b",
 	      "tensor w\n");
-	/* Other classes are values, and so is what only looks so. */
+	/* Objects of other classes are values, even if they resemble a dict. */
 	names("{ ( 'o @collections:OrderedDict ( [ ( [ ( 1 e e t R "
 	      "'p @collections:OrderedDict ( [ ( ( 1 2 t e t R "
 	      "'c @collections:Counter ( 1 t R 'x @mine:dict ) R 'k 1 s u",
@@ -155,7 +155,7 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Whether it is opened or refused, that takes neither time nor memory: S-P5. */
+/* Opening or refusing the file stays within the limits of S-P5 for time and memory. */
 static void is_bounded(const char *value)
 {
 	struct ck_buf file = tc_legacy(value, "", NULL);
@@ -187,7 +187,7 @@ static void test_cycles(void)
 	tc_refused("model.pt", "deep");
 	tc_put("model.pt", tc_zip("{ 'a [ =0 ( ?0 { e s", ""));
 	tc_refused("model.pt", "deep");
-	/* In a value that is not descended into. */
+	/* A cycle in a value that is not flattened. */
 	names("{ ( 'a ( [ =0 ?0 a t 'w +7:1 u", "object a\n"
 						"tensor w\n");
 	tc_put("model.pt",
@@ -195,7 +195,7 @@ static void test_cycles(void)
 	tc_refused("model.pt", "deep");
 }
 
-/* Each is twice the one before, `?#`, so that there are 2^40 ways through it. */
+/* Each value contains the one before, `?#`, twice, so that there are 2^40 paths. */
 static void doubling(struct ck_buf *out, const char *way)
 {
 	ck_buf_text(out, "[ =0 pop");
@@ -231,15 +231,15 @@ static void test_doubling(void)
 	}
 }
 
-/* A list of many that are an OrderedDict of many items, the last of which is none: nobody may
- * look at all items again and again. */
+/* A list of many references to one OrderedDict of many items, the last of which is invalid. The
+ * items must not be checked again for each reference. */
 static void test_pairs_again(void)
 {
 	is_bounded("{ 'x [ ( @collections:OrderedDict ( [ ( [ =5 ( 1 2 e "
 		   "?5*100000 N e t R =1 ?1*100000 e s");
 }
 
-/* 2^n ways to cut one key: each of these paths has it. */
+/* One key can be split in 2^n ways, and each of these paths has it. */
 static void key_cut(struct ck_buf *text)
 {
 	ck_buf_text(text, "{ 'a N s =0 pop { ( 'a ?0 'a.a N u =1 pop");
@@ -258,7 +258,7 @@ static void test_key_cut(void)
 	ck_buf_fini(&text);
 }
 
-/* Most of them have no memory left, which they find out soon. */
+/* For most of the files no memory is left, which is detected early. */
 static void test_many_files(void)
 {
 	struct ck_buf text = { 0 };
@@ -286,7 +286,7 @@ static void test_many_files(void)
 	ck_buf_fini(&text);
 }
 
-/* One long text is the key on each level; or what a key is made of. */
+/* One long text is the key on each level, or a part of each key. */
 static void test_key_long(void)
 {
 	struct ck_buf text = { 0 };
@@ -303,7 +303,7 @@ static void test_key_long(void)
 	ck_buf_fini(&text);
 }
 
-/* What many entries have in common is in each of them. */
+/* A large value that many entries share is printed in each of them. */
 static void test_values_again(void)
 {
 	struct ck_buf text = { 0 };
@@ -324,7 +324,7 @@ static void test_equal(void)
 	tc_refused("model.pt", "two entries are called a");
 	tc_put("model.pt", tc_zip("{ 'm { ( 7 1 7 2 u s", ""));
 	tc_refused("model.pt", "two entries are called m.7");
-	/* Objects are told from each other by more than their text. */
+	/* Objects with the same text are different keys. */
 	names("{ ( @mine:Key ) R 1 @mine:Key ) R 2 u",
 	      "object {\"$class\":\"mine.Key\",\"args\":[]} other:{\"$class\":\"mine.Key\",\"args\":[]}\n"
 	      "object {\"$class\":\"mine.Key\",\"args\":[]}~2 other:{\"$class\":\"mine.Key\",\"args\":[]}\n");

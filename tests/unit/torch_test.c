@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch: nested state dicts to paths, the legacy container, and what several files of torch.save
- * are together: pieces of one, or those of ranks. Files are made here, but for those of two ranks
- * of a DTensor.
+ * torch: paths of nested state dicts, the legacy container, and checkpoints of several files of
+ * torch.save: pieces of one, or the files of ranks. The test writes its files, except those of two
+ * ranks of a DTensor.
  *
  *	torch_test DIRECTORY	rank_0.pt, rank_1.pt
  */
@@ -23,7 +23,7 @@ static const char *fixtures;
 
 #define STR1(s) "X\1\0\0\0" s
 #define ORDERED "ccollections\nOrderedDict\n"
-/* Lengths, sizes and strides are texts of one byte. */
+/* Lengths, sizes and strides are strings of one byte. */
 #define TYPED(class, key, numel, view, dims)                                   \
 	"ctorch._utils\n_rebuild_tensor_v2\n"                                  \
 	"((X\7\0\0\0storagectorch\n" class "\n" STR1(                          \
@@ -54,7 +54,7 @@ static void put(const char *name, const struct ck_buf *b)
 	close(fd);
 }
 
-/* One of the fixtures, under another name. */
+/* Copies one of the fixtures to another name. */
 static void put_copy(const char *from, const char *name)
 {
 	struct ck_buf b = { 0 };
@@ -74,7 +74,7 @@ static void put_copy(const char *from, const char *name)
 	close(fd);
 }
 
-/* value: a pickle between PROTO and STOP. Keys are of one byte. */
+/* `value` is a pickle without PROTO and STOP. Keys have one byte. */
 static void put_value(const char *name, const char *value, size_t len,
 		      const char *keys, const char *storages, size_t bytes)
 {
@@ -97,11 +97,11 @@ static void put_value(const char *name, const char *value, size_t len,
 
 #define PUT(name, value, keys, storages)                                       \
 	put_value(name, LIT(value), keys, LIT(storages))
-/* Of two floats, and of as many bytes. */
+/* Storages of two floats, and of eight bytes. */
 #define TWO   "\2\0\0\0\0\0\0\0abcdefgh"
 #define EIGHT "\x8\0\0\0\0\0\0\0abcdefgh"
 
-/* --- what becomes of them --------------------------------------------------------------------- */
+/* --- opened checkpoints ----------------------------------------------------------------------- */
 
 static int open_it(const char *name, struct ck_checkpoint **cp,
 		   struct ck_diag *d)
@@ -116,7 +116,7 @@ static int open_it(const char *name, struct ck_checkpoint **cp,
 	return ck_checkpoint_open(path, &options, cp, d);
 }
 
-/* Lines of its dump that a checkpoint must have; all of them count. */
+/* The dump of a checkpoint must contain all of these lines. */
 static void shows(const char *name, const char *kind, const char *const *lines,
 		  size_t n)
 {
@@ -226,7 +226,7 @@ static void test_a_cycle_is_refused(void)
 	clear();
 }
 
-/* What is in a level is twice in the next one, behind `first` and behind `second`. */
+/* Each level contains the level before twice, behind `first` and behind `second`. */
 static void put_doubling(const char *name, const char *leaf, size_t len,
 			 unsigned levels, const char *first, size_t nfirst,
 			 const char *second, size_t nsecond, const char *end)
@@ -260,7 +260,7 @@ static void test_a_doubling_dag_is_refused(void)
 	clear();
 }
 
-/* Each has a name of its own, in time and memory that do not grow with their square. */
+/* Each path gets a name of its own, in less than quadratic time and memory. */
 static void test_very_many_paths_of_one_key(void)
 {
 	clock_t began = clock();
@@ -277,7 +277,7 @@ static void test_very_many_paths_of_one_key(void)
 	clear();
 }
 
-/* 64 MiB are for all of them together. */
+/* All files together may use 64 MiB. */
 static void test_many_files_share_memory(void)
 {
 	put_doubling("y.pt", LIT("K\1"), 16, LIT("}(K\0"), LIT(STR1("0")), "u");
@@ -305,7 +305,7 @@ static void test_a_path_twice(void)
 	clear();
 }
 
-/* It is looked at each time whether they are pairs. */
+/* The check for a list of pairs runs for each of the dicts. */
 static void test_one_list_of_very_many_dicts(void)
 {
 	enum { MANY = 20000 };
@@ -327,37 +327,38 @@ static void test_one_list_of_very_many_dicts(void)
 /* --- the legacy container ----------------------------------------------------------------------- */
 
 #define BOTH "}(" STR1("a") BYTES("a", "\x8") STR1("b") BYTES("b", "\x8") "u"
+/* The first tensor, if its storage has a wrong length. */
+#define WRONG_LENGTH                                                           \
+	"tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor "         \
+	"err=EBADMSG \"x.pt: storage a: its storage has another length than "  \
+	"its pickle says\"\n"
 
 static void test_a_storage_of_another_length(void)
 {
-	/* longer than the pickle says, and the file goes on behind it */
+	/* longer than in the pickle; the file continues behind it */
 	PUT("x.pt", BOTH, "ab", "\x9\0\0\0\0\0\0\0abcdefghi" EIGHT);
-	SHOWS("x.pt", "torch",
-	      "tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage a: its storage has another length than its pickle says\"\n",
+	SHOWS("x.pt", "torch", WRONG_LENGTH,
 	      "tensor b dtype=uint8 shape=[8] bytes=8 chunks=1 kind=tensor\n chunk off=[0] size=[8] file=0 pos=352 length=8\n");
 	/* shorter */
 	PUT("x.pt", BOTH, "ab", "\7\0\0\0\0\0\0\0abcdefg" EIGHT);
-	SHOWS("x.pt", "torch",
-	      "tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage a: its storage has another length than its pickle says\"\n",
+	SHOWS("x.pt", "torch", WRONG_LENGTH,
 	      " chunk off=[0] size=[8] file=0 pos=350 length=8\n");
-	/* that has no place in the file */
+	/* longer than the file */
 	PUT("x.pt", BOTH, "ab",
 	    "\xff\xff\xff\xff\xff\xff\xff\xff"
 	    "abcdefgh" EIGHT);
-	SHOWS("x.pt", "torch",
-	      "tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage a: its storage has another length than its pickle says\"\n",
+	SHOWS("x.pt", "torch", WRONG_LENGTH,
 	      "tensor b dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage b: where its storage begins is not known, since one before has no good length\"\n");
 	clear();
 }
 
-/* Its length is wrong, and where that leads something looks like a length. */
+/* A wrong length leads to bytes that resemble another length. */
 static void test_a_wrong_length_does_not_move_others(void)
 {
 	PUT("x.pt", BOTH, "ab",
 	    "\x10\0\0\0\0\0\0\0abcdefgh"
 	    "\x8\0\0\0\0\0\0\0\x8\0\0\0\0\0\0\0");
-	SHOWS("x.pt", "torch",
-	      "tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage a: its storage has another length than its pickle says\"\n",
+	SHOWS("x.pt", "torch", WRONG_LENGTH,
 	      "tensor b dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor err=EBADMSG \"x.pt: storage b: where its storage begins is not known, since one before has no good length\"\n");
 	clear();
 }
@@ -400,7 +401,7 @@ static void test_a_name_in_two_pieces(void)
 	clear();
 }
 
-/* That of one is not shown as if it were whole. */
+/* A box of one file is not shown as the whole tensor. */
 static void test_a_cut_tensor_in_two_pieces(void)
 {
 	put_copy("rank_0.pt", "m-1-of-2.bin");
@@ -436,7 +437,7 @@ static void test_doubled_ranks(void)
 	      " chunk off=[0,0] size=[2,2] file=0 pos=1984 length=16\n chunk off=[2,0] size=[1,2] file=1 pos=2048 length=8\n",
 	      "lost file=2 err=EIO \"is of rank 1, as rank_1.pt is\"\n");
 	clear();
-	/* it counts whose name says so, wherever it stands */
+	/* the file whose name has its rank is used, in any order */
 	put_copy("rank_1.pt", "rank_0.pt");
 	put_copy("rank_1.pt", "rank_1.pt");
 	SHOWS("", "ranks", "kind=dtensor holes\n",
@@ -455,7 +456,7 @@ static void test_missing_ranks(void)
 	clear();
 }
 
-/* What the lowest rank has is lost, and the next one's lies in another order. */
+/* The copy of the lowest rank is lost, and that of the next rank has other strides. */
 static void test_a_copy_with_strides(void)
 {
 #define SQUARE(strides)                                                        \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * transaction: several of one writer, on a copy of a fixture. What one keeps, commits
- * or drops is nothing to the others, but that a tensor has one stage in all of them.
+ * transaction: several transactions of one writer, on a copy of a fixture. Staging, committing
+ * and dropping in one does not affect the others, except that a tensor can be open in only one
+ * of them.
  *
  *	transaction_test SAMPLE
  */
@@ -32,7 +33,7 @@ static uint32_t open_in(struct ck_transaction *x)
 	return status.stages;
 }
 
-/* A tensor is written in one of them at a time, whichever it is. */
+/* A tensor that is open in one transaction cannot be opened in another one. */
 static void test_busy(void)
 {
 	struct ck_stage *stage, *other = NULL;
@@ -65,7 +66,7 @@ static void test_busy(void)
 	scene_end(&s);
 }
 
-/* Each commits what is its own; what is being written stays where it was. */
+/* Each transaction commits its own stages; open stages stay in their transaction. */
 static void test_commits(void)
 {
 	struct ck_transaction *y;
@@ -99,7 +100,7 @@ static void test_commits(void)
 	scene_end(&s);
 }
 
-/* The same tensor in both: the later commit counts, box by box. */
+/* If both transactions have the same tensor, the later commit wins, box by box. */
 static void test_same(void)
 {
 	struct ck_transaction *y;
@@ -122,7 +123,7 @@ static void test_same(void)
 	scene_end(&s);
 }
 
-/* What one gives up, or has when it ends, the other keeps. */
+/* A drop or the end of one transaction does not affect the stages of the other one. */
 static void test_dropped(void)
 {
 	struct ck_transaction *y;
@@ -141,7 +142,7 @@ static void test_dropped(void)
 	scene_check(&s); /* as it was */
 	stage_all_in(s.x, &s, wq, 4);
 	drop_in(y, 1, 1);
-	eq_err(keep(stage), 0); /* it was not kept then */
+	eq_err(keep(stage), 0); /* it was still open */
 	ck_stage_close(stage);
 	eq_u64(staged_in(s.x), 1);
 	eq_u64(staged_in(y), 1);
@@ -152,7 +153,7 @@ static void test_dropped(void)
 	scene_end(&s);
 }
 
-/* A transaction whose stages are committed one by one, beside one that keeps. */
+/* A transaction that commits each stage alone, beside one that collects its stages. */
 static void test_alone(void)
 {
 	struct ck_transaction *y;
@@ -179,7 +180,7 @@ static void test_alone(void)
 	scene_end(&s);
 }
 
-/* --- at once ----------------------------------------------------------------------- */
+/* --- threads ----------------------------------------------------------------------- */
 
 enum { ROUNDS = 30 };
 
@@ -200,7 +201,8 @@ static bool write_one(struct ck_transaction *x, const struct worker *k,
 	return good;
 }
 
-/* A transaction of its own, of one tensor, round by round; and it tries another's. */
+/* Commits one tensor in a transaction of its own, again and again. Between commits, it tries
+ * to open a tensor that all threads use. */
 static void *work(void *arg)
 {
 	struct worker *k = arg;
@@ -217,7 +219,7 @@ static void *work(void *arg)
 		bad += ck_transaction_commit(x, &out, &d) != 0 || out.n != 1 ||
 		       out.tensors[0] != k->tensor || !out.published;
 		ck_outcome_fini(&out);
-		/* all try it, and one of them has it */
+		/* only one thread can have it open */
 		rc = stage_case_open(x, k->s->cp, k->other, ALL_BOXES,
 				     CK_ACCEPTS_RAW, &stage, &d);
 		bad += rc != 0 && rc != -EBUSY;

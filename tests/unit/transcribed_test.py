@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A pickle of any protocol, written as protocol 2, is the same graph to Python.
+"""A pickle of any protocol, rewritten as protocol 2, is read by Python as the same graph.
 
     transcribed_test.py TRANSCRIBER
 
-Random graphs, with values in more than one place and in themselves, are pickled in each protocol by both picklers of
-CPython; both unpicklers read what was written of them, and the graphs are walked together: same types, values, order,
-and the same sharing.
+Random graphs, with shared values and cycles, are pickled in each protocol by both picklers of CPython. Both unpicklers
+read the rewritten pickles. The graphs are compared node by node: types, values, order, and shared objects.
 """
 import _compat_pickle
 import collections
@@ -31,10 +30,10 @@ tap = Tap()
 ok = tap.result
 
 
-# ---- classes whose objects are pickled in each way that there is ----------------------------------------------------
+# ---- classes for each way of pickling an object ---------------------------------------------------------------------
 
 class Plain:
-    """By its __dict__."""
+    """Pickled by its __dict__."""
 
 
 class Slots:
@@ -42,7 +41,7 @@ class Slots:
 
 
 class Keywords:
-    """By __new__ with keywords: an opcode of protocol 4."""
+    """Pickled by __new__ with keywords, which is an opcode of protocol 4."""
 
     def __new__(cls, *args, **kwargs):
         obj = object.__new__(cls)
@@ -57,7 +56,7 @@ class Keywords:
 
 
 class Listed(list):
-    """Items, then a state."""
+    """Pickled as items and a state."""
 
 
 class Keyed(dict):
@@ -75,7 +74,7 @@ class Colour(enum.Enum):
 
 
 class Reduced:
-    """By a call."""
+    """Pickled as a call."""
 
     def __init__(self, *args):
         self.args = args
@@ -110,7 +109,7 @@ def filled(r, obj, child):
 
 
 class Graph:
-    """Values that may be used again, begun ones too: so they come to be in themselves."""
+    """A random graph. Values may be reused, even before they are complete, which makes cycles."""
 
     def __init__(self, r):
         self.r, self.open, self.left = r, [], r.choice([1, 5, 30, 200])
@@ -173,7 +172,7 @@ class Graph:
 
 
 def long_ones():
-    """More than Python writes at once."""
+    """Values that Python writes in several batches."""
     yield list(range(2001))
     yield {i: str(i) for i in range(2500)}
     yield set(range(1500))
@@ -187,7 +186,7 @@ def long_ones():
 # ---- comparing ------------------------------------------------------------------------------------------------------
 
 def parts(obj):
-    """What an object is without what is in it, and that."""
+    """The type and own value of an object, and the list of its parts."""
     kind = type(obj)
     if kind in (list, tuple):
         return kind, list(obj)
@@ -267,22 +266,22 @@ def read_again(data, reader):
 
 
 def wrong(transcribe, graph, what):
-    """What is wrong with this graph in any protocol; None."""
+    """Returns a description of the first fault in any protocol, or None."""
     for protocol in range(6):
         for pickler in pickle.Pickler, pickle._Pickler:
             try:
                 data = dumped(graph, protocol, pickler)
             except (RecursionError, pickle.PicklingError, TypeError, UnicodeEncodeError):
-                continue                    # what Python itself cannot say
+                continue                    # Python cannot pickle it
             try:
                 before = read_again(data, pickle.Unpickler)
-            except Exception:               # or not read
+            except Exception:               # Python cannot read it
                 continue
             try:
                 out = transcribe(data)
             except ValueError as why:
-                # partial(getattr(Keywords, "__new__"), ...), as protocols 2 and 3 have it, is not read; nor is what
-                # Python does to an object in the arguments that it is made of: it is filled twice
+                # ckptfs refuses partial(getattr(Keywords, "__new__"), ...) of protocols 2 and 3. It also refuses an
+                # object in its own arguments, which Python fills twice.
                 if (2 <= protocol < 4 and b"Keywords" in data and "getattr" in str(why) or
                         "a second state" in str(why)):
                     continue
@@ -309,12 +308,12 @@ def canaries():
 
 
 DANGEROUS = "dangerous", "subprocess", "sys", "pickle", "socket"
-# Python reads `dbm` of protocol 2 as what dbm.ndbm is now.
+# Python reads `dbm` of protocol 2 as dbm.ndbm.
 NAMELESS = "no name in protocol 2", "dbm"
 
 
 def renamed(transcribe):
-    """Each name that Python 3 has renamed is read as what it is now."""
+    """Each name that Python 3 has renamed is written with its new name."""
     rows = dict(_compat_pickle.NAME_MAPPING)
     rows |= {(old, "thing"): (new, "thing") for old, new in _compat_pickle.IMPORT_MAPPING.items()}
     rows |= {("a", "b"): ("a", "b"), ("zzz", "b"): ("zzz", "b"), ("UserDic", "b"): ("UserDic", "b")}

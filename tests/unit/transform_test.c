@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stream transforms of items: what is undone, what is refused, and that the
- * output stays within its limit.
+ * transform: the stream transforms of items are undone or refused, and the output stays within
+ * its limit.
  */
 #include "item/item.h"
 #include "item/stored.h"
@@ -9,7 +9,7 @@
 
 #include <zstd.h>
 
-/* zstandard's stream writer: one frame that does not say its size. */
+/* Output of zstandard's stream writer: one frame without a content size. */
 static const uint8_t hello[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x29,
 				 0x00, 0x00, 'h',  'e',	 'l',  'l',  'o' };
 
@@ -164,8 +164,7 @@ static void test_limit(void)
 	}
 }
 
-/* An item as its file has it: nothing is read, or made room for, that cannot
- * be there. */
+/* An item in a file: no byte is read and no memory allocated beyond the end of the file. */
 static void test_stored(void)
 {
 	static const struct {

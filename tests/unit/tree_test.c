@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tree with two views that are made here, over the tensors of a checkpoint: a
- * flat one, and one of two levels with links and with names that are there at lookup
- * only. A walk by next() must find what a plain loop over the catalog does, and
- * lookup() the same nodes. No number may ever stand for two files, or for two versions
- * of one. Compiled a second time with numbers of a few bits, which run out.
+ * tree: a tree with two views of the tensors of a checkpoint, defined by this test. One is flat,
+ * the other has two levels, with links and with names that exist only for lookup. A walk by
+ * next() must find the same nodes as a plain loop over the catalog, and as lookup(). A node
+ * number must never stand for two files, or for two versions of one. The test is compiled a
+ * second time with numbers of a few bits, which run out.
  *
  *	tree_test DIRECTORY	a checkpoint of some shards
  */
@@ -25,7 +25,7 @@ enum {
 	READERS = 3,
 };
 
-/* --- which number was whose ----------------------------------------------------- */
+/* --- files of numbers ----------------------------------------------------------- */
 
 /* A file or directory, and its version. */
 struct meaning {
@@ -54,7 +54,7 @@ static int meaning_cmp(const void *a, const void *b)
 	return (x->of > y->of) - (x->of < y->of);
 }
 
-/* How many numbers stood for two things; nothing is remembered any more. */
+/* Returns the count of numbers that stood for two files, and clears the record. */
 static size_t count_mixed(void)
 {
 	size_t mixed = 0;
@@ -74,7 +74,7 @@ static void each(void *arg, const char *path, const struct ck_node_stat *st)
 	struct ck_buf *out = arg;
 
 	means(st->number, nmeanings);
-	/* What the tree has itself is in views_test. */
+	/* The other views are in views_test.c. */
 	if (strncmp(path, "/flat", 5) && strncmp(path, "/deep", 5))
 		return;
 	ck_buf_printf(out, "%s %" PRIu64 " %o\n", path, st->size, st->mode);
@@ -85,7 +85,7 @@ static size_t walk(struct ck_buf *out)
 	return tree_walk(tree, CK_TREE_ROOT, "", each, out);
 }
 
-/* The same by a loop over the catalog. */
+/* Prints the same lines by a loop over the catalog. */
 static void expect(struct ck_buf *out)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -119,11 +119,11 @@ static void test_walk(void)
 	expect(&want);
 	eq_text(got.data, want.data);
 	eq_u64(count_mixed(), 0);
-	/* What is in no use has the same number again. */
+	/* A node that is not in use gets the same number again. */
 	got.len = 0;
 	eq_u64(walk(&got), 0);
 	eq_text(got.data, want.data);
-	/* The oracle of numbers finds one that was given twice. */
+	/* Canary: a number for two files is detected. */
 	means(1, 2);
 	means(1, 3);
 	ok(count_mixed() > 0);
@@ -221,8 +221,8 @@ static void test_modes(void)
 
 /* --- versions ---------------------------------------------------------------------- */
 
-/* Looks a tensor up in flat/, opens it and forgets it; the version is that of the
- * catalog that the slice came with. */
+/* Looks a tensor up in flat/, opens it and forgets it. Its version is that of the catalog of
+ * the slice. */
 static int visit(uint64_t in, const char *stem, uint32_t tensor)
 {
 	const struct ck_catalog *of;
@@ -267,7 +267,7 @@ static void test_old_version(void)
 	eq_u64(now.size, old.size);
 }
 
-/* Until numbers run out, where they are few. */
+/* With small numbers, versions run until the numbers run out. */
 static void test_versions(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -295,13 +295,13 @@ static void test_versions(void)
 	eq_u64(count_mixed(), 0);
 	eq_err(rc, SMALL ? -ENFILE : 0);
 	ok(visits > (SMALL ? CK_DIRS_MAX : COMMITS));
-	/* What was there is there still. */
+	/* An older node is still valid. */
 	eq_err(tree_stat(tree, in.number, &in), 0);
 }
 
 /* --- forgetting --------------------------------------------------------------------- */
 
-/* Each directory in turn is looked up and forgotten. */
+/* Many directories are looked up and forgotten one after the other. */
 static void test_many(void)
 {
 	unsigned n = TAP_SLOW ? 100000 : 1000000;
@@ -315,7 +315,7 @@ static void test_many(void)
 	for (; i < n; i++) {
 		uint64_t number = any(i);
 
-		if (number <= last) /* none, or one that was given before */
+		if (number <= last) /* no number, or a reused one */
 			break;
 		last = number;
 		ck_tree_forget(tree, number, 1);
@@ -326,7 +326,7 @@ static void test_many(void)
 	ok(ck_number_is_dir(last));
 }
 
-/* Directories within each other, until there is no number left. */
+/* Nested directories until the numbers run out. */
 static void test_run_out(void)
 {
 	struct ck_node_stat in, st;
@@ -345,7 +345,7 @@ static void test_run_out(void)
 	eq_u64(looked_up(CK_TREE_ROOT, "deep").number, in.number);
 }
 
-/* A directory stays while something in it is in use. */
+/* A directory stays while a node in it is in use. */
 static void test_in_use(void)
 {
 	struct ck_node_stat d, in, all, above, below, now;
@@ -374,7 +374,7 @@ static void test_in_use(void)
 	eq_err(tree_stat(tree, all.number, &now), -ESTALE);
 	eq_err(tree_stat(tree, in.number, &now), -ESTALE);
 	eq_err(tree_stat(tree, below.number, &now), -ESTALE);
-	/* Not in use since `below` is gone. */
+	/* `above` is not in use since `below` was forgotten. */
 	for (unsigned i = 0; i < many; i++)
 		ck_tree_forget(tree, any(i), 1);
 	eq_err(tree_stat(tree, above.number, &now), -ESTALE);
@@ -383,7 +383,7 @@ static void test_in_use(void)
 
 /* --- directories with more than one number ------------------------------------------ */
 
-/* Names in a directory that has another number, first looked up after that. */
+/* Looks up new names in a directory that has got another number. */
 static void test_renewed_children(uint64_t in)
 {
 	for (int i = 10; i < (SMALL ? 11 : 40); i++) {
@@ -399,8 +399,8 @@ static void test_renewed_children(uint64_t in)
 	}
 }
 
-/* A directory, one in it that is in use, and a file in it: versions pass what its
- * number has room for, so the file has another one; directories have not. */
+/* A directory with a used directory and a file in it. When the versions exceed the range of
+ * its number, the file gets another number, but the directories do not. */
 static void test_renewed(void)
 {
 	struct ck_node_stat d, above, below, file, again;
@@ -422,7 +422,7 @@ static void test_renewed(void)
 	eq_err(tree_parent(tree, below.number, &parent), 0);
 	eq_u64(parent, again.number);
 	test_renewed_children(above.number);
-	/* It is there while a file of it is in use. */
+	/* The directory stays while a file in it is in use. */
 	ck_tree_forget(tree, below.number, 3);
 	ck_tree_forget(tree, above.number, 2);
 	for (unsigned i = 3; !SMALL && i < MANY; i++)
@@ -465,7 +465,7 @@ static void *reads(void *arg)
 	return NULL;
 }
 
-/* A commit may come between lookup and open, which is ESTALE then. */
+/* If a commit runs between lookup and open, open fails with ESTALE. */
 static void test_threads(void)
 {
 	pthread_t threads[READERS];

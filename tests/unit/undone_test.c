@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Archives that are kept without their stream transforms: the last few, of a file that is still
- * the same.
+ * undone: the cache of archives without their stream transforms. It has the last few archives,
+ * and only while their file is unchanged.
  *
  *	undone_test DIRECTORY		the fixture zstd
  */
@@ -20,8 +20,8 @@ static struct ck_checkpoint *cp;
 static const struct ck_catalog *c;
 static const struct ck_tensor *scalar;
 
-/* Undoes its item, or finds it, and says how the file is. `of`: as if it were of that
- * transform. */
+/* Gets the item of the tensor from the cache, or undoes its transform. `of` replaces the
+ * number of the transform. Returns an error if the file has changed. */
 static int get(uint8_t of, struct ck_undone **out, struct ck_stored *stored)
 {
 	struct ck_item item = *ck_catalog_item(c, scalar->chunk);
@@ -41,7 +41,7 @@ static int get(uint8_t of, struct ck_undone **out, struct ck_stored *stored)
 	return ck_stored_put(stored, rc, &d);
 }
 
-/* Whether this one is kept already; it is afterwards. */
+/* True if the archive is in the cache. Afterwards it is. */
 static bool was_kept(uint8_t of)
 {
 	struct ck_stored stored;
@@ -64,11 +64,11 @@ static void test_few(void)
 	ok(was_kept(1));
 	ok(!was_kept(KEPT + 1));
 	ok(was_kept(1));
-	ok(!was_kept(2)); /* it was used longest ago */
+	ok(!was_kept(2)); /* the least recently used */
 	ok(was_kept(KEPT));
 }
 
-/* One that somebody still uses stays what it is. */
+/* An archive in use stays valid after its eviction. */
 static void test_used(void)
 {
 	struct ck_stored stored;
@@ -84,11 +84,12 @@ static void test_used(void)
 	eq_i64(get(1, &again, &stored), 0);
 	ok(again != used);
 	ck_undones_keep(cp->undones, again, true);
-	ck_undones_keep(cp->undones, used, true); /* the other one is kept */
+	ck_undones_keep(cp->undones, used,
+			true); /* `again` stays in the cache */
 	ok(was_kept(1));
 }
 
-/* After another ctime nothing that was kept is taken for the archive. */
+/* A cached archive is not used if the ctime of its file has changed. */
 static void test_touched(const char *path)
 {
 	ok(was_kept(1));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * values: entries that are values of one larger pickle, in a made-up format. Each is shown as JSON,
- * and as an archive of its own around a pickle of its own, with the storages that it refers to
- * where they lie.
+ * values: entries that are values of one larger pickle, in a format of this test. Each is shown as
+ * JSON, and as an archive with a pickle of its own. The archive reads the storages of the value
+ * from their file.
  *
- * The file begins with "VALUES" and a newline, then a pickled dict. The key of a storage is where
- * its bytes are in the file "data", and a length, as "4+8".
+ * The file begins with "VALUES" and a newline, then a pickled dict. The key of a storage is the
+ * offset of its bytes in the file "data" and their length, as "4+8".
  */
 #include "ckptfs/object.h"
 #include "ckptfs/pickler.h"
@@ -51,7 +51,7 @@ static int is_here(const struct ck_src *src, struct ck_diag *d)
 	return n > 7 && memcmp(text, MAGIC, 7) == 0;
 }
 
-/* The storages of one value, in the order in which they are met. */
+/* The storages of one value, in the order of their first use. */
 struct met {
 	uint32_t n;
 	char names[STORAGES][8];
@@ -158,7 +158,7 @@ static const struct ck_kinds kinds = { rows, 1 };
 							       "\x85K\1\x85"   \
 							       "\x89}tR"
 
-/* What "shared" and "pair" have in common is named by the memo; protocol 4. */
+/* A pickle of protocol 4. "shared" and "pair" share values through the memo. */
 static const char whole[] = MAGIC
 	"\200\4}("
 	"X\5\0\0\0plain](K\1NX\1\0\0\0xe"
@@ -169,7 +169,7 @@ static const char whole[] = MAGIC
 				    "X\5\0\0\0empty}u.";
 static const char data[] = "abcdefghijklmnop";
 
-static bool cut; /* the file of the storages ends too soon */
+static bool cut; /* the file of the storages is too short */
 static mode_t mode = 0640;
 
 static void put(const char *name, const char *bytes, size_t len)
@@ -232,7 +232,7 @@ static void test_json(void)
 	ck_checkpoint_close(cp);
 }
 
-/* The bytes of a file of objects/, as its parts say. */
+/* Reads a file of objects/ from the parts of its slice. */
 static void file_read(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_buf *out)
 {
@@ -301,7 +301,7 @@ static void test_archive(void)
 	ck_checkpoint_close(cp);
 }
 
-/* One of which nothing lies elsewhere. */
+/* An archive without storages. */
 static void test_archive_of_text(void)
 {
 	struct ck_checkpoint *cp = opened();
@@ -319,7 +319,7 @@ static void test_archive_of_text(void)
 	ck_checkpoint_close(cp);
 }
 
-/* What was read of a file is good as long as that file is there. */
+/* Values that were read from a file fail with ESTALE after it was replaced. */
 static void test_stale(void)
 {
 	struct ck_checkpoint *cp = opened();
@@ -360,7 +360,7 @@ static void test_check(void)
 	ck_checkpoint_close(cp);
 }
 
-/* Storages that end beyond their file, or are in none. */
+/* A storage that ends beyond its file. */
 static void test_lost_storage(void)
 {
 	struct ck_checkpoint *cp;
@@ -386,7 +386,7 @@ static void test_lost_storage(void)
 	ck_checkpoint_close(cp);
 }
 
-/* Who may not read the file of a storage may not read the object. */
+/* The mode of an object is limited by the modes of the files of its storages. */
 static void test_rights(void)
 {
 	struct ck_checkpoint *cp;
@@ -399,7 +399,7 @@ static void test_rights(void)
 	ck_checkpoint_close(cp);
 }
 
-/* A pickle that is none, of whoever fills the catalog; of another form there is none. */
+/* An invalid pickle in the catalog gives -EBADMSG. An item of another form has no pickle. */
 static void test_faulty(void)
 {
 	struct ck_catalog *c = ck_catalog_make("values");

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * full/, raw/, local/, objects/ and .ckptfs/ in the tree, for each checkpoint of a directory: names, sizes,
- * modes and times are those that plain loops over the catalog give, and so are the
- * slices.
+ * views: full/, raw/, local/, objects/ and .ckptfs/ in the tree, for each checkpoint of a
+ * directory. Names, sizes, modes, times and slices agree with plain loops over the catalog.
  *
- *	views_test DIRECTORY	of checkpoints; those that cannot be opened are left out
+ *	views_test DIRECTORY	of checkpoints; a checkpoint that cannot be opened is skipped
  */
 #include "../../core/format/current/current.h"
 #include "ckptfs/catalog_edit.h"
@@ -25,7 +24,7 @@ static struct ck_tree *tree;
 
 static unsigned printed;
 
-/* As long as it was printed often. */
+/* A report that is one byte longer each time. */
 static void print_live(void *arg, struct ck_root *of, struct ck_buf *out)
 {
 	unsigned *n = arg;
@@ -36,7 +35,7 @@ static void print_live(void *arg, struct ck_root *of, struct ck_buf *out)
 		ck_buf_text(out, "x");
 }
 
-/* Forms have tests of their own. */
+/* The other views have tests of their own. */
 static const struct ck_view_options view = {
 	.views = (char[]){ "full+raw+local+objects" },
 };
@@ -51,14 +50,14 @@ static void line(struct ck_buf *out, const char *path, uint64_t size,
 		      (intmax_t)mtime.tv_sec, mtime.tv_nsec);
 }
 
-/* --- by the tree ----------------------------------------------------------------- */
+/* --- nodes of the tree ----------------------------------------------------------- */
 
 struct walked {
 	struct ck_buf text;
 	size_t slices, wrong;
 };
 
-/* A file's slice is as long as the file, and has parts without gaps. */
+/* True if the slice of a file is as long as the file, and its parts have no gaps. */
 static bool is_slice_good(const struct ck_node_stat *st)
 {
 	const struct ck_catalog *of;
@@ -87,7 +86,7 @@ static void each(void *arg, const char *path, const struct ck_node_stat *st)
 	w->wrong += !is_slice_good(st);
 }
 
-/* --- by loops ---------------------------------------------------------------------- */
+/* --- expected nodes ---------------------------------------------------------------- */
 
 static void dir_expect(struct ck_buf *out, const char *path)
 {
@@ -115,7 +114,7 @@ static void tensors_expect(struct ck_buf *out, bool npy)
 	}
 }
 
-/* The directory in local/ that boxes of a data file are in. */
+/* The directory in local/ with the boxes of a data file. */
 static const char *owner_of(uint32_t file)
 {
 	static char name[2][1024];
@@ -239,7 +238,7 @@ static void edited(const struct ck_edit *edit)
 	c = ck_checkpoint_catalog(cp);
 }
 
-/* local/ shows what the present catalog has: other names, and not what is gone. */
+/* local/ shows the entries of the current catalog after a rename and a removal. */
 static void test_edits(void)
 {
 	const struct ck_new_entry other = { .key = CK_STR("other") };
@@ -263,7 +262,7 @@ static void test_edits(void)
 	eq_err(tree_slice(tree, st.number, &of, &s), -ESTALE);
 }
 
-/* --- what is made -------------------------------------------------------------------- */
+/* --- generated files ----------------------------------------------------------------- */
 
 static void object_expect(struct ck_buf *out, uint32_t i)
 {
@@ -330,8 +329,7 @@ static void made_expect(struct ck_buf *out)
 	report_expect(out, "/.ckptfs/state_dict.json", ck_report_state_dict);
 }
 
-/* The size of a live report is that of its last lookup, and what is open keeps what it
- * was. */
+/* The size of a live report is that of its last lookup. An open report keeps its text. */
 static void test_live(void)
 {
 	const struct ck_catalog *of;
@@ -367,14 +365,14 @@ static void compare(const char *name)
 		printf("# %s\n", name);
 	eq_u64(w.wrong, 0);
 	eq_text(w.text.data, want.data);
-	/* The comparison sees one digit. */
+	/* Canary: one other digit is detected. */
 	want.data[want.len - 3] ^= 1;
 	ok(strcmp(w.text.data, want.data) != 0);
 	ck_buf_fini(&w.text);
 	ck_buf_fini(&want);
 }
 
-/* How many were compared. */
+/* Compares one checkpoint. Returns the number of compared ones. */
 static unsigned one(const char *top, const char *name)
 {
 	static const struct ck_format_options reads = { 0 };
@@ -385,7 +383,7 @@ static unsigned one(const char *top, const char *name)
 	if (ck_checkpoint_open(path, &reads, &cp, NULL))
 		return 0;
 	c = ck_checkpoint_catalog(cp);
-	/* The loops are quadratic; rows that local/ alone shows are own_test.c's. */
+	/* The loops are quadratic; rows that only local/ shows are in own_test.c. */
 	few = c->chunks.n <= 5000 && !c->own_tensors && !c->own_objects;
 	if (few) {
 		printed = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire: every message, as the bytes that it is; and messages with a fault, each of which
- * is refused before anything is allocated. What an owner does is in owner_test.c.
+ * wire: the bytes of every message, and messages with a fault, each of which is refused before
+ * memory is allocated. The file server is tested in owner_test.c.
  */
 #include "dist_internal.h"
 #include "taken.h"
@@ -88,7 +88,7 @@ static void test_head_bytes(void)
 	ok(back.body == head.body && back.epoch == head.epoch);
 }
 
-/* --- what they are taken for --------------------------------------------------------- */
+/* --- parsed answers ------------------------------------------------------------------ */
 
 static struct {
 	struct ck_page page;
@@ -249,7 +249,7 @@ static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 	return refused;
 }
 
-/* A copy of the exact size, so that ASan sees one byte too many. */
+/* Parses a copy of the exact size, so that ASan detects a read beyond it. */
 static bool is_refused(enum which which, const char *bytes, size_t len)
 {
 	char *copy = malloc(len ? len : 1);
@@ -285,15 +285,15 @@ static void test_faults(void)
 	}
 }
 
-/* Sets how long the body is, as the head says it. */
-static void say_length(char *bytes, size_t body)
+/* Sets the length of the body in the head. */
+static void set_length(char *bytes, size_t body)
 {
 	for (int i = 0; i < 4; i++)
 		bytes[32 + i] = (char)(body >> 8 * i & 0xff);
 }
 
-/* Each message cut at every byte, and longer by one to nine bytes, whether or not its
- * head says so. */
+/* Each message cut at every byte, and longer by one to nine bytes, with the old and the new
+ * length in its head. */
 static void test_lengths(enum which which)
 {
 	struct ck_buf b = { 0 };
@@ -305,16 +305,16 @@ static void test_lengths(enum which which)
 	for (size_t n = 0; n < len; n++)
 		wrong += !is_refused(which, b.data, n);
 	for (size_t n = CK_WIRE_HEAD; n < len && which != A_READ; n++) {
-		say_length(b.data, n - CK_WIRE_HEAD);
+		set_length(b.data, n - CK_WIRE_HEAD);
 		wrong += !is_refused(which, b.data, n);
 	}
 	for (size_t n = 1; n <= sizeof(zeros); n++) {
-		say_length(b.data,
+		set_length(b.data,
 			   len - CK_WIRE_HEAD - (which == A_READ ? 32 : 0));
 		b.len = len;
 		ck_buf_add(&b, zeros, n);
 		wrong += !is_refused(which, b.data, b.len);
-		say_length(b.data,
+		set_length(b.data,
 			   len + n - CK_WIRE_HEAD - (which == A_READ ? 32 : 0));
 		wrong += !is_refused(which, b.data, b.len);
 	}
@@ -322,8 +322,8 @@ static void test_lengths(enum which which)
 	ck_buf_fini(&b);
 }
 
-/* Whether what a bit of a head says may be anything: id and epoch of a request, which
- * of two types a body of nothing has, and the errno of an answer that is short. */
+/* True if a byte of a head may have another value: the id and epoch of a request, a type with
+ * the same body, or the errno of an answer without a body. */
 static bool is_free(enum which which, size_t at)
 {
 	if (which == A_PING)
@@ -332,7 +332,7 @@ static bool is_free(enum which which, size_t at)
 	       ((at >= 16 && at < 24) || at == 6 || (at >= 36 && at < 40));
 }
 
-/* Each bit of a head turned over. */
+/* Each bit of a head is flipped. */
 static void test_bits(enum which which)
 {
 	struct ck_buf b = { 0 };
@@ -355,8 +355,7 @@ static void test_bits(enum which which)
 	ck_buf_fini(&b);
 }
 
-/* That a message without a fault is not refused is what makes all this mean
- * something. */
+/* Canary: a message without a fault is accepted. */
 static void test_canary(void)
 {
 	for (enum which i = LIST; i <= A_PING; i++) {
@@ -368,16 +367,16 @@ static void test_canary(void)
 		ok(!is_refused(i, b.data, b.len));
 		ck_buf_fini(&b);
 	}
-	/* And an allocation is seen. */
+	/* Canary: an allocation is detected. */
 	taken_begin();
 	free(ck_hasher_make(0));
 	taken.on = false;
 	ok(taken.total > 0);
 }
 
-/* --- the last good one, and the first that is not ------------------------------------- */
+/* --- limits of bodies ----------------------------------------------------------------- */
 
-/* Whether a message with such a body is refused. */
+/* True if a message with this body is refused. */
 static bool is_refused_body(enum which which, struct ck_buf *body,
 			    size_t payload)
 {
@@ -444,7 +443,7 @@ static bool refuses_payload(size_t len)
 	return is_refused_body(A_READ, &body, len);
 }
 
-/* A page of nothing. */
+/* True if an empty page is refused. */
 static bool refuses_page(uint32_t more)
 {
 	struct ck_buf body = { 0 };
@@ -465,7 +464,7 @@ static void test_edges(void)
 	ok(!refuses_page(0) && refuses_page(1));
 }
 
-/* --- what is not asked -------------------------------------------------------------------- */
+/* --- requests that are not sent ----------------------------------------------------------- */
 
 static void test_limits(void)
 {

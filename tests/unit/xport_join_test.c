@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport: how ranks join: late, never, under names that are taken, and who else comes
- * meanwhile: what is no rank, or another user's.
+ * xport: ranks connect late, never, or under names in use. Meanwhile other connections arrive
+ * that do not come from a rank, or come from another user.
  */
 #include "xport_case.h"
 #include "xport_local.h"
@@ -84,7 +84,7 @@ static void test_never(void)
 	eq_err(ck_transport_local(directory, 0, 1, 60, &x), -ENOENT);
 }
 
-/* A rank that there is already, and names of directories that are long. */
+/* A rank that exists already, and long names of directories. */
 static void test_names(void)
 {
 	char path[400], other[420];
@@ -107,7 +107,7 @@ static void test_names(void)
 	eq_i64(rmdir(directory), 0);
 }
 
-/* --- who comes while ranks join ---------------------------------------------------------------- */
+/* --- foreign connections ----------------------------------------------------------------------- */
 
 enum { SIZE = 3 };
 
@@ -120,7 +120,7 @@ static void *join_as_first(void *arg)
 	return NULL;
 }
 
-/* They came behind the first words of their ranks. */
+/* The ranks sent these PINGs directly after their hello. */
 static void got_ping(void *arg, uint32_t from, const struct ck_message *m)
 {
 	unsigned *ranks = arg;
@@ -149,7 +149,7 @@ static void expect_pings(void)
 	joined->close(joined);
 }
 
-/* A connection that says so, and len bytes more of a message. */
+/* Connects and sends the first len bytes of a hello with these values. */
 static int come(uint32_t magic, uint32_t size, uint32_t rank, size_t len)
 {
 	const struct ck_mesh_hello hello = { magic, size, rank };
@@ -160,8 +160,8 @@ static int come(uint32_t magic, uint32_t size, uint32_t rank, size_t len)
 	return fd;
 }
 
-/* All but the first byte of who it is, and a message, at once. */
-static void say_rest(int fd, uint32_t rank)
+/* Sends a hello without its first byte and a PING, in one write. */
+static void send_rest(int fd, uint32_t rank)
 {
 	const struct ck_mesh_hello hello = { CK_MESH_MAGIC, SIZE, rank };
 	uint8_t bytes[sizeof(hello) + CK_WIRE_HEAD];
@@ -194,7 +194,7 @@ static void come_as_stranger(void)
 		fd = raw_connect(directory, 0);
 		if (fd < 0)
 			_exit(3);
-		/* It may be closed before anything is said. */
+		/* The connection may be closed before the send. */
 		(void)!send(fd,
 			    &(struct ck_mesh_hello){ CK_MESH_MAGIC, SIZE, 1 },
 			    sizeof(struct ck_mesh_hello), MSG_NOSIGNAL);
@@ -226,13 +226,13 @@ static void test_comers(void)
 	cut = come(magic, SIZE, 2, whole - 1);
 	silent = come(magic, SIZE, 2, 0);
 	close(cut);
-	/* That rank's, and one that says it is the same. */
+	/* A valid connection, and a second one with the same rank. */
 	first = come(magic, SIZE, 1, whole);
 	say_ping(first);
 	expect_closed(come(magic, SIZE, 1, whole));
 	second = come(magic, SIZE, 2, 1);
 	usleep(20000);
-	say_rest(second, 2);
+	send_rest(second, 2);
 	pthread_join(thread, NULL);
 	expect_closed(silent);
 	(void)umask(mask);
@@ -242,7 +242,7 @@ static void test_comers(void)
 	eq_i64(rmdir(directory), 0);
 }
 
-/* The lower rank is another user's. */
+/* The lower rank is a process of another user. */
 static void test_stranger_listens(void)
 {
 	struct ck_transport *x;
@@ -265,7 +265,7 @@ static void test_stranger_listens(void)
 	eq_err(ck_transport_local(directory, 1, 2, JOIN_MSEC, &x), -EPERM);
 	kill(child, SIGKILL);
 	eq_i64(waitpid(child, NULL, 0), child);
-	/* And it is dead now: somebody may take its place, but nobody does. */
+	/* After its death another process may replace it, so the rank waits until its timeout. */
 	eq_err(ck_transport_local(directory, 1, 2, 30, &x), -ETIMEDOUT);
 	unlink(address(directory, 0).sun_path);
 	eq_i64(rmdir(directory), 0);

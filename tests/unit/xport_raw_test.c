@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport: a rank whose peers are sockets of this test: some say what is no message, stop in
- * the middle of one, die, or never read. The others go on, whatever one does.
+ * xport: a rank whose peers are sockets of this test. One peer sends garbage, stops in the middle
+ * of a message, dies, or never reads. The other peers are not affected.
  */
 #include "xport_case.h"
 #include "xport_garbage.h"
@@ -33,7 +33,7 @@ static int raw_accept(const char *directory, uint32_t rank, int listener)
 	return fd;
 }
 
-/* --- a scene: a transport, and two ranks that are sockets ------------------------------- */
+/* --- a scenario: a transport, and two ranks that are sockets ---------------------------- */
 
 static struct scene {
 	char directory[64];
@@ -41,10 +41,10 @@ static struct scene {
 	int raw[2];
 	unsigned got[2], lost[2], sent, unsent;
 	unsigned got_when_lost;
-	struct ck_message last; /* its bytes are gone */
+	struct ck_message last; /* its bytes are freed */
 	bool body_right;
-	uint8_t *
-		to; /* PAYLOAD bytes, which an answer with id 7 of BAD may have */
+	/* PAYLOAD bytes for an answer of BAD with id 7. */
+	uint8_t *to;
 } s;
 
 static void scene_got(void *arg, uint32_t from, const struct ck_message *m)
@@ -102,7 +102,7 @@ static void end(void)
 	free(s.to);
 }
 
-/* Waits until *count is that; false: it does not become so. */
+/* Waits until *count is `want`. False on timeout, or if it is larger. */
 static bool until(const unsigned *count, unsigned want)
 {
 	for (unsigned i = 0; i < 20000 && *count < want; i++)
@@ -111,7 +111,7 @@ static bool until(const unsigned *count, unsigned want)
 	return *count == want;
 }
 
-/* Whatever there is to do, and a little later. */
+/* Runs the transport until pending work is done. */
 static void settle(void)
 {
 	for (unsigned i = 0; i < 10; i++)
@@ -125,7 +125,7 @@ static const struct ck_wire_head a_read = { .type = CK_WIRE_READ,
 					    .payload = PAYLOAD,
 					    .body = BODY };
 
-/* The answer to a READ; how many bytes. */
+/* Makes the answer to a READ. Returns its length. */
 static size_t put_read(uint8_t **out)
 {
 	uint8_t *p = malloc(CK_WIRE_HEAD + BODY + PAYLOAD);
@@ -149,8 +149,8 @@ static struct ck_parcel parcel(uint32_t to, const uint8_t *body)
 	};
 }
 
-/* The bad rank is lost, once; nothing is written to where its answers were expected; the
- * good one goes on. */
+/* The bad rank is lost, once. Its expected answers are not written, and the good rank still
+ * works. */
 static void check_bad_is_lost(unsigned got)
 {
 	struct ck_parcel p = parcel(BAD, s.to);
@@ -167,7 +167,7 @@ static void check_bad_is_lost(unsigned got)
 	ok(s.lost[BAD] == 1 && s.lost[GOOD] == 0 && s.got[BAD] == got);
 }
 
-/* --- what is no message ------------------------------------------------------------------ */
+/* --- invalid messages -------------------------------------------------------------------- */
 
 static void test_garbage(void)
 {
@@ -215,7 +215,8 @@ static void test_cut(void)
 	ok(len > 100000);
 }
 
-/* In pieces, and with a second one behind it that nobody expects any more. */
+/* An answer arrives in pieces, followed by a second one with the same id, which is not
+ * expected. */
 static void test_pieces(void)
 {
 	uint8_t *bytes;
@@ -240,7 +241,7 @@ static void test_pieces(void)
 
 /* --- ranks that die ------------------------------------------------------------------------ */
 
-static pid_t child_that_says(int fd, const uint8_t *bytes, size_t len)
+static pid_t child_that_sends(int fd, const uint8_t *bytes, size_t len)
 {
 	pid_t child = fork();
 
@@ -272,7 +273,7 @@ static void test_killed(void)
 	begin();
 	s.x->send(s.x, &p[0]);
 	s.x->send(s.x, &p[1]);
-	child = child_that_says(s.raw[BAD], bytes, half);
+	child = child_that_sends(s.raw[BAD], bytes, half);
 	close(s.raw[BAD]);
 	s.raw[BAD] = -1;
 	half -= CK_WIRE_HEAD + BODY;
@@ -288,7 +289,7 @@ static void test_killed(void)
 	free(bytes);
 }
 
-/* What it said before is heard, though nothing can be written to it any more. */
+/* Messages sent before the end of a connection are received, even if a write to it fails. */
 static void test_last_words(void)
 {
 	static uint8_t body[CK_WIRE_BODY_MAX];
@@ -303,7 +304,7 @@ static void test_last_words(void)
 	ok(until(&s.unsent, 1));
 	check_bad_is_lost(3);
 	end();
-	/* Nor does one count that only refuses to read. */
+	/* A rank that has only shut down its receiving side is lost as well. */
 	begin();
 	eq_i64(shutdown(s.raw[BAD], SHUT_RD), 0);
 	s.x->send(s.x, &p);
@@ -312,7 +313,7 @@ static void test_last_words(void)
 	end();
 }
 
-/* One of which nothing more is wanted: the others are there as before. */
+/* Dropping a rank does not affect the others. */
 static void test_dropped(void)
 {
 	static uint8_t body[CK_WIRE_BODY_MAX];
@@ -331,9 +332,9 @@ static void test_dropped(void)
 	end();
 }
 
-/* --- one that never reads -------------------------------------------------------------------- */
+/* --- a rank that never reads ----------------------------------------------------------------- */
 
-/* Bytes that have come, all of them right: messages of `body`. */
+/* Reads all available bytes of messages with `body`, checks them, and returns the new end. */
 static size_t drain(int fd, const uint8_t *body, size_t at)
 {
 	const size_t whole = CK_WIRE_HEAD + CK_WIRE_BODY_MAX;
@@ -370,13 +371,13 @@ static void test_never_reads(void)
 	ok(s.sent == MANY && s.unsent == 0);
 	say_ping(s.raw[BAD]);
 	ok(until(&s.got[BAD], 1));
-	/* It does not take the time of this process either. */
+	/* wait() without an event succeeds. */
 	eq_err(s.x->wait(s.x, NULL, 0, 20), 0);
 	end();
 	ok(s.sent == MANY && s.unsent == MANY);
 }
 
-/* --- to the rank itself, and what callbacks may do -------------------------------------------- */
+/* --- messages to the rank itself, and calls from callbacks ------------------------------------ */
 
 static unsigned echoes;
 static struct ck_parcel echo_parcels[2];
@@ -419,7 +420,7 @@ static void test_own(void)
 	ok(echoes == 0 && s.sent == 0);
 	ok(until(&echoes, 2));
 	eq_u64(s.sent, 2);
-	/* To nobody, and not sent when it is closed. */
+	/* To a rank out of range, and a message that is unsent at the close. */
 	echo_parcels[0].to = SIZE;
 	s.x->send(s.x, &echo_parcels[0]);
 	ok(until(&s.unsent, 1));

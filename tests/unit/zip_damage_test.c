@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Zips that are damaged or of another dialect: every field that is changed
- * is refused (S-Z1 to S-Z4 of the security statements).
+ * zip_damage: zip archives that are damaged or of another dialect. Every changed field is
+ * refused (S-Z1 to S-Z4 of the security statements).
  */
 #include "tap.h"
 #include "zip_case.h"
 
-/* --- what is refused --------------------------------------------------------- */
+/* --- changed fields ---------------------------------------------------------- */
 
 enum where { HEADER, DESCRIPTOR, ENTRY, END64, LOCATOR, END };
 
@@ -122,8 +122,8 @@ static void test_every_changed_field_is_refused(void)
 	}
 }
 
-/* A number in every place where it is said: nothing disagrees, but it is none
- * that the archive can hold. */
+/* A size or count is changed in all its places, so that they agree. The archive cannot contain
+ * so many bytes or entries. */
 static void test_lies_that_agree(void)
 {
 	static const uint64_t sizes[] = { 3, 500, 0xfffffffe };
@@ -149,8 +149,7 @@ static void test_lies_that_agree(void)
 	}
 }
 
-/* An end record and nothing else, and one at the very end of bytes too few
- * for a locator. */
+/* An end record alone, and one behind too few bytes for a locator. */
 static void test_end_record_alone(void)
 {
 	for (unsigned before = 0; before < 80; before++) {
@@ -174,7 +173,7 @@ static void test_nul_in_a_name(void)
 	eq_err(take_zip(w), -EBADMSG);
 }
 
-/* What was refused may be let go again. */
+/* ck_zip_fini() may be called again after a refusal. */
 static void test_refused_twice(void)
 {
 	struct iw *w = iw_make();
@@ -198,7 +197,7 @@ static void test_every_truncation_is_refused(void)
 	iw_free(w);
 }
 
-/* A byte lost or gained anywhere but behind the end record. */
+/* A byte is removed or added anywhere except behind the end record. */
 static void test_every_shift_is_refused(void)
 {
 	struct iw *w = item(storage);
@@ -349,8 +348,8 @@ static void test_bytes_that_belong_to_nothing(void)
 	eq_err(take_zip(w), -EBADMSG);
 }
 
-/* An entry for each of many records that quote one another: refused at the
- * second, whatever the count is. */
+/* Many overlapping records with an entry for each: refused at the second one, independent of
+ * their number. */
 static void test_overlap_bomb(void)
 {
 	struct iw *w = iw_make();
@@ -375,8 +374,8 @@ static void test_overlap_bomb(void)
 	iw_free(w);
 }
 
-/* Sizes without a descriptor are the entry's; a zip64 extra is applied where
- * a field is saturated and nowhere else. */
+/* Without a descriptor, the sizes in the header equal those of the entry. A zip64 extra applies
+ * only to saturated fields. */
 static void test_sizes_in_the_header(void)
 {
 	static const unsigned fields[] = { 14, 18, 22 };
@@ -415,7 +414,7 @@ static void test_sizes_in_the_header(void)
 	}
 }
 
-/* Place of a header above 4 GiB: in its own extra too. */
+/* The offset of a header above 4 GiB is also in the extra of the header. */
 static void test_zip64_place_in_the_header(void)
 {
 	struct iw *w = iw_make();
