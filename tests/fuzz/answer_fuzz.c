@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what comes from an owner. Input: a byte that says which request it is to
- * be the answer to, then head, body and payload. What is refused has changed nothing;
- * what is taken is sound, and bytes are where the moves say and nowhere else.
+ * answer: any bytes as the answer of a file server. Input: a byte that selects the request, then
+ * head, body and payload of the answer. A refused answer changes nothing. An accepted answer has
+ * valid fields, and its payload is written only to the destinations of the moves.
  */
 #include "dist_internal.h"
 #include "must.h"
@@ -52,7 +52,7 @@ static void ask_make(struct ck_ask *a, unsigned type)
 	a->head.epoch = EPOCH;
 }
 
-/* --- what may come of an answer ------------------------------------------------------------ */
+/* --- checks of accepted answers ------------------------------------------------------------ */
 
 static int take_list(const struct ck_ask *a, const struct ck_message *m)
 {
@@ -99,7 +99,7 @@ static int take_look(const struct ck_ask *a, const struct ck_message *m)
 
 struct expected {
 	const struct ck_move *m;
-	const uint8_t *p; /* what comes next */
+	const uint8_t *p; /* the next payload byte */
 	uint8_t *to;
 };
 
@@ -112,16 +112,16 @@ static void copy_run(void *arg, uint64_t fpos, uint64_t dst)
 	e->p += e->m->run;
 }
 
-/* Has the same bytes put where a move says one by one. */
+/* Compares the destination with a copy made run by run. */
 static void check_moved(const struct ck_message *m, uint64_t read)
 {
 	uint8_t want[ROOM];
 	struct expected e = { .p = (const uint8_t *)m->payload.p };
 	struct ck_cur errs = ck_wire_body(m);
-	uint64_t said;
+	uint64_t sent;
 	uint32_t err;
 
-	must(ck_cur_u64(&errs, &said) && said == read);
+	must(ck_cur_u64(&errs, &sent) && sent == read);
 	memset(want, '.', sizeof(want));
 	for (size_t i = 0; i < MOVES; i++) {
 		e.m = &moves[i];
@@ -167,7 +167,7 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 	}
 }
 
-/* Copies of the exact sizes, so that ASan sees one byte too many. */
+/* Parses copies of the exact sizes, so that ASan detects a read beyond them. */
 static void take_copy(const struct ck_ask *a, struct ck_message m)
 {
 	char *body = malloc(m.body.len + 1),

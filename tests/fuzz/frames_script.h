@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frames_script: inputs of the targets for the two ends of a link, and what their bytes
- * are as frames, by hand: what link_internal.h says, a second time.
+ * frames_script: inputs of the fuzz targets for the two ends of a link, and a second parser of
+ * frames, independent of link_internal.h.
  *
- * An input is steps: what happens, u8, a length, u16, and so many bytes, or as many as
- * there are. What a step does is its target's to say. Nothing here runs beside anything
- * else: threads are not started, and what they do is steps.
+ * An input is a sequence of steps: a kind, u8, a length, u16, and that number of bytes, or fewer
+ * at the end of the input. Each target defines its kinds of steps. A target has one thread: the
+ * threads of the tested code are not started, and their work is done in steps.
  */
 #ifndef CK_FRAMES_SCRIPT_H
 #define CK_FRAMES_SCRIPT_H
@@ -30,14 +30,14 @@ static inline bool step_next(struct ck_cur *c, struct step *out)
 	       ck_cur_bytes(c, ck_min(len, ck_cur_left(c)), &out->bytes);
 }
 
-/* One frame, without its body. */
+/* One sent frame, without its body. */
 struct heard {
 	struct ck_frame frame;
 	struct ck_wire_head head;
-	bool used; /* the target's */
+	bool used; /* for use by the target */
 };
 
-/* The next of what an end said: 1; 0: it is not whole; -1: it is none. */
+/* Parses the next frame. Returns 1; 0 if it is incomplete; -1 if it is invalid. */
 static inline int heard_next(struct ck_cur *c, struct heard *out)
 {
 	struct ck_cur at = *c;
@@ -64,13 +64,13 @@ static inline int heard_next(struct ck_cur *c, struct heard *out)
 	return 1;
 }
 
-/* What an end said, all of it, and the frames of it that were not asked for yet. */
+/* All bytes that one end has sent, and the position of its next unparsed frame. */
 struct speech {
 	struct ck_buf bytes;
 	size_t at;
 };
 
-static inline void speech_say(struct speech *s, int sock, struct ck_str bytes)
+static inline void speech_send(struct speech *s, int sock, struct ck_str bytes)
 {
 	ssize_t n = 0;
 
@@ -96,11 +96,11 @@ static inline int speech_next(struct speech *s, struct heard *out)
 	return rc;
 }
 
-/* --- what is not the real one (see meson.build) ---------------------------------------- */
+/* --- replaced functions (see meson.build) ---------------------------------------------- */
 
 static int memory_fd = -1;
 
-/* The memory of a link, all '.', as whoever is at the other end has it. */
+/* The shared memory of a link, filled with '.', as mapped by the other end. */
 static inline uint8_t *memory_make(size_t size)
 {
 	uint8_t *p;
@@ -119,10 +119,10 @@ int __wrap_ck_link_map(int memory, uint64_t size, uint8_t **out);
 int __wrap_ck_thread_start(pthread_t *out, void *(*run)(void *), void *arg);
 int __wrap_pthread_join(pthread_t thread, void **value);
 
-/* Of another link than the one that is looked at. */
+/* Stands for the memory of another link, which is not checked. */
 enum { OTHER_MEMORY = -2 };
 
-/* Less than a link has, so that it is full soon and looked through fast. */
+/* Maps less memory than a real link has, so that it is full soon and checked fast. */
 int __wrap_ck_link_map(int memory, uint64_t size, uint8_t **out)
 {
 	bool other = memory == OTHER_MEMORY;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what comes to the process of a mount from its mover: frames, and bytes in
- * the memory that both have. The link runs whole but for its thread, whose turns are made
- * here, without waiting. Input: steps (see frames_script.h).
+ * link: any bytes as the messages of a worker process to its mount: frames, and bytes in their
+ * shared memory. The link runs completely except for its thread, whose turns run here, without
+ * waiting. Input: steps (see frames_script.h).
  *
- * What is no frame ends it, and only who has said something is dropped. A call comes once,
- * by its own peer; bytes of a READ are those of its place in the memory, and go where its
- * moves say and nowhere else; a place that the mover has is nobody else's; when the peers
- * are lost, all calls have come, and all of the memory and of the windows is free.
+ * - An invalid frame ends the link, and only a peer that has sent a message is dropped.
+ * - A call completes once, by its own peer.
+ * - The bytes of a READ are those of its slot in the memory, and are written only to the
+ *   destinations of its moves.
+ * - A slot that the worker process may write is not used for another request.
+ * - When the peers are lost, all calls have completed, and all memory and windows are free.
  */
 #include "link_model.h"
 #include "wire_case.h"
@@ -16,15 +18,15 @@
 #include <poll.h>
 
 enum what {
-	MOVER_SAYS, /* bytes */
-	ASK,	    /* u8 slot */
-	DROP,	    /* u8 slot */
-	MEMORY_HAS, /* u24 place; bytes */
+	MOVER_SENDS, /* bytes */
+	ASK,	     /* u8 slot */
+	DROP,	     /* u8 slot */
+	MEMORY_HAS,  /* u24 offset; bytes */
 	MOVER_GONE,
 	WHATS
 };
 
-/* No time goes by here. */
+/* The time does not advance here. */
 static const struct ck_calls_options options = { .npeers = PEERS,
 						 .ping_msec = 3600 * 1000,
 						 .silence_msec = 7200 * 1000,
@@ -36,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int __real_poll(struct pollfd *fds, nfds_t n, int msec);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int msec);
 
-/* Nothing happens here while somebody waits. The fuzzer has a timer. */
+/* Never waits: no event can occur meanwhile. Repeats a call that the fuzzer's timer interrupts. */
 int __wrap_poll(struct pollfd *fds, nfds_t n, int msec)
 {
 	int rc;
@@ -78,7 +80,7 @@ static size_t room_of(const struct slot *s)
 	return s == &t.slots[SLOTS - 1] ? WIDE : ROOM;
 }
 
-/* Of one that failed its places may have anything. */
+/* Checks the bytes of completed moves. A failed move may have written any bytes. */
 static void moves_done(struct ck_moves *moves)
 {
 	static uint8_t want[WIDE];
@@ -86,7 +88,7 @@ static void moves_done(struct ck_moves *moves)
 
 	must(s->asked);
 	s->asked = false;
-	(void)mover_hears();
+	(void)mover_reads();
 	memset(want, '.', room_of(s));
 	for (size_t i = 0; i < moves->n; i++) {
 		const struct ck_move *m = &moves->list[i];
@@ -103,7 +105,7 @@ static void moves_done(struct ck_moves *moves)
 	must(memcmp(want, s->to, room_of(s)) == 0);
 }
 
-/* Two of the first peer, of which one is a nest, and one of the second. */
+/* Two moves of the first peer, one of them with loops, and one move of the second peer. */
 static void moves_begin(struct slot *s)
 {
 	static const struct ck_loop nest[] = { { 3, 40, 100 }, { 4, 9, 10 } };
@@ -158,7 +160,7 @@ static int came(struct ck_call *c, const struct ck_message *m, int rc)
 	must(m ? rc == 0 : rc == -EIO || rc == -EINTR);
 	if (m) {
 		must(ck_ask_check(&c->ask, &m->head) == 0);
-		must(has_said(c->peer, &m->head));
+		must(has_sent(c->peer, &m->head));
 		rc = take(&c->ask, m);
 		must(rc <= 0);
 	}
@@ -193,15 +195,15 @@ static void call_begin(struct slot *s)
 static void turn(void)
 {
 	must(ck_link_turn(t.link, &t.dead));
-	(void)mover_hears();
+	(void)mover_reads();
 	must(t.dead || !t.malformed);
 	memset(t.unsure, 0, sizeof(t.unsure));
 }
 
-static void says(struct ck_str bytes)
+static void mover_sends(struct ck_str bytes)
 {
 	if (t.sock >= 0)
-		speech_say(&t.speech, t.sock, bytes);
+		speech_send(&t.speech, t.sock, bytes);
 }
 
 static void ask(struct slot *s)
@@ -260,7 +262,7 @@ static void do_step(const struct step *step)
 					 : 0];
 
 	switch (step->what % WHATS) {
-	case MOVER_SAYS: says(step->bytes); break;
+	case MOVER_SENDS: mover_sends(step->bytes); break;
 	case ASK: ask(s); break;
 	case DROP: drop(s); break;
 	case MEMORY_HAS: put_bytes(step->bytes); return;
@@ -286,8 +288,8 @@ static void give_all(bool lost)
 		t.held[i].back |= lost;
 }
 
-/* All peers are lost, or there again. */
-static void say_of_all(bool lost)
+/* Sends LOST, or an answer, of all peers: they are down, or up again. */
+static void send_of_all(bool lost)
 {
 	const struct ck_wire_head head = { .type = CK_WIRE_PING,
 					   .answer = true,
@@ -303,7 +305,7 @@ static void say_of_all(bool lost)
 	must(ck_frames_waiting(f) == 0);
 	give_all(lost);
 	turn();
-	/* What was asked for just before it was heard. */
+	/* Requests that were sent just before the frames arrived. */
 	give_all(lost);
 }
 
@@ -314,11 +316,11 @@ static int came_last(struct ck_call *c, const struct ck_message *m, int rc)
 	return 0;
 }
 
-/* A READ of all of the memory, more than a window and a share: it goes at once only if
- * there is nothing of these that anybody has. */
+/* Sends a READ of the whole memory, more than a window and a share. It is sent at once only if no
+ * other request uses them. */
 static void ask_for_all(struct ck_call *c, uint32_t peer)
 {
-	static uint8_t to[1]; /* nothing comes */
+	static uint8_t to[1]; /* not written */
 	static struct ck_move all = { .run = MEMORY, .to = to };
 	struct ck_reads reads;
 
@@ -329,10 +331,10 @@ static void ask_for_all(struct ck_call *c, uint32_t peer)
 	c->came = came_last;
 	t.widest = 0;
 	ck_calls_send(ck_link_calls(t.link), c);
-	must(mover_hears() == 1 && t.widest == MEMORY);
+	must(mover_reads() == 1 && t.widest == MEMORY);
 }
 
-/* Nobody has anything of the memory. */
+/* True if no slot of the memory is in use. */
 static bool all_are_back(void)
 {
 	bool all = !t.lost_track;
@@ -346,25 +348,25 @@ static void check_free(void)
 {
 	struct ck_call all[PEERS], now = { .peer = 0 };
 
-	/* What was answered is free at once. */
+	/* The slot of an answered request is free at once. */
 	if (!any_asked() && all_are_back() &&
 	    ck_calls_is_up(ck_link_calls(t.link), 0))
 		ask_for_all(&now, 0);
-	say_of_all(true);
+	send_of_all(true);
 	must(!t.dead && !any_asked());
 	for (uint32_t i = 0; i < PEERS; i++) {
 		all[i] = (struct ck_call){ .peer = i };
-		say_of_all(false);
+		send_of_all(false);
 		must(ck_calls_is_up(ck_link_calls(t.link), i));
 		ask_for_all(&all[i], i);
-		say_of_all(true);
+		send_of_all(true);
 	}
 	must(!t.dead);
 }
 
 /* --- inputs ---------------------------------------------------------------------------------- */
 
-/* What slot 6 moves is on the other peer too. */
+/* The files of slot 6 have replicas on the other peer. */
 static const struct ck_other_place others[MOVES] = { { 18, { 1, 18 } },
 						     { 19, { 1, 19 } },
 						     { 20, { 0, 20 } } };
@@ -385,7 +387,7 @@ static void begin(int sock)
 	}
 	t.last_id = t.speech.at = t.nheld = t.nheard = 0;
 	for (uint32_t i = 0; i < PEERS; i++)
-		t.said[i] = t.dropped[i] = 0;
+		t.sent[i] = t.dropped[i] = 0;
 	t.malformed = t.dead = t.lost_track = false;
 	must(ck_link_make(&o, &t.link) == 0);
 	ck_remote_client_init(&t.requester,
@@ -420,7 +422,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	begin(ends[0]);
 	for (unsigned i = 0; i < STEPS && step_next(&script, &step); i++)
 		do_step(&step);
-	/* Nothing waits for its rest. */
+	/* No frame is incomplete. */
 	if (!t.dead && t.sock >= 0 && t.speech.at == t.speech.bytes.len)
 		check_free();
 	end();

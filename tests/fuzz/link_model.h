@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * link_model: what link_fuzz knows of what a link has asked its mover for, and of what the
- * mover said: which places of the memory are whose.
+ * link_model: the model of link_fuzz: the requests that a link has sent to its worker process,
+ * the frames that this process has sent, and the slots of the shared memory that it may write.
  */
 #ifndef CK_LINK_MODEL_H
 #define CK_LINK_MODEL_H
@@ -16,70 +16,70 @@ enum {
 	BLOCK = 64 << 10,
 	MEMORY = 4 * BLOCK,
 	SLOTS = 8,
-	SIMPLE = 4, /* the first: a LIST, LOOK, DIGEST and PING */
-	MOVES = 3,  /* of each other one */
+	SIMPLE = 4, /* the first slots: a LIST, LOOK, DIGEST and PING */
+	MOVES = 3,  /* of each other slot */
 	ROOM = 200,
 	WIDE = 3 * BLOCK - 17, /* bytes of the last slot's moves */
 	STEPS = 64,
 	HELD = 200,
 };
 
-/* A place that a request gave to the mover. */
+/* A slot of the memory that the worker process may write for a request. */
 struct held {
 	uint32_t peer;
 	uint64_t id, place, room;
-	bool back; /* it is the mount's again */
+	bool back; /* released to the mount */
 };
 
-/* One that asks. */
+/* A request of the test. */
 struct slot {
 	struct ck_call call; /* first */
-	bool asked;	     /* and nothing has come yet */
+	bool asked;	     /* sent, and not completed */
 	struct ck_moves moves;
 	struct ck_move list[MOVES];
 	uint8_t *to; /* ROOM bytes, or WIDE */
-	bool changed; /* the memory, since it asked: its bytes may have come before */
+	bool changed; /* the memory changed since the request, or before its answer */
 };
 
 static struct {
 	struct ck_link *link;
 	struct ck_remote_client requester;
 	struct slot slots[SLOTS];
-	int sock;		/* the mover's end */
-	struct ck_frames mover; /* what comes there */
+	int sock;		/* end of the worker process */
+	struct ck_frames mover; /* frames received there */
 	struct speech speech;
-	uint64_t last_id; /* that came there */
-	/* Of moves, by the number of the file, when they were last asked for. */
+	uint64_t last_id; /* last id received there */
+	/* Offsets of the last requests of moves, by the number of the file. */
 	uint64_t places[SLOTS * MOVES];
 	uint64_t widest; /* bytes of the last READ */
 	struct held held[HELD];
 	size_t nheld;
-	struct heard heard[HELD]; /* from the mover */
+	struct heard heard[HELD]; /* frames of the worker process */
 	size_t nheard;
-	uint64_t said[PEERS], dropped[PEERS]; /* messages, times */
-	bool malformed;			      /* what it said */
-	bool lost_track;		      /* not all places are in held */
+	uint64_t sent[PEERS], dropped[PEERS]; /* messages, drops */
+	bool malformed;			      /* it sent an invalid frame */
+	bool lost_track;		      /* not all slots are in held */
 	bool unsure[PEERS];		      /* until the next step */
 	bool dead;
 } t;
 
 static uint8_t *memory;
 
-/* --- places that the mover has -------------------------------------------------------------- */
+/* --- slots that the worker process may write ------------------------------------------------ */
 
 static bool is_frame(const struct heard *h)
 {
 	return h->frame.peer < PEERS && h->frame.kind != CK_FRAME_DROP;
 }
 
-/* Any answer gives back the place of its request, and the loss of a peer all of its
- * places. What is asked for while that is heard may be among these or not, if it is a
- * loss or the answer came early: nobody can tell here. */
-static void hear(const struct heard *h)
+/* Any answer releases the slot of its request, and LOST all slots of its peer. If the frame is
+ * LOST or an early answer, the model cannot know whether it includes requests that are sent
+ * meanwhile. */
+static void take_frame(const struct heard *h)
 {
 	bool all = h->frame.kind == CK_FRAME_LOST;
 
-	t.said[h->frame.peer] += !all;
+	t.sent[h->frame.peer] += !all;
 	t.unsure[h->frame.peer] |= all || h->head.id > t.last_id;
 	for (size_t i = 0; i < t.nheld; i++) {
 		struct held *x = &t.held[i];
@@ -89,7 +89,7 @@ static void hear(const struct heard *h)
 	}
 }
 
-static void hear_said(void)
+static void take_sent(void)
 {
 	struct heard h;
 	int rc = 0;
@@ -98,28 +98,28 @@ static void hear_said(void)
 		t.malformed = !is_frame(&h);
 		if (t.malformed)
 			return;
-		hear(&h);
+		take_frame(&h);
 		if (t.nheard < HELD)
 			t.heard[t.nheard++] = h;
 	}
 	t.malformed |= rc < 0;
 }
 
-/* Whether this peer answered it, or too much was said to know. */
-static bool has_said(uint32_t peer, const struct ck_wire_head *head)
+/* True if this peer has sent the answer, or has sent more than the model records. */
+static bool has_sent(uint32_t peer, const struct ck_wire_head *head)
 {
-	bool said = t.nheard == HELD;
+	bool sent = t.nheard == HELD;
 
-	hear_said();
+	take_sent();
 	for (size_t i = 0; i < t.nheard; i++)
-		said |= t.heard[i].frame.kind == CK_FRAME_MESSAGE &&
+		sent |= t.heard[i].frame.kind == CK_FRAME_MESSAGE &&
 			t.heard[i].frame.peer == peer &&
 			t.heard[i].head.id == head->id &&
 			t.heard[i].head.epoch == head->epoch;
-	return said;
+	return sent;
 }
 
-/* It is nobody else's until then. */
+/* Records the slot of a request. It must not overlap a slot that is not released. */
 static void hold(const struct ck_framed *f)
 {
 	struct held now = { f->frame.peer, f->head.id, f->frame.place,
@@ -137,7 +137,7 @@ static void hold(const struct ck_framed *f)
 		t.lost_track = true;
 }
 
-/* Where the bytes of each of its moves are to be. */
+/* Records the offset for the bytes of each move of a READ. */
 static void note_read(const struct ck_framed *f)
 {
 	struct ck_cur c = ck_cur_make(f->body.p, f->body.len);
@@ -160,7 +160,7 @@ static void note_read(const struct ck_framed *f)
 	t.widest = f->frame.room;
 }
 
-static void hear_request(const struct ck_framed *f)
+static void take_request(const struct ck_framed *f)
 {
 	must(!f->head.answer && f->head.id > t.last_id);
 	t.last_id = f->head.id;
@@ -173,8 +173,8 @@ static void hear_request(const struct ck_framed *f)
 		hold(f);
 }
 
-/* Returns how many requests came. */
-static unsigned mover_hears(void)
+/* Reads the requests of the link. Returns their number. */
+static unsigned mover_reads(void)
 {
 	struct ck_framed f;
 	unsigned n = 0;
@@ -182,7 +182,7 @@ static unsigned mover_hears(void)
 
 	if (t.sock < 0)
 		return 0;
-	hear_said();
+	take_sent();
 	rc = ck_frames_read(&t.mover);
 	must(rc == 0);
 	while ((rc = ck_frames_next(&t.mover, &f)) > 0) {
@@ -190,10 +190,10 @@ static unsigned mover_hears(void)
 
 		must(peer < PEERS && f.frame.kind != CK_FRAME_LOST);
 		if (f.frame.kind == CK_FRAME_DROP) {
-			must(++t.dropped[peer] <= t.said[peer]);
+			must(++t.dropped[peer] <= t.sent[peer]);
 			continue;
 		}
-		hear_request(&f);
+		take_request(&f);
 		n++;
 	}
 	must(rc == 0);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the metadata of several ranks, each with its length before it: those that
- * can be read are put together. Every key of each is there once, an entry that is no
- * tensor where its first rank has it, and of a tensor about which they agree no box is
- * lost, and none comes twice.
+ * merge: any bytes as the metadata of several ranks, each behind its length. Those that can be
+ * read are merged. The result has every key once, and a non-tensor entry at the location of its
+ * first rank. If the ranks agree about a tensor, no box of it is lost or doubled.
  */
 #include "ckptfs/catalog_edit.h"
 #include "dcp/dcp.h"
@@ -29,7 +28,7 @@ static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 	return 0;
 }
 
-/* False: it cannot be read. Each has files of its own. */
+/* Reads one part, which has files of its own. False if it is refused. */
 static bool part_read(struct ck_dcp_part *part, struct ck_str bytes,
 		      struct numbering *all)
 {
@@ -63,7 +62,7 @@ static void part_fini(struct ck_dcp_part *part)
 	free(part->files);
 }
 
-/* The entry of that key, -1: there is none. */
+/* The index of the entry with that key, or -1. */
 static int64_t find(const struct ck_catalog *c, struct ck_str key)
 {
 	for (size_t i = 0; i < c->listing->n; i++)
@@ -75,16 +74,16 @@ static int64_t find(const struct ck_catalog *c, struct ck_str key)
 static void keys_check(const struct ck_catalog *c,
 		       const struct ck_dcp_part *part)
 {
-	/* What is quadratic is done of small ones. */
+	/* The search is quadratic: only the first entries are checked. */
 	for (size_t i = 0; i < part->c->listing->n && i < 64; i++)
 		must(find(c, ck_entry_names(part->c, i).key) >= 0);
 }
 
-/* Of all parts together. */
+/* Compares the number of boxes with that of all parts. */
 static void boxes_check(const struct ck_catalog *c,
 			const struct ck_dcp_part *parts, size_t n)
 {
-	/* Copies have rows of their own for local/. */
+	/* Replicas have rows of their own for local/. */
 	uint64_t has = c->chunks.n - c->own_chunks + (uint64_t)c->replicas.n;
 	uint64_t had = 0;
 	bool agree = true;

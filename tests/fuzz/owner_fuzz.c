@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what comes from a requester: messages one behind the other, for the owner
- * of a small directory. An answer is one that a requester takes, and costs no more than
- * a bound; the bytes of a READ are those that a model of single bytes says, so nothing
- * but bytes of these files ever leaves.
+ * owner: any bytes as messages of a remote client to the file server of a small directory. Each
+ * answer is accepted by a remote client, and its cost has a bound. The bytes of a READ agree with a
+ * model of single bytes, so that only bytes of these files are sent.
  */
 #include "small_dir.h"
 #include "wire_case.h"
@@ -21,9 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct expected {
 	const struct ck_move *m;
-	const uint8_t *p; /* what comes next */
+	const uint8_t *p; /* the next payload byte */
 	int rc;
-	bool any; /* nobody says which bytes: "./f0", looked at before, is f0 */
+	bool any; /* unknown bytes: "./f0" of an earlier LOOK is f0 */
 };
 
 static void see_run(void *arg, uint64_t fpos, uint64_t dst)
@@ -93,7 +92,7 @@ static void check_read(const struct ck_message *m, const struct ck_answer *a)
 
 /* --- answers ------------------------------------------------------------------------- */
 
-/* What the requester makes of it. */
+/* Parses the answer as a remote client does. */
 static void check_taken(const struct ck_message *m, const struct ck_answer *a)
 {
 	const struct ck_message answer = {
@@ -155,7 +154,7 @@ static bool serve(const struct ck_message *m)
 	return rc == 0;
 }
 
-/* A copy of the exact size, so that ASan sees one byte too many. */
+/* Serves a copy of the exact size, so that ASan detects a read beyond it. */
 static bool serve_copy(struct ck_message m)
 {
 	char *copy = malloc(m.body.len + 1);

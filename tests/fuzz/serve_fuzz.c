@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what comes to a rank that serves a link: from the process of a mount, and
- * from other ranks by a transport that is played here. It runs whole but for its threads:
- * their work is one of the steps (see frames_script.h). Input: a byte that says what it
- * has, then steps.
+ * serve: any bytes as messages to a rank that serves a link: from the process of a mount, and from
+ * other ranks over a simulated transport. The rank runs completely except for its threads: their
+ * work is one of the steps (see frames_script.h). Input: a byte of flags, then steps.
  *
- * What is no request ends it, and the end of the last mount, and what other ranks say or
- * suffer only as far as it was told; it says that it ends if nobody has told it. Bytes of the memory change only where a request has room;
- * each request gets one answer; who answers what it was not asked is dropped, as are those
- * that the mount has enough of; what it counts is none when all is done. Whatever comes from
- * a process of rounds ends nothing but its link.
+ * - The rank ends after an invalid request of the mount, and with the last mount. With some options
+ *   it also ends if another rank ends or is lost. It notifies the other ranks of its own end.
+ * - Bytes of the shared memory change only in the slot of a request.
+ * - Each request gets one answer.
+ * - A rank that sends an answer without a request is dropped, and a rank that the mount drops.
+ * - When all requests are done, all counters are 0.
+ * - Messages of a process for rounds can end only its own link.
  */
 #include "serve_model.h"
 
@@ -18,21 +19,21 @@
 enum has {
 	NO_LINK = 1,
 	NO_OWNER = 2,
-	OTHER_MOUNT = 4, /* that of rank OTHER */
+	OTHER_MOUNT = 4, /* rank OTHER has a mount */
 	UNTIL_TOLD = 8,
-	UNTIL_LOST = 16, /* whatever UNTIL_TOLD says */
+	UNTIL_LOST = 16, /* takes precedence over UNTIL_TOLD */
 	HAS_ROUNDS = 32,
 };
 
 enum what {
-	LINK_SAYS, /* bytes */
-	RANK_SAYS, /* u8 rank; a message */
-	RANK_LOST, /* u8 rank */
+	LINK_SENDS, /* bytes */
+	RANK_SENDS, /* u8 rank; a message */
+	RANK_LOST,  /* u8 rank */
 	WORK,
 	SENT,
 	READ_LINK,
 	LINK_GONE,
-	PROCESS_SAYS, /* bytes */
+	PROCESS_SENDS, /* bytes */
 	PROCESS_GONE,
 	WHATS
 };
@@ -51,7 +52,7 @@ static void know(struct knowns *all, uint32_t rank,
 						      .head = *head };
 }
 
-/* What is expected of it, if it is; over: nothing any more. */
+/* The expected answer with that id, or NULL. */
 static struct expected *expected_of(uint32_t from, uint64_t id)
 {
 	for (size_t i = 0; i < t.nexpected; i++) {
@@ -83,7 +84,8 @@ static int play_expect(struct ck_transport *x, uint32_t from, uint64_t id,
 	return 0;
 }
 
-/* What it says of itself, or of rounds: nothing, if it takes no part in them. */
+/* A note of the rank to another one. The body of a ROUND is empty if the rank takes no part in
+ * rounds. */
 static void check_note(const struct ck_parcel *p)
 {
 	bool over = serve()->ends[CK_FROM_ROUNDS].frames->fd < 0;
@@ -96,21 +98,21 @@ static void check_note(const struct ck_parcel *p)
 	must(p->head.body == 0 && p->head.payload == 0);
 }
 
-/* A request of the mount's, as it said it. */
+/* A forwarded request: the mount has sent it. */
 static void check_request(const struct ck_parcel *p)
 {
 	const struct expected *e = expected_of(p->to, p->head.id);
-	bool said = false;
+	bool sent = false;
 
-	hear_said();
+	take_sent();
 	for (size_t i = 0; i < t.nheard; i++) {
 		const struct heard *h = &t.heard[i];
 
-		said |= h->frame.peer == p->to && h->head.id == p->head.id &&
+		sent |= h->frame.peer == p->to && h->head.id == p->head.id &&
 			h->head.type == p->head.type &&
 			h->head.body == p->head.body && !h->head.answer;
 	}
-	must(said || t.stop);
+	must(sent || t.stop);
 	know(&t.passed, p->to, &p->head);
 	if (e && !t.stop)
 		t.passed.list[t.passed.n - 1].room = e->len;
@@ -130,7 +132,7 @@ static void check_answer(const struct ck_parcel *p)
 	must(t.stop);
 }
 
-/* All of its bytes are there: ASan says if not. */
+/* Reads all bytes, so that ASan detects invalid ones. */
 static void touch(const void *bytes, uint64_t len)
 {
 	static volatile uint8_t last;
@@ -188,12 +190,12 @@ static void play_wake(struct ck_transport *x)
 	(void)x;
 }
 
-/* Nobody who says what he may is dropped, unless the mount wants it. */
+/* A rank is dropped only after a forbidden message, or for the mount. */
 static void play_drop(struct ck_transport *x, uint32_t rank)
 {
 	(void)x;
 	must(rank < RANKS && rank != RANK);
-	hear_said();
+	take_sent();
 	must(!t.trusted[rank] || t.unwanted[rank] || t.stop);
 	t.dropped[rank] = true;
 }
@@ -209,7 +211,7 @@ static void lose(uint32_t rank)
 	t.x.lost(t.x.arg, rank);
 }
 
-/* The request that it answers, if it was asked by the mount. */
+/* The forwarded request that the answer belongs to, or NULL. */
 static struct known *answered(uint32_t from, const struct ck_wire_head *head)
 {
 	for (size_t i = 0; i < t.passed.n; i++) {
@@ -222,8 +224,8 @@ static struct known *answered(uint32_t from, const struct ck_wire_head *head)
 	return NULL;
 }
 
-/* Whether a rank may say that; its answer is one of its own then. */
-static bool may_say(uint32_t from, const struct ck_message *m)
+/* True if a rank may send the message. Marks an answered request. */
+static bool may_send(uint32_t from, const struct ck_message *m)
 {
 	struct known *k = answered(from, &m->head);
 	uint64_t cost;
@@ -237,7 +239,7 @@ static bool may_say(uint32_t from, const struct ck_message *m)
 	return k;
 }
 
-/* Its payload, where it is expected. */
+/* Writes the payload of an expected answer into its slot. */
 static void put_payload(uint32_t from, struct ck_message *m)
 {
 	struct expected *e = m->head.answer ? expected_of(from, m->head.id)
@@ -260,7 +262,7 @@ static void know_note(uint32_t from, const struct ck_wire_head *head)
 	if (head->type == CK_WIRE_UNMOUNTED)
 		t.mounts[from] = false;
 	else if (head->type == CK_WIRE_OVER)
-		t.told_over = true;
+		t.over_sent = true;
 }
 
 static void deliver(uint32_t from, struct ck_message *m)
@@ -269,7 +271,7 @@ static void deliver(uint32_t from, struct ck_message *m)
 
 	put_payload(from, m);
 	if (!t.dropped[from])
-		t.trusted[from] &= may_say(from, m);
+		t.trusted[from] &= may_send(from, m);
 	if (!t.dropped[from] && note)
 		know_note(from, &m->head);
 	else if (!t.dropped[from] && !m->head.answer)
@@ -280,8 +282,8 @@ static void deliver(uint32_t from, struct ck_message *m)
 	must(t.trusted[from] || t.dropped[from]);
 }
 
-/* A message that is whole; one that is none loses the rank. */
-static void rank_says(struct ck_str bytes)
+/* Delivers a complete message; an invalid one loses the rank. */
+static void rank_sends(struct ck_str bytes)
 {
 	struct ck_cur c = ck_cur_make(bytes.p, bytes.len);
 	struct ck_message m = { .payload = { NULL, 0 } };
@@ -307,7 +309,7 @@ static void rank_says(struct ck_str bytes)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Of the jobs that may be begun now. */
+/* True if one of the next jobs takes long. */
 static bool any_is_long(const struct ck_serve *s)
 {
 	for (uint32_t i = 0; i < s->nsenders; i++)
@@ -321,7 +323,7 @@ static bool any_is_long(const struct ck_serve *s)
 	return false;
 }
 
-/* One job, if none is only long. */
+/* Runs one job, unless one of the next jobs takes long. */
 static bool work(void)
 {
 	struct ck_serve *s = serve();
@@ -351,7 +353,7 @@ static void process_end(void)
 	t.process = -1;
 }
 
-static void process_says(struct ck_str bytes)
+static void process_sends(struct ck_str bytes)
 {
 	if (t.process >= 0 && bytes.len)
 		(void)!send(t.process, bytes.p, bytes.len,
@@ -363,17 +365,17 @@ static void do_step(const struct step *step)
 	uint8_t rank = step->bytes.len ? (uint8_t)step->bytes.p[0] : 0;
 
 	switch (step->what % WHATS) {
-	case LINK_SAYS:
+	case LINK_SENDS:
 		if (t.sock >= 0)
-			speech_say(&t.speech, t.sock, step->bytes);
-		hear_said();
+			speech_send(&t.speech, t.sock, step->bytes);
+		take_sent();
 		break;
-	case RANK_SAYS: rank_says(step->bytes); break;
+	case RANK_SENDS: rank_sends(step->bytes); break;
 	case RANK_LOST: lose(rank); break;
 	case WORK: (void)work(); break;
 	case SENT: (void)give_back(); break;
 	case READ_LINK: link_read(); break;
-	case PROCESS_SAYS: process_says(step->bytes); break;
+	case PROCESS_SENDS: process_sends(step->bytes); break;
 	case PROCESS_GONE: process_end(); break;
 	default: link_end(); break;
 	}
@@ -403,7 +405,7 @@ static void check_none_is_left(const struct ck_serve *s)
 				    s->passed.ranks[i].bodies == 0));
 }
 
-/* All is done that was asked for; then what it counts is none. */
+/* Completes all requests, and then checks that all counters are 0. */
 static void finish(const struct pollfd links[static CK_FROM_RANK])
 {
 	short events = links[CK_FROM_LINK].revents |
@@ -426,7 +428,7 @@ static void finish(const struct pollfd links[static CK_FROM_RANK])
 	t.stop = true;
 }
 
-/* Of answers one may have its share, or a single one that is more. */
+/* The answers to one sender use at most its share, or are a single larger one. */
 static void check_bounds(void)
 {
 	const struct ck_serve *s = serve();
@@ -439,13 +441,13 @@ static void check_bounds(void)
 	}
 }
 
-/* The fuzzer has a timer, which interrupts. */
+/* Polls again if the fuzzer's timer interrupts the call. */
 static bool look(struct pollfd *also, nfds_t n)
 {
 	return TEMP_FAILURE_RETRY(poll(also, n, 0)) >= 0;
 }
 
-/* A rank that was dropped may say one thing more before it is lost. */
+/* Runs one step. A dropped rank may send one more message before it is lost. */
 static void go_on(struct pollfd *also, nfds_t n)
 {
 	bool dropped[RANKS];
@@ -465,7 +467,7 @@ static int play_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 		     int msec)
 {
 	(void)x, (void)msec;
-	if (n == 0) { /* it waits until all know that it ends */
+	if (n == 0) { /* it waits until its last messages are sent */
 		while (give_back())
 			;
 		return 0;
@@ -485,7 +487,7 @@ static void begin_rank(uint32_t rank)
 {
 	t.lost[rank] = t.dropped[rank] = t.unwanted[rank] = false;
 	t.trusted[rank] = true;
-	t.told[rank] = 0;
+	t.notified[rank] = 0;
 }
 
 static void begin(const uint8_t *data, size_t size)
@@ -495,7 +497,7 @@ static void begin(const uint8_t *data, size_t size)
 	t.speech.at = 0;
 	t.nheard = t.nexpected = t.asked.n = t.passed.n = 0;
 	t.rounds = 0;
-	t.stop = t.malformed = t.told_over = false;
+	t.stop = t.malformed = t.over_sent = false;
 	t.first = NULL;
 	t.last = &t.first;
 	for (uint32_t i = 0; i < RANKS; i++)
@@ -512,7 +514,7 @@ static void begin(const uint8_t *data, size_t size)
 				     .close = play_close };
 }
 
-/* Why it may have ended. */
+/* True if the rank has a reason to end. */
 static bool has_reason(enum ck_serve_until until)
 {
 	bool lost = false;
@@ -520,11 +522,11 @@ static bool has_reason(enum ck_serve_until until)
 	for (uint32_t i = 0; i < RANKS; i++)
 		lost |= t.lost[i];
 	return t.stop || (!t.mounts[OTHER] && t.sock < 0) ||
-	       (until != CK_UNTIL_UNMOUNTED && t.told_over) ||
+	       (until != CK_UNTIL_UNMOUNTED && t.over_sent) ||
 	       (until == CK_UNTIL_LOST && lost);
 }
 
-/* Of this rank's own answers. */
+/* Permits changes in the slots of this rank's own answers. */
 static void allow_rooms(void)
 {
 	for (size_t i = 0; i < t.nheard; i++) {

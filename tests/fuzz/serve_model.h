@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve_model: what serve_fuzz knows of what was said, to whom and by whom, and what the
- * mount may hear because of that.
+ * serve_model: the model of serve_fuzz: the sent messages with their senders and receivers, and
+ * the frames that the mount may receive as a result.
  */
 #ifndef CK_SERVE_MODEL_H
 #define CK_SERVE_MODEL_H
@@ -17,8 +17,8 @@ enum {
 	MEMORY = 64 << 10,
 	SHARE = 12 << 10,    /* of memory for answers, less than any real one */
 	COST_MAX = 80 << 20, /* of any request */
-	MOST = 200,	     /* requests of each kind, and what is expected */
-	ROUNDS = 2000, /* more than it may take until nothing is left to do */
+	MOST = 200,	     /* requests of each kind, and expected answers */
+	ROUNDS = 2000,	     /* limit of steps until all work is done */
 };
 
 struct expected {
@@ -27,13 +27,13 @@ struct expected {
 	bool over;
 };
 
-/* Of a rank's request or the answer to one. */
+/* A request of a rank, or a request that was forwarded to it. */
 struct known {
 	uint32_t rank;
 	struct ck_wire_head head;
-	uint64_t room; /* of one that was passed on */
-	bool over;     /* that was answered */
-	bool used;     /* the answer was seen */
+	uint64_t room; /* size of its slot, if it was forwarded */
+	bool over;     /* the rank has answered it */
+	bool used;     /* its answer was received */
 };
 
 struct knowns {
@@ -44,38 +44,38 @@ struct knowns {
 static struct {
 	struct ck_transport x; /* first */
 	struct ck_cur script;
-	int sock;    /* the mount's end */
-	int process; /* that of the process of rounds, which is not looked at */
-	bool used;   /* there are rounds */
+	int sock;    /* end of the mount */
+	int process; /* end of the process for rounds, which is not checked */
+	bool used;   /* the job has rounds */
 	struct speech speech;
 	struct heard heard[MOST];
 	size_t nheard;
-	struct ck_frames mount; /* what comes there */
+	struct ck_frames mount; /* frames that the mount receives */
 	struct ck_parcel *first, **last;
 	bool lost[RANKS], dropped[RANKS];
-	bool trusted[RANKS];  /* it has said nothing that may not be said */
-	bool unwanted[RANKS]; /* the mount has enough of it */
-	unsigned told[RANKS]; /* times that it was said to be lost */
+	bool trusted[RANKS];	  /* it has sent no forbidden message */
+	bool unwanted[RANKS];	  /* the mount has dropped it */
+	unsigned notified[RANKS]; /* number of LOST frames about it */
 	struct expected expected[MOST];
 	size_t nexpected;
-	struct knowns asked;  /* by other ranks */
-	struct knowns passed; /* to them */
-	bool malformed;	      /* what the mount said */
-	bool mounts[RANKS];   /* which have one */
-	bool told_over;	      /* by another rank */
+	struct knowns asked;  /* requests of other ranks */
+	struct knowns passed; /* forwarded requests */
+	bool malformed;	      /* the mount has sent an invalid frame */
+	bool mounts[RANKS];   /* the rank has a mount */
+	bool over_sent;	      /* another rank has sent OVER */
 	unsigned rounds;
 	bool stop;
 } t;
 
 static uint8_t *memory;
-static bool may[MEMORY]; /* change */
+static bool may[MEMORY]; /* the byte may change */
 
 static struct ck_serve *serve(void)
 {
 	return t.x.arg;
 }
 
-/* --- what the mount said, and what it hears ---------------------------------------------- */
+/* --- frames that the mount sends and receives -------------------------------------------- */
 
 static bool is_good(const struct heard *h)
 {
@@ -88,7 +88,7 @@ static bool is_good(const struct heard *h)
 	       ck_add(&end, h->frame.place, h->frame.room) && end <= MEMORY;
 }
 
-static void hear_said(void)
+static void take_sent(void)
 {
 	int rc = 0;
 
@@ -116,7 +116,7 @@ static bool is_answer_to(const struct ck_wire_head *h,
 	       h->epoch == request->epoch && h->answer && !request->answer;
 }
 
-/* An answer of this rank: to one request, with its room. */
+/* An answer of this rank belongs to one request, and has its slot. */
 static void check_own(const struct ck_framed *f)
 {
 	for (size_t i = 0; i < t.nheard; i++) {
@@ -134,7 +134,7 @@ static void check_own(const struct ck_framed *f)
 	abort();
 }
 
-/* One of another rank: to one request that was passed on to it. */
+/* An answer of another rank belongs to one request that was forwarded to it. */
 static void check_passed(const struct ck_framed *f)
 {
 	for (size_t i = 0; i < t.passed.n; i++) {
@@ -150,11 +150,11 @@ static void check_passed(const struct ck_framed *f)
 	abort();
 }
 
-/* It is said again of each request that comes after it. */
+/* LOST is sent again for each later request to the rank. */
 static void check_lost(uint32_t rank)
 {
 	must(t.lost[rank]);
-	t.told[rank]++;
+	t.notified[rank]++;
 }
 
 static void check_frame(const struct ck_framed *f)
@@ -165,14 +165,14 @@ static void check_frame(const struct ck_framed *f)
 		return;
 	}
 	must(f->frame.kind == CK_FRAME_MESSAGE);
-	must(f->head.answer && !t.told[f->frame.peer]);
+	must(f->head.answer && !t.notified[f->frame.peer]);
 	if (f->frame.peer == RANK)
 		check_own(f);
 	else
 		check_passed(f);
 }
 
-/* --- when all is done --------------------------------------------------------------------- */
+/* --- checks at the end -------------------------------------------------------------------- */
 
 static unsigned heard_of(uint32_t rank)
 {
@@ -183,8 +183,8 @@ static unsigned heard_of(uint32_t rank)
 	return n;
 }
 
-/* Requests of the mount for another rank: each was passed on, and then its answer too,
- * or it was said to be lost. */
+/* Each request of the mount for another rank was forwarded, and so was its answer; or the mount
+ * was notified that the rank is lost. */
 static void check_rank_done(uint32_t rank)
 {
 	unsigned passed = 0, lost = t.lost[rank];
@@ -195,11 +195,11 @@ static void check_rank_done(uint32_t rank)
 		passed += k->rank == rank;
 		must(k->rank != rank || k->used == k->over);
 	}
-	must(t.told[rank] == lost + heard_of(rank) - passed);
-	must(lost || t.told[rank] == 0);
+	must(t.notified[rank] == lost + heard_of(rank) - passed);
+	must(lost || t.notified[rank] == 0);
 }
 
-/* All of this is only known of a mount that is still there. */
+/* Only for a mount that is still there. */
 static void check_mount_done(void)
 {
 	for (size_t i = 0; i < t.nheard; i++)
@@ -209,14 +209,14 @@ static void check_mount_done(void)
 			check_rank_done(i);
 }
 
-/* Nobody waits for an answer of this rank. */
+/* Each request of another rank has its answer, or that rank is lost. */
 static void check_ranks_done(void)
 {
 	for (size_t i = 0; i < t.asked.n; i++)
 		must(t.asked.list[i].used || t.lost[t.asked.list[i].rank]);
 }
 
-/* --- reading what the mount hears ---------------------------------------------------------- */
+/* --- frames for the mount ------------------------------------------------------------------ */
 
 static void link_read(void)
 {
@@ -228,7 +228,7 @@ static void link_read(void)
 	while (t.process >= 0 &&
 	       recv(t.process, away, sizeof(away), MSG_DONTWAIT) > 0)
 		;
-	hear_said();
+	take_sent();
 	if (t.stop || t.sock < 0)
 		return;
 	rc = ck_frames_read(&t.mount);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any writes and cuts of one file of a tensor, as a program would make them,
- * into stages of a small checkpoint of PyTorch (a copy of a fixture on tmpfs).
- * A model knows the bytes that the file would have: a stage is complete only
- * if these are a whole one of the tensor's shape and dtype, all given or zeros
- * left out on purpose, and always if they are and nothing was refused; and some complete ones are committed, after
- * which the tensor must have exactly these values, and all others theirs.
+ * stage: any writes and truncations of one file of a tensor into a stage of a small checkpoint of
+ * PyTorch, a copy of a fixture on tmpfs. A model has the bytes of the file. A stage is complete
+ * only if these bytes are a whole file of the tensor's shape and dtype. Each byte must be written,
+ * or be a skipped zero. If no operation was refused, such a stage is always complete. Some complete
+ * stages are committed. Afterwards the tensor must have exactly these values, and all others
+ * must be unchanged.
  *
- * Input: a byte for the tensor, one for the box (0: all), one of flags (1: raw,
- * 2: begun with O_TRUNC), then operations, see run(), of which the greater ones
- * are of other threads. Those with a certain sum
- * are committed; each seed is one, by what was put at its end.
+ * Input: a byte for the tensor, one for the box (0: all), one of flags (1: raw, 2: opened with
+ * O_TRUNC), then operations, see run(). Operations with large numbers come from other threads.
+ * Inputs with a certain checksum are committed; each seed has one, by bytes added at its end.
  */
 #include "ckptfs/commit.h"
 #include "ckptfs/npy.h"
@@ -34,7 +33,7 @@ static struct {
 	struct ck_writer *w;
 	struct ck_transaction *x;
 	unsigned commits;
-	uint8_t now[TENSORS][LIMIT]; /* what each tensor has, in C order */
+	uint8_t now[TENSORS][LIMIT]; /* values of each tensor, in C order */
 } disk;
 
 static void shell(const char *what, const char *from)
@@ -91,19 +90,19 @@ static struct model {
 	const int64_t *shape; /* of the tensor or box */
 	const int64_t *start; /* of the box, NULL: all */
 	uint64_t nbytes;
-	bool raw, anew, refused, touched;
-	bool late;    /* elements came before their header: it may be refused */
-	bool changed; /* so may one that became another */
+	bool raw, truncated, refused, touched;
+	bool late;    /* elements before their header, which may be refused */
+	bool changed; /* a changed header, which may be refused */
 	uint8_t file[LIMIT], given[LIMIT];
 	uint32_t by;	/* the thread that wrote */
-	bool jumped;	/* what was skipped is missing */
-	bool sized;	/* its size was set */
-	uint64_t size;	/* anew: of the file */
-	uint64_t front; /* anew: bytes from the beginning that were written */
+	bool jumped;	/* skipped bytes are missing */
+	bool sized;	/* the size was set */
+	uint64_t size;	/* if truncated: of the file */
+	uint64_t front; /* if truncated: written bytes at the beginning */
 	uint64_t own;	/* length of the header that the mount shows */
 	struct ck_npy npy;
-	bool valid; /* npy is the header in file, and right */
-	bool plain; /* and says what numpy's own would */
+	bool valid; /* npy is the header in the file, and matches the tensor */
+	bool plain; /* the header has the fields of numpy's own */
 } m;
 
 static const char *descr_of(bool big)
@@ -119,7 +118,7 @@ static const char *descr_of(bool big)
 static void model_look(void)
 {
 	struct ck_str bytes = { (const char *)m.file,
-				m.anew ? m.front : m.own };
+				m.truncated ? m.front : m.own };
 
 	m.valid = m.plain = false;
 	if (m.raw) {
@@ -137,11 +136,11 @@ static void model_look(void)
 		  ck_str_is(m.npy.descr, descr_of(true));
 }
 
-static void model_begin(bool anew)
+static void model_begin(bool truncated)
 {
 	struct ck_buf b = { 0 };
 
-	m.anew = anew;
+	m.truncated = truncated;
 	m.refused = m.touched = m.late = m.changed = false;
 	m.jumped = m.sized = false;
 	m.by = 0;
@@ -152,7 +151,7 @@ static void model_begin(bool anew)
 		ck_npy_header(m.t->dtype, m.t->ndim, m.shape, &b);
 		must(b.err == 0 && b.len < LIMIT / 2);
 		m.own = b.len;
-		if (!anew)
+		if (!truncated)
 			memcpy(m.file, b.data, b.len);
 		ck_buf_fini(&b);
 	}
@@ -182,25 +181,25 @@ static bool some_given(void)
 	return memchr(m.given, 1, LIMIT);
 }
 
-/* Is nothing missing of the file? */
+/* True if no byte of the file is missing. */
 static bool model_whole(void)
 {
 	if (!m.valid || !m.touched)
 		return false;
-	if (!m.anew)
+	if (!m.truncated)
 		return m.npy.data == m.own &&
 		       all_given(m.own, m.own + m.nbytes);
 	return m.size == m.npy.data + m.nbytes &&
 	       (all_given(0, m.size) || (!m.jumped && some_given()));
 }
 
-/* One that may be refused all the same. */
+/* True if the stage may be refused although it is whole. */
 static bool model_doubtful(void)
 {
 	return !m.plain || m.changed ||
-	       (m.late && (!m.anew || is_fortran() || is_swapped() ||
+	       (m.late && (!m.truncated || is_fortran() || is_swapped() ||
 			   m.npy.data != m.own)) ||
-	       (!m.anew && (is_fortran() || is_swapped()));
+	       (!m.truncated && (is_fortran() || is_swapped()));
 }
 
 /* --- operations ------------------------------------------------------------------ */
@@ -214,7 +213,7 @@ static void check_errno(int rc)
 		m.refused = true;
 }
 
-/* What a write must answer; 1: one of several. */
+/* The expected result of a write; 1 if several are permitted. */
 static int write_outcome(uint64_t vpos, uint64_t end)
 {
 	if (m.refused)
@@ -277,7 +276,7 @@ static void op_truncate(uint64_t size)
 		want = 0;
 	else if (m.refused)
 		want = -EINVAL;
-	else if (!m.anew)
+	else if (!m.truncated)
 		want = size == m.own + m.nbytes ? 0 : -EINVAL;
 	else if (m.raw)
 		want = size > m.nbytes ? -EFBIG : 0;
@@ -288,7 +287,7 @@ static void op_truncate(uint64_t size)
 		return;
 	if (size == 0)
 		model_begin(true);
-	if (size == 0 || !m.anew)
+	if (size == 0 || !m.truncated)
 		return;
 	m.touched = m.sized = true;
 	if (size < m.size) {
@@ -300,7 +299,7 @@ static void op_truncate(uint64_t size)
 	model_look();
 }
 
-/* A header as numpy, or somebody else, might write it. */
+/* Makes a header as numpy or another program might write it. */
 static size_t header_make(uint8_t how, uint8_t *to)
 {
 	char text[256], dims[64] = "";
@@ -337,7 +336,7 @@ static enum ck_stage_state op_look(void)
 	state = ck_stage_state(stage);
 	if (m.refused)
 		must(state == CK_STAGE_SPOILED);
-	else if (m.anew && !some_given())
+	else if (m.truncated && !some_given())
 		must(state == (m.raw && m.nbytes == 0 ? CK_STAGE_EMPTY
 						      : CK_STAGE_BEGUN));
 	else if (!m.touched)
@@ -351,7 +350,7 @@ static enum ck_stage_state op_look(void)
 	return state;
 }
 
-/* Where the element of the file with that index lies in the file. */
+/* The offset of the element with that index in the file. */
 static uint64_t place_in_file(const uint64_t *index)
 {
 	uint64_t at = 0;
@@ -375,7 +374,7 @@ static uint64_t place_in_tensor(const uint64_t *index)
 	return at * m.dtype->size;
 }
 
-/* What the tensor must have after a commit. */
+/* Computes the values of the tensor after a commit. */
 static void model_commit(uint8_t *values)
 {
 	uint64_t index[CK_MAX_DIMS] = { 0 };
@@ -426,7 +425,7 @@ static bool numbers(struct ck_cur *c, uint16_t *a, uint16_t *b)
 	return ck_cur_u16(c, a) && ck_cur_u16(c, b);
 }
 
-/* One operation; what is left of a byte is its variant. */
+/* Runs one operation. The high bits of its byte select a variant. */
 static void run(uint8_t op, struct ck_cur *c)
 {
 	uint64_t data = m.valid ? m.npy.data : m.own;
@@ -443,11 +442,11 @@ static void run(uint8_t op, struct ck_cur *c)
 	} else if (op % 8 <= 2 && numbers(c, &at, &n)) { /* a pattern, */
 		for (size_t i = 0; i < n % LIMIT; i++)
 			bytes[i] = (uint8_t)(at * 7U + i * 31U + op);
-		/* from the beginning, or from that of the elements */
+		/* from the beginning of the file, or of the elements */
 		op_write(at + (op % 8 == 2 ? data : 0), bytes, n % LIMIT,
 			 thread);
 	} else if (op % 8 == 3 && ck_cur_u16(c, &n) && !m.raw) {
-		len = header_make(op / 8, bytes); /* or a part of it */
+		len = header_make(op / 8, bytes); /* whole or a part */
 		op_write(0, bytes, n ? ck_min(n, len) : len, thread);
 	} else if (op % 8 == 4 && ck_cur_u16(c, &n)) {
 		op_truncate(n);
@@ -478,7 +477,7 @@ static void model_make(uint32_t tensor, uint32_t box, uint8_t flags)
 	model_begin(false);
 }
 
-/* A commit takes as long as ten of the others. */
+/* True for some inputs: a commit takes as long as ten others. */
 static CK_WRAPS bool is_chosen(const uint8_t *data, size_t size)
 {
 	uint32_t sum = 2166136261;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a file of torch.save, in either container: alone, as those of two ranks, both
- * with a sidecar of flat parameters and their optimizer, or as two pieces of a state dict. It is refused and says why, or what is shown lies within the
- * file, and each of its elements, too.
+ * torch: any bytes as a file of torch.save, in either container: alone, as the files of two ranks,
+ * both with a sidecar of flat parameters and their optimizer, or as two pieces of a state dict.
+ * The checkpoint is refused with a reason, or all shown tensors and elements lie within the file.
  *
- * The first byte says as which; the rest is the file.
+ * The first byte selects one of these forms; the rest is the file.
  */
 #include "look_catalog.h"
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a file of torch.save, as they are if they begin like one, else as the value of
- * one of either container, whose storages 0 to 3 have 0 to 192 bytes: it is refused in words,
- * or each tensor has an error or elements inside the file, no two entries have one name, an
- * alias has the bytes of what it is one of, and each value is JSON or refused: the JSON that
- * it has in the file's own pickle, though it was written as another one.
+ * torch_value: any bytes as a file of torch.save. If they do not begin like one, they are the value
+ * in a file of either container, with storages 0 to 3 of 0 to 192 bytes. The file is refused with
+ * a reason, or:
+ *
+ * - each tensor has an error, or elements inside the file;
+ * - no two entries have the same name;
+ * - an alias has the bytes of its tensor;
+ * - each value is refused, or its JSON is the same as in the original pickle.
  */
 #include "ckptfs/format.h"
 #include "ckptfs/value.h"
@@ -16,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MOST = 64 }; /* entries that what is quadratic or slow is done of */
+enum { MOST = 64 }; /* entries for quadratic or slow checks */
 
 static void item_look(const struct ck_catalog *c, const struct ck_item *item)
 {
@@ -29,7 +32,7 @@ static void item_look(const struct ck_catalog *c, const struct ck_item *item)
 	     item->length <= file->size - item->fpos);
 }
 
-/* Its last element is inside the item, too. */
+/* The item is inside its file, and the last element inside the item. */
 static void chunk_look(const struct ck_catalog *c, const struct ck_tensor *t)
 {
 	const struct ck_item *item = ck_catalog_item(c, t->chunk);
@@ -78,7 +81,7 @@ static void names_look(const struct ck_catalog *c)
 
 /* --- values ------------------------------------------------------------------ */
 
-/* The pickle that is in the file, and what is at the ends of its paths. */
+/* The pickle in the file, and the values of its entries. */
 struct model {
 	struct ck_pickle p;
 	struct ck_arena arena;
@@ -99,13 +102,13 @@ static int leaf_take(void *arg, const struct ck_torch_leaf *leaf)
 		return -E2BIG;
 	for (uint32_t i = 0; i < m->n; i++)
 		if (ck_str_eq(m->leaves[i].key, leaf->key))
-			return -EEXIST; /* one of them gets another name */
+			return -EEXIST; /* one of the two gets another name */
 	m->leaves[m->n].key = ck_arena_copy(&m->arena, leaf->key);
 	m->leaves[m->n++].value = leaf->value;
 	return 0;
 }
 
-/* Of no leaves: there is nothing to compare with. */
+/* Reads the pickle. After an error the model has no leaves, and no value is compared. */
 static void model_make(struct model *m, struct ck_str pickle, bool legacy)
 {
 	const struct ck_pickle_hooks hooks = { .old_persids = legacy };
@@ -126,13 +129,14 @@ static void model_fini(struct model *m)
 	ck_arena_fini(&m->arena);
 }
 
-/* A shorter pickle may be worth less memory, and protocol 2 takes more levels. */
+/* True if a limit was exceeded: a shorter pickle gets less memory, and protocol 2 needs more
+ * levels. */
 static bool is_bound(const struct ck_diag *d)
 {
 	return strstr(d->text, "deep") || strstr(d->text, "its size allows");
 }
 
-/* got: what is shown of it; d: why that is nothing. */
+/* Compares the JSON in `got`, or the error in `d`, with that of the original value. */
 static void value_compare(const struct ck_pickle *p, const struct ck_pv *value,
 			  size_t len, int rc, struct ck_str got,
 			  const struct ck_diag *d)
