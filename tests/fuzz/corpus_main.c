@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs a fuzz target once over each file of a directory, without libFuzzer:
- * so every build replays the seeds and all former finds. Prints TAP. The name
- * comes before the run, so that a crash says which file it was.
+ * corpus_main: runs a fuzz target once over each file of a directory, without libFuzzer, so that
+ * every build replays the seeds and all former faults. Prints TAP. The name is printed before
+ * the run, so that a crash can be assigned to its file.
  */
 #include "tap.h"
 #include <dirent.h>
@@ -26,7 +26,7 @@ static bool run_file(const char *path)
 		len += got;
 	} while (got == 65536);
 	fclose(f);
-	/* A block of the exact size, so that ASan sees one byte too many. */
+	/* A block of the exact size, so that ASan detects a read beyond it. */
 	bytes = realloc(bytes, len ? len : 1);
 	if (!bytes)
 		abort();

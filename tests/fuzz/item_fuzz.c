@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as an item. Input: a byte that says the dtype wanted (its number,
- * and bit 7 if the item is transformed by zstd), one for the number of
- * dimensions, one for each size, then the item. Whatever is accepted must
- * have its whole tensor inside the item.
+ * item: any bytes as an item. Input: a byte for the expected dtype (its number, and bit 7 if the
+ * item is transformed by zstd), one for the number of dimensions, one for each size, then the
+ * item. The whole tensor of an accepted item must be inside the item.
  */
 #include "item/item.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* must: what has to be true of every input; if it is not, the input is kept, and this says
- * where. */
+/* must: a condition for every input. If it is false, its position is printed, and the abort
+ * makes the fuzzer save the input. */
 #ifndef CK_MUST_H
 #define CK_MUST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a name: its stem is a legal file name and decodes to the name,
- * unless it was cut. As a stem: refused, or it is the one stem of what it
- * decodes to. As a key: unwrapping it twice is unwrapping it once.
+ * name: any bytes as a name: its stem is a legal file name and decodes to the name, unless it was
+ * cut. As a stem: refused, or the decoded name has this stem. As a key: unwrapping it twice has
+ * the same result as once.
  */
 #include "ckptfs/model.h"
 #include "must.h"

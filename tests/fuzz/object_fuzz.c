@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the pickle of an entry: it is refused, or the text is one JSON
- * value and a newline, nested at most 200 deep, without malformed UTF-8 or
- * control characters, and within the bounds.
+ * object: any bytes as the pickle of an entry: it is refused, or its text is one JSON value and a
+ * newline. The text is within the limits and nested at most 200 deep, without malformed UTF-8 or
+ * control characters.
  */
 #include "ckptfs/value.h"
 
@@ -84,7 +84,7 @@ static void read_key(struct json *j)
 	need(*j->p++ == ':');
 }
 
-/* Opens what can be opened at a value; true: a value is complete. */
+/* Opens an array or object, or reads a scalar. True if a value is complete. */
 static bool read_value(struct json *j)
 {
 	if (*j->p != '[' && *j->p != '{') {
@@ -100,7 +100,7 @@ static bool read_value(struct json *j)
 	return false;
 }
 
-/* After a value: closes, or goes on behind a comma. */
+/* Reads values. After each one, closes its levels or continues behind a comma. */
 static void check_json(const char *text)
 {
 	struct json j = { .p = text };

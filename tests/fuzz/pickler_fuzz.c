@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a pickle whose value is written as protocol 2: it is refused, or it
- * has no opcode of frames, is read again, has the same JSON, and, but for what was
- * spelled otherwise the first time, is written once more as the same bytes.
+ * pickler: any bytes as a pickle whose value is written as protocol 2. It is refused, or the
+ * output has no FRAME opcode and is read as a value with the same JSON. From the second time on,
+ * writing the value again gives the same bytes.
  */
 #include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
@@ -34,7 +34,7 @@ static bool write_again(const struct ck_pickle *from, size_t size,
 	return rc == 0;
 }
 
-/* What pass one learned of a pickle is enough to see its opcodes. */
+/* The opcodes of the output include no FRAME. */
 static void has_no_frames(const struct ck_buf *b)
 {
 	struct ck_pickle_frames frames = { 0 };
@@ -61,7 +61,7 @@ static void json_is_same(const struct ck_pickle *a, size_t a_len,
 	ck_buf_fini(&got);
 }
 
-/* Reads what was written, and compares; writes it once more. */
+/* Reads the written pickle, compares its JSON, and writes it once more. */
 static bool look_again(const struct ck_pickle *from, size_t size,
 		       const struct ck_buf *written, struct ck_buf *next)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the pickle of a rank's file: each value of it, the dict of the file or what
- * is in that, is refused, is none, or has boxes inside of the tensor and of the local one,
- * which together have as many elements as that; and any text as names of files.
+ * ranks: any bytes as the pickle of a rank's file, and as names of files. Each value in the dict
+ * of the file is refused, is not a tensor, or has boxes. The boxes are inside the tensor and the
+ * local tensor, and have as many elements as the local tensor.
  */
 #include "must.h"
 #include "ranks/ranks.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Storages whose bytes count from their key's length. */
+/* Reads zeros. The first byte depends on the length of the key. Fails beyond 4096. */
 static int read_storage(void *ctx, struct ck_str key, void *buf, size_t len,
 			uint64_t at, struct ck_diag *d)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the header of a safetensors file: it is refused, or its tensors fill the
- * bytes behind it without a gap, each as many as its shape says; and any bytes as JSON,
- * of which a valid text stays one when it is read value by value.
+ * safetensors: any bytes as the header of a safetensors file. It is refused, or its tensors fill
+ * the bytes behind it without a gap, each as many as its shape needs. The bytes are also parsed as
+ * JSON: a valid text stays valid when it is read value by value.
  */
 #include "item/safetensors_header.h"
 #include "must.h"
@@ -29,7 +29,7 @@ static void look(const struct ck_safetensors *s, uint64_t end)
 	must(at == s->end && at >= end);
 }
 
-/* Two bytes say how many follow the header. */
+/* The first two bytes are the number of bytes behind the header. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct ck_safetensors s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * small_dir: a directory with three files of known bytes and some names that are none,
- * and an owner of it that knows these names and no others, whatever came before.
+ * small_dir: a directory with three files of known bytes and some names without a file, and a file
+ * server of it. The server knows these names and no others, independent of earlier inputs.
  */
 #ifndef CK_SMALL_DIR_H
 #define CK_SMALL_DIR_H
@@ -18,8 +18,8 @@ enum {
 	NFILES = 3,
 	FILE_BYTES = 5000,
 	NAMES = 9,
-	COST_DONE = 16 << 10, /* of a READ that is done here */
-	PARTS_DONE = 16,      /* moves, runs or names of a request that is */
+	COST_DONE = 16 << 10, /* largest cost of an executed READ */
+	PARTS_DONE = 16,      /* most moves, runs or names of a request */
 };
 
 static const char *const names[NAMES] = { "f0",	     "f1",   "f2",
@@ -74,7 +74,7 @@ static inline void dir_make(void)
 	atexit(dir_close);
 }
 
-/* One that knows these names and no others. */
+/* Makes a new file server if the present one knows other names. */
 static inline void owner_renew(void)
 {
 	uint32_t number;
@@ -92,8 +92,8 @@ static inline void owner_renew(void)
 		     number == i);
 }
 
-/* What is only long parses here and is not done: each name, move and run costs some
- * system calls. cost: as of ck_file_server_cost(). */
+/* True for a long request, which is parsed but not executed: each name, move and run costs some
+ * system calls. `cost` is the result of ck_file_server_cost(). */
 static inline bool is_long(const struct ck_message *m, uint64_t cost)
 {
 	struct ck_cur c = ck_wire_body(m);

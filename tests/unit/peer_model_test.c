@@ -119,7 +119,7 @@ static void model_begin(struct model *m)
 						 .n = SET_FILES });
 }
 
-/* Starts no more moves and runs until all moves have ended. Half of the peers work again. */
+/* Starts no more moves and runs until all moves have ended. About half of the peers work again. */
 static void run_out(struct model *m)
 {
 	enum { STEPS = 20000 };

@@ -239,7 +239,8 @@ typedef void round_of(struct spoiler *s, struct ck_route *route,
 		      struct ck_open_slice *from, struct tally *t,
 		      uint64_t *random);
 
-/* Each round opens the slice again, because headers are read once for a slice. */
+/* Headers are read once for a slice, so each round opens the slice again. Two rounds of three
+ * must read headers first. */
 static void one_round(unsigned i, round_of *run, struct spoiler *s,
 		      struct world *w, struct tally *t)
 {

@@ -153,7 +153,7 @@ static void test_lost(void)
 	eq_i64(raw_ranks_end(&r), 0);
 }
 
-/* With CK_UNTIL_UNMOUNTED, the rank ends when its connections do, without a message. */
+/* With CK_UNTIL_UNMOUNTED, OVER does not end the rank, but the loss of the last mount does. */
 static void test_not_told(void)
 {
 	const bool mounts[] = { false, true, false };

@@ -276,7 +276,7 @@ static void test_memory(void)
 	scene_end();
 }
 
-/* Each read is passed to the backend synchronously if no segment has its bytes. */
+/* ck_stream_pass() waits for each read, and serves it from segments as well. */
 static void test_move(void)
 {
 	struct stream_reader r;
