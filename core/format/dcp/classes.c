@@ -61,7 +61,8 @@ static const char *const known_globals[] = {
 	"pathlib._local.PurePosixPath",
 };
 
-/* Are the classes of this module those of the format? */
+/* True if `full` is a class of a module of the format; sets *class to the part behind
+ * the module. */
 static bool is_format_module(struct ck_str full, struct ck_str *class)
 {
 	static const char *const modules[] = {
@@ -95,7 +96,7 @@ static bool is_torch_dtype(struct ck_str full)
 		       CK_DTYPE_UNKNOWN;
 }
 
-/* A member of one of the format's enums. */
+/* True for a member of an enum of the format. */
 static bool is_enum(struct ck_str class)
 {
 	return ck_str_starts(class, CK_STR("MEM_FORMAT_ENCODING.")) ||
@@ -167,8 +168,8 @@ static bool is_index(struct ck_dcp_reader *r, const struct ck_pv *state)
 	       (index.tag == CK_PV_NONE || ck_dcp_int(r, &index, &number));
 }
 
-/* dtype, layout, requires_grad, memory_format, pin_memory: what
- * TensorProperties.__getstate__() returns. */
+/* True for the state that TensorProperties.__getstate__() returns: dtype, layout,
+ * requires_grad, memory_format, pin_memory. */
 static bool is_properties(struct ck_dcp_reader *r, const struct ck_pv *state)
 {
 	struct ck_pv dtype, grad, pinned;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * common: Megatron saves tensors by torch.distributed.checkpoint, and what is the same on
- * all ranks in a file of torch.save beside them: `common.pt`, if `metadata.json` says
- * so. Its entries are shown below `common`.
+ * common: the file `common.pt` of Megatron. Megatron saves tensors by
+ * torch.distributed.checkpoint, and values that all ranks share by torch.save, in
+ * `common.pt` beside them, if `metadata.json` names this backend. Its entries are shown
+ * below `common`.
  *
  * Source: megatron-core 0.16.1, megatron/core/dist_checkpointing/core.py
  * (CheckpointingConfig) and strategies/common.py (COMMON_STATE_FNAME).
+ *
+ * struct ck_dcp_common is constant after the load; any thread may read it.
  */
 #include "../load/load_gather.h"
 #include "../torch/entries.h"
@@ -18,12 +21,13 @@
 
 #define CONFIG "metadata.json"
 
-/* Nobody's has more. */
+/* Upper limit of the size of metadata.json, in bytes. */
 enum { CONFIG_MOST = 1 << 20 };
 
-/* --- whose checkpoint it is -------------------------------------------------------- */
+/* --- whether Megatron saved the checkpoint ---------------------------------------- */
 
-/* 1: the backend of tensors is DCP. -EBADMSG: malformed. */
+/* Returns 1 if the backend of tensors is DCP, 0 if not, or: -EBADMSG if the file is
+ * malformed; -ENOMEM. */
 static int backend_is_dcp(struct ck_json_reader *r)
 {
 	struct ck_json_value v;
@@ -45,7 +49,7 @@ static int backend_is_dcp(struct ck_json_reader *r)
 	return rc ? rc : found;
 }
 
-/* 0 too, if it is malformed. Shortages. */
+/* The same of a text; also 0 if it is malformed. */
 static int config_parse(struct ck_str text)
 {
 	struct ck_diag malformed = { 0 };
@@ -60,8 +64,9 @@ static int config_parse(struct ck_str text)
 	return rc < 0 && !ck_is_shortage(rc) ? 0 : rc;
 }
 
-/* 1: it is Megatron's. 0: it is not, or does not say so in words. -ESTALE and the like: hosts
- * do not agree, which is said. Else nobody can tell. */
+/* Returns 1 if `metadata.json` names the DCP backend; 0 if not, or if the file is
+ * missing, cannot be followed or is malformed; or: -ESTALE if hosts have different
+ * files; other errors of reading. */
 static int config_read(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
 	struct ck_metadata_text text = { 0 };
@@ -91,7 +96,7 @@ static int file_is_here(const struct ck_checkpoint *cp, struct ck_diag *d)
 					 strerror(errno));
 }
 
-/* Asks all hosts. */
+/* Returns 1 if a host has common.pt, 0 if no host has it, or a negative errno. */
 static int file_is_somewhere(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
 	const struct ck_src src = { .dirfd = cp->dirfd,
@@ -100,7 +105,8 @@ static int file_is_somewhere(const struct ck_checkpoint *cp, struct ck_diag *d)
 	return ck_src_has_name(&src, is_common, d);
 }
 
-/* As ck_dcp_is_here() tells. */
+/* Returns 1 if a local directory has a common.pt of Megatron, 0 if not, or a negative
+ * errno. */
 static int is_there(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
 	int rc = file_is_here(cp, d);
@@ -108,8 +114,9 @@ static int is_there(const struct ck_checkpoint *cp, struct ck_diag *d)
 	return rc > 0 ? config_read(cp, d) : rc;
 }
 
-/* The same over hosts: what few checkpoints have is asked for first, since names are many. If
- * hosts do not agree on what it says, the file is lost. */
+/* The same over several hosts. metadata.json, which few checkpoints have, is read
+ * first, because listing the names of all hosts takes longer. If hosts disagree about
+ * it, common.pt is a loss of the catalog. */
 static int is_somewhere(const struct ck_checkpoint *cp, struct ck_catalog *c,
 			struct ck_diag *d)
 {
@@ -130,7 +137,7 @@ static int is_somewhere(const struct ck_checkpoint *cp, struct ck_catalog *c,
 		       : 0;
 }
 
-/* --- what is in it ------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------- */
 
 static int file_show(struct ck_torch_load *l, struct ck_torch_own **own)
 {
@@ -176,9 +183,9 @@ void ck_dcp_common_fini(struct ck_dcp_common *common)
 	ck_torch_own_free(common->own);
 }
 
-/* --- its bytes ------------------------------------------------------------------------ */
+/* --- bytes ------------------------------------------------------------------------ */
 
-/* What is between storages is of use, too. */
+/* All bytes of common.pt are in use, also those between storages. */
 uint64_t ck_dcp_head(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct ck_dcp_common *common = cp->own;

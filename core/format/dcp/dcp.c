@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dcp format: reads `.metadata` into the catalog, and finds a box inside
- * the torch.save archive that holds it.
+ * The format dcp: a directory with one `.metadata`. Reads it into the catalog when a
+ * checkpoint is loaded, and writes a new one for a commit (dcp_rewrite.h). Its state,
+ * cp->own, is constant after load(), except for the known bytes and locations, which
+ * only the thread of the commit uses.
  */
 #include "dcp.h"
 #include "ckptfs/memory.h"
@@ -16,14 +18,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Up to this length what was written is parsed again: 0.1 s. */
+/* Up to this length, in bytes, a new `.metadata` is also parsed: 0.1 s. */
 static const uint64_t parse_most = 16 << 20;
 
 /* cp->own */
 struct own {
 	struct ck_dcp_common common; /* constant */
 	struct ck_dcp_nested nested; /* constant */
-	/* Where places are in .metadata, if it is to be written: of the one thread that
+	/* Locations in `.metadata`, if opened for writing. Used by the thread that
 	 * commits. */
 	struct ck_dcp_known known;
 };
@@ -40,8 +42,8 @@ static int is_there(int dirfd, const char *name)
 	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
-/* An error other than "not there" is reported, not taken for a missing file. All hosts were
- * asked before. */
+/* An error other than ENOENT is returned: it does not mean that the file is missing.
+ * Over several hosts `.metadata` was looked up before, so this is not called for it. */
 int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d)
 {
 	int rc = src->file || src->elsewhere
@@ -64,7 +66,8 @@ bool ck_dcp_is_part(const char *name)
 		strcmp(name + len - suffix.len, suffix.p) == 0);
 }
 
-/* The rename to its name comes last; this is for who writes without one. */
+/* ck_format.complete. FileSystemWriter renames `.metadata` to its name at the end; the
+ * check of its bytes is for writers that do not. */
 static int complete(const struct ck_src *src, struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(
@@ -159,7 +162,7 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	if (rc)
 		return rc;
-	if (!options->write) /* else the hash comes with the places */
+	if (!options->write) /* for writing, parse() records the hash */
 		ck_metadata_hash_begin(&text);
 	rc = ck_metadata_text_read(fd, &cp->metadata, CK_DCP_METADATA_NAME,
 				   ck_format_dcp.metadata_most, &text, d);
@@ -217,8 +220,8 @@ static void forget(struct ck_checkpoint *cp)
 
 /* --- writing -------------------------------------------------------------------- */
 
-/* The bytes of the metadata that was read, if it is that still. A link that
- * was followed then is followed again. */
+/* Reads the bytes of the metadata file again, if it is still the same file. Follows the
+ * same link as the load. */
 static int read_again(const struct ck_checkpoint *cp, void **pages,
 		      struct ck_diag *d)
 {
@@ -262,7 +265,7 @@ static int verify(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
 	return rc;
 }
 
-/* Old and new bytes are not in memory together. */
+/* Reads the new bytes after the old ones were freed, to bound memory. */
 static int write_changes(struct ck_checkpoint *cp,
 			 const struct ck_change_of_place *changes, uint32_t n,
 			 int fd, struct ck_diag *d)
@@ -299,7 +302,7 @@ const struct ck_format ck_format_dcp = {
 	.has_sidecar = true,
 	.is_part = ck_dcp_is_part,
 	.metadata = CK_DCP_METADATA_NAME,
-	/* That of a million boxes has 140 MiB. */
+	/* A million boxes take 140 MiB. */
 	.metadata_most = 4ULL << 30,
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,

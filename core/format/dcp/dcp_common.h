@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies beside DCP: what Megatron saves, see common.c, and a sidecar, see flat.c. */
+/* Files beside `.metadata` that add entries: `common.pt` of Megatron (common.c), and
+ * the sidecar of flat parameters (dcp_flat.c). Functions are called while a checkpoint
+ * loads, by one thread, unless their comment names others. */
 #ifndef CK_DCP_COMMON_H
 #define CK_DCP_COMMON_H
 
@@ -10,29 +12,33 @@
 
 struct ck_torch_own; /* ../torch/own.c */
 
-/* cp->own of the formats of DCP begins with it; zeros: there is nothing. */
+/* The file `common.pt`. The state of both DCP formats, cp->own, begins with this
+ * struct. */
 struct ck_dcp_common {
-	struct ck_torch_own *own; /* of that file; NULL: there is none */
-	uint32_t file;		  /* its number; CK_NO_FILE: the same */
+	/* its parsed contents; NULL without entries */
+	struct ck_torch_own *own;
+	uint32_t file; /* its number; CK_NO_FILE without a file */
 };
 
-/* Adds the entries of that file to a catalog that has all others, or a line of damage. An error
- * is none of the file: -ENOMEM and the like, errors of open(2) of what says what it is. */
+/* Adds the entries of `common.pt` to a catalog that has all other entries, or a line of
+ * damage if the file is malformed. Adds nothing if there is no such file. Returns 0,
+ * or: -ENOMEM; errors of open(2) of `metadata.json` or of the directory. */
 CK_MUST_USE int ck_dcp_common_load(struct ck_checkpoint *cp,
 				   struct ck_catalog *c,
 				   struct ck_dcp_common *out,
 				   struct ck_diag *d);
 void ck_dcp_common_fini(struct ck_dcp_common *common);
 
-/* Is a tensor of this key a flat parameter of FSDP1? */
+/* True if a tensor of this key is a flat parameter of FSDP1. */
 bool ck_dcp_is_flat(struct ck_str key, uint32_t ndim);
-/* Adds the parameters that a sidecar makes of flat ones, once all else is in the catalog. Errors
- * of ck_flat_said_read(). */
+/* Adds the original parameters that the sidecar describes, as views of flat parameters.
+ * Must be called after all other entries were added. With options->write the sidecar is
+ * not read. Errors of ck_flat_said_read(). */
 CK_MUST_USE int ck_dcp_flat_load(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const struct ck_format_options *options,
 				 struct ck_diag *d);
 
-/* Of the format. */
+/* ck_format.head, .sum and .pickle_sum: they are about `common.pt` only. */
 uint64_t ck_dcp_head(const struct ck_checkpoint *cp, uint32_t file);
 struct ck_sum *ck_dcp_sum(const struct ck_checkpoint *cp,
 			  const struct ck_item *item);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dcp_flat: flat parameters of FSDP1 that DCP saved, as tensors of one dimension, and the parameters
- * that a sidecar makes of them. State of optimizers under numbers is as it was saved: of the
- * values that all ranks have under one number DCP keeps one rank's.
+ * dcp_flat: flat parameters of FSDP1 that DCP saved as tensors of one dimension, and
+ * the original parameters that a sidecar describes. Optimizer state under numbers is
+ * shown as it was saved: DCP keeps the value of one rank for each number. Runs once,
+ * when a checkpoint is loaded.
  */
 #include "../ranks/ranks_flat.h"
 #include "dcp_common.h"
@@ -16,7 +17,7 @@ bool ck_dcp_is_flat(struct ck_str key, uint32_t ndim)
 
 /* --- shards -------------------------------------------------------------------------------- */
 
-/* Box i of a flat tensor, whose item is an archive, and its replicas. */
+/* Adds box i of a flat tensor, whose item is an archive, and its replicas as shards. */
 static void shards_add(struct ck_torch_flat *flat, const struct ck_catalog *c,
 		       const struct ck_tensor *t, uint32_t i)
 {
@@ -34,7 +35,8 @@ static void shards_add(struct ck_torch_flat *flat, const struct ck_catalog *c,
 	}
 }
 
-/* What else is wrong with it is found when all is in the catalog. */
+/* True if shards of this tensor can be made. Other faults are found later, when the
+ * catalog is finished. */
 static bool can_be_cut(const struct ck_tensor *t)
 {
 	if (t->entry.role != CK_ROLE_WHOLE || t->err ||
@@ -43,7 +45,8 @@ static bool can_be_cut(const struct ck_tensor *t)
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const int64_t *box = ck_tensor_box(t, i);
 
-		/* One without elements may lie behind the end: ranks are many. */
+		/* A box without elements may be behind the end, if there are many
+		 * ranks. */
 		if (box[0] < 0 || box[1] < 0 ||
 		    (box[1] &&
 		     (box[0] > t->shape[0] || box[1] > t->shape[0] - box[0])))
@@ -52,7 +55,8 @@ static bool can_be_cut(const struct ck_tensor *t)
 	return true;
 }
 
-/* Of parts that are pieces of the key, between its dots: none, if they are others. */
+/* Returns the number of parts of an entry if they are the pieces of the key between its
+ * dots, else 0. */
 static uint32_t parts_of(const struct ck_entry *e)
 {
 	const char *at = e->key.p;
@@ -120,7 +124,7 @@ int ck_dcp_flat_load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	struct ck_torch_load l = { .cp = cp, .c = c, .d = d };
 	int rc;
 
-	/* A flat parameter that is written would have to change them, too. */
+	/* A write to a flat parameter would also have to change its parameters. */
 	if (options->write)
 		return ck_flat_said_unread(cp, c, options, "with -o write", d);
 	l.given = ck_rank_rows(&l);

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joining the rows of a `.metadata`: each box finds its item by (fqn,
- * offset), as torch's own loader does. fill.c puts the entries into the catalog.
+ * Joins the rows of a `.metadata`: each box finds its item by (fqn, offset), as the
+ * loader of torch does. fill.c then adds the entries to the catalog.
  *
- * storage_data has a row for each box, a million of them. A rank writes its
- * tensors in order and ranks follow each other, so for one tensor the rows
- * come in the order of its boxes: each entry remembers which box should be
- * next, and all memory is walked forwards. Rows out of this order are left
- * over and joined through a hash table. Two rows of one key are refused:
- * taking the last would let two readers see different data.
+ * storage_data has a row for each box, up to a million rows. A rank writes its tensors
+ * in order, and ranks follow each other, so the rows of one tensor are in the order of
+ * its boxes. Each entry records which box is expected next, so memory is read
+ * sequentially. Rows out of this order are joined later, through a hash table. Two rows
+ * of one key are an error: if the last one won, two readers could see different data.
  *
- * A box without elements needs no item. PyTorch 2.15 writes such boxes at the offset
- * of a box with elements, which has the only row there: boxes with elements are
- * joined first, and an empty box takes a row that is left.
+ * A box without elements needs no item. PyTorch 2.15 writes such a box at the offset of
+ * a box with elements, and only one row for both. So boxes with elements are joined
+ * first, and an empty box takes a row that is left.
  */
 #include "dcp_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
-/* Of an entry without boxes: what the catalog has of it, names, a fault. */
+/* Estimated bytes of an entry in the catalog without its boxes: names and a fault. */
 enum { ENTRY_BYTES = 512 };
 
-/* Malformed storage records that get a note of their own. */
+/* Number of malformed storage records that get a note each. */
 enum { MALFORMED_NAMED = 16 };
 
 static int table_make(struct ck_dcp_reader *r, struct ck_dcp_table *t,
@@ -36,7 +35,7 @@ static int table_make(struct ck_dcp_reader *r, struct ck_dcp_table *t,
 
 /* --- entries by key ----------------------------------------------------------- */
 
-/* The slot of a key: its own, or the empty one where it belongs. */
+/* Returns the slot of a key, or the empty slot where it belongs. */
 static uint32_t *entry_slot(const struct ck_dcp_reader *r, struct ck_str key)
 {
 	size_t mask = r->by_key.n - 1;
@@ -56,7 +55,8 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 	return slot ? &r->entries[slot - 1] : NULL;
 }
 
-/* The same; first it looks at the entry behind `last`, or the first one. */
+/* entry_find() that tries the entry behind `last` first, or the first entry if last is
+ * NULL. */
 static struct ck_dcp_entry *entry_find_next(const struct ck_dcp_reader *r,
 					    struct ck_str key,
 					    const struct ck_dcp_entry *last)
@@ -70,8 +70,8 @@ static struct ck_dcp_entry *entry_find_next(const struct ck_dcp_reader *r,
 	return entry_find(r, key);
 }
 
-/* What an entry and its boxes take here and in the catalog: many keys may
- * have one value. */
+/* Charges the memory of an entry and its boxes, here and in the catalog: many keys may
+ * share one value of the pickle. */
 static int entry_spend(struct ck_dcp_reader *r,
 		       const struct ck_dcp_tensor_row *t)
 {
@@ -80,7 +80,7 @@ static int entry_spend(struct ck_dcp_reader *r,
 
 	if (!t)
 		return ck_dcp_spend(r, ENTRY_BYTES);
-	/* Numbers of 32 bits, of rows that were paid for: no overflow. */
+	/* The factors have 32 bits, and the rows were charged: no overflow. */
 	return ck_dcp_spend(r, ENTRY_BYTES + t->ndim * dim +
 				       t->nchunks * (box + t->ndim * dim));
 }
@@ -92,7 +92,7 @@ static int entry_add(struct ck_dcp_reader *r, struct ck_str key,
 	uint32_t *slot = entry_slot(r, key);
 	struct ck_pv tensor;
 
-	if (*slot) /* one file cannot be two entries; nor can torch write it */
+	if (*slot) /* a path shows one entry; torch writes no key twice */
 		return ck_fail(r->d, EBADMSG, "two entries of name %s",
 			       ck_show(key));
 	*e = (struct ck_dcp_entry){ .key = key, .first = r->nitems };
@@ -131,8 +131,8 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 	return r->of_item ? 0 : ck_dcp_no_memory(r);
 }
 
-/* planner_data: where each entry is in the nested state dict. Some planners
- * leave it out or keep something else there. */
+/* Sets the path of each entry in the nested state dict, from planner_data. Some
+ * planners omit it or store other values there. */
 static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
 {
 	struct ck_pv paths;
@@ -160,7 +160,8 @@ static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
 
 /* --- rows of storage_data ---------------------------------------------------------- */
 
-/* An entry that is not a tensor has one item, which is not empty. */
+/* True if item i of an entry has no elements. The one item of an entry other than a
+ * tensor is never empty. */
 static bool is_empty(const struct ck_dcp_reader *r,
 		     const struct ck_dcp_entry *e, uint32_t i)
 {
@@ -207,20 +208,21 @@ static const struct ck_dcp_index_row *row_at(const struct ck_dcp_reader *r,
 	return &r->indexes[index.i];
 }
 
-/* Gives an item what the row says. */
+/* Sets the location of an item from a row. */
 static void item_set(struct ck_dcp_reader *r, size_t item, uint32_t pair)
 {
 	struct ck_pv info;
 
 	if (!ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
 			  &info))
-		return; /* malformed: it is a row all the same */
+		/* a malformed row still counts as the row of the item */
+		return;
 	r->of_item[item] = (uint32_t)info.i + 1;
 	if (r->places)
 		ck_dcp_place_item(r, (uint64_t)info.i);
 }
 
-/* What is wrong with a storage record. */
+/* Returns the fault of a malformed storage record, for messages. */
 static const char *record_fault(struct ck_dcp_reader *r,
 				const struct ck_pv *record)
 {
@@ -245,7 +247,8 @@ static const char *record_fault(struct ck_dcp_reader *r,
 	return ck_shown("is %s", ck_dcp_type(r, record));
 }
 
-/* Its box has no item; a note names it, of the first MALFORMED_NAMED records. */
+/* Adds a note about a malformed storage record, for the first MALFORMED_NAMED of them.
+ * Its box gets no item. */
 static int record_malformed(struct ck_dcp_reader *r, uint32_t pair)
 {
 	const struct ck_dcp_index_row *row = row_at(r, pair);
@@ -285,8 +288,7 @@ static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
 		       : record_malformed(r, pair);
 }
 
-/* Takes every row that comes in order; marks the others by moving their
- * pairs to the front of `left`. */
+/* Joins the rows that are in order, and lists the numbers of all others in `left`. */
 static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 			 uint32_t *nleft)
 {
@@ -312,7 +314,7 @@ static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 	return 0;
 }
 
-/* --- rows left over ---------------------------------------------------------------------- */
+/* --- rows out of order ------------------------------------------------------------ */
 
 static uint32_t *left_slot(const struct ck_dcp_reader *r, struct ck_str fqn,
 			   const int64_t *offset, uint32_t ndim)
@@ -361,7 +363,7 @@ static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
 	return rc;
 }
 
-/* The slot of the row that belongs to item i of an entry. */
+/* Returns the slot of the row of item i of an entry. */
 static uint32_t item_slot(const struct ck_dcp_reader *r,
 			  const struct ck_dcp_entry *e, uint32_t i)
 {
@@ -371,8 +373,9 @@ static uint32_t item_slot(const struct ck_dcp_reader *r,
 			  t ? t->ndim : CK_DCP_NO_OFFSET);
 }
 
-/* Items that no row in order gave; those that one gave must have no other. First
- * those of boxes with elements: `taken` has a bit for each row. */
+/* Joins the items of an entry that got no row in order. An item that has a row must not
+ * have a second one. Items with elements come first; `taken` has a bit for each row
+ * that they use. */
 static int entry_leftovers(struct ck_dcp_reader *r, struct ck_dcp_entry *e,
 			   uint8_t *taken)
 {
@@ -427,7 +430,7 @@ static bool is_metadata(struct ck_dcp_reader *r, const struct ck_pcall *object)
 	return kind == CK_DCP_METADATA;
 }
 
-/* A field of the Metadata object that is a dict. */
+/* Sets *out to a field of the Metadata object that must be a dict. */
 static int field_dict(struct ck_dcp_reader *r, const struct ck_pv *state,
 		      const char *field, struct ck_pv *out)
 {
@@ -461,7 +464,7 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 		rc = paths_join(r, &state);
 	if (rc == 0)
 		rc = rows_join(r);
-	/* Not needed for filling. */
+	/* fill.c does not need them. */
 	free(r->indexes);
 	r->indexes = NULL;
 	if (rc == 0 && r->places)

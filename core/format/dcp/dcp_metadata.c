@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `.metadata`, streamed. The objects that a large checkpoint has a million of
- * (ChunkStorageMetadata, MetadataIndex, _StorageInfo) are taken from the
- * pickle at their BUILD and become rows of flat arrays; a tensor takes its
- * boxes the same way. When the pickle ends, join.c joins the rows.
+ * The parser of `.metadata`. A large checkpoint has a million objects of each class
+ * ChunkStorageMetadata, MetadataIndex and _StorageInfo. The parser takes each from the
+ * pickle at its BUILD and stores it as a row of a flat array. A tensor takes its boxes
+ * in the same way. At the end of the pickle, dcp_join.c joins the rows.
  */
 #include "ckptfs/memory.h"
 #include "dcp_internal.h"
@@ -34,7 +34,7 @@ int ck_dcp_spent(struct ck_dcp_reader *r)
 	return r->err;
 }
 
-/* Room for `more`; false: out of memory. */
+/* Makes room for `more` elements. False if memory is exhausted. */
 #define ROOM(r, array, more)                                                   \
 	((r)->array##_cap - (r)->n##array >= (more) || ({                      \
 		 void *room_ = ck_grow((r)->array, &(r)->array##_cap,          \
@@ -53,13 +53,13 @@ static struct ck_pv ext(enum ck_dcp_kind kind, uint64_t i, uint32_t len)
 			       .i = (int64_t)i };
 }
 
-/* A sequence that may have other values than ints. */
+/* add_ints() for a sequence that may have other values than ints. */
 static bool add_sequence(struct ck_dcp_reader *r, const struct ck_pv *v,
 			 uint32_t *n)
 {
 	struct ck_pv parts;
 
-	/* One of NumPy integers is a call. */
+	/* A torch.Size of NumPy integers is pickled as a call. */
 	if (v->tag == CK_PV_CALL && ck_pv_call(r->p, v, "torch.Size") &&
 	    ck_pv_count(&v->call->args) == 1) {
 		parts = ck_pv_at(&v->call->args, 0);
@@ -80,7 +80,8 @@ static bool add_sequence(struct ck_dcp_reader *r, const struct ck_pv *v,
 	return true;
 }
 
-/* Appends the ints of a sequence; false if v is not one. */
+/* Appends the ints of a sequence, and sets *n to their number. False if v is not a
+ * sequence of ints, or r->err is set. */
 static inline bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 			    uint32_t *n)
 {
@@ -97,8 +98,8 @@ static inline bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 	return true;
 }
 
-/* offsets and sizes of a box, one behind the other in ints; a box that makes
- * no sense is kept as such, for its tensor's sake. */
+/* Stores the offsets, then the sizes of a box in ints. A malformed box is stored as
+ * CK_DCP_BAD_BOX, so that its tensor gets a fault. */
 static int take_chunk(struct ck_dcp_reader *r, const struct ck_pv *state,
 		      struct ck_pv *out)
 {
@@ -129,8 +130,8 @@ static int take_properties(struct ck_dcp_reader *r, const struct ck_pv *state,
 	return 1;
 }
 
-/* Copies boxes that lie apart from each other, so that those of a tensor lie
- * one behind the other. */
+/* Copies the boxes of a tensor that are not adjacent in ints, so that they become
+ * adjacent. */
 static int copy_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
 		      const struct ck_pv *chunks)
 {
@@ -229,7 +230,7 @@ static int take_index(struct ck_dcp_reader *r, const struct ck_pv *state,
 			      : ck_fail(r->d, EBADMSG,
 					"item of %s: malformed offset",
 					ck_show(name));
-	/* The name of each row is hashed, and compared. */
+	/* The cost includes the name, which is hashed and compared for each row. */
 	if (ck_dcp_spend(r, sizeof(row) + name.len) < 0)
 		return -EBADMSG;
 	if (!ROOM(r, indexes, 1))
@@ -254,7 +255,7 @@ static int add_file(struct ck_dcp_reader *r, struct ck_str path,
 	return rc;
 }
 
-/* ['stream.zstd/1'] as "stream.zstd/1"; None as nothing. */
+/* Adds transforms: ['a', 'b'] as "a,b". */
 static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 			  uint8_t *number)
 {
@@ -281,7 +282,8 @@ static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 	return rc;
 }
 
-/* *out: the transforms, CK_PV_NONE if the field is missing. False if it is not a list. */
+/* Sets *out to the transforms, or CK_PV_NONE if the field is missing. False if the
+ * field is not a list. */
 static bool transforms_get(const struct ck_pv *state, struct ck_pv *out)
 {
 	*out = (struct ck_pv){ .tag = CK_PV_NONE };
@@ -305,7 +307,7 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 	    !ck_pv_get(state, "length", &length) ||
 	    !ck_dcp_int(r, &length, &len) ||
 	    !transforms_get(state, &transforms))
-		return r->err; /* it stays an object; join.c names it */
+		return r->err; /* it stays an object; dcp_join.c reports it */
 	rc = ck_dcp_spend(r, sizeof(info) + name.len);
 	if (rc == 0)
 		rc = add_file(r, name, &info.file);
@@ -313,7 +315,7 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 		rc = add_transforms(r, &transforms, &info.transform);
 	if (rc)
 		return r->err ? rc : ck_fail(r->d, -rc, "%s", strerror(-rc));
-	/* A negative place is outside its file, as a huge one is. */
+	/* A negative offset becomes a huge one: both are outside the file. */
 	info.fpos = (uint64_t)fpos;
 	info.length = (uint64_t)len;
 	if (!ROOM(r, infos, 1))
@@ -380,11 +382,11 @@ static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 	return r->err ? r->err : rc;
 }
 
-/* Of a .metadata of this length and more. */
+/* Length in bytes from which a `.metadata` is large. */
 static const size_t large = 4 << 20;
 
-/* Room for the rows that a large .metadata is expected to have: their arrays move less,
- * and lie in huge pages. Without memory they begin small. */
+/* Allocates arrays of the size that a large .metadata is expected to need, in huge
+ * pages, so that they rarely move. Without memory they begin empty. */
 #define EXPECT(r, array, count)                                                \
 	({                                                                     \
 		size_t bytes_ = (count) * sizeof(*(r)->array);                 \

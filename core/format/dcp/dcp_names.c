@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dcp_names: parses the names of data files. PyTorch names them after the rank
- * that saved them. Those that a commit makes are known by their names: whoever
- * finds one that no metadata has may remove it.
+ * dcp_names: parses and makes names of metadata and data files. PyTorch names data
+ * files after the rank that saved them. Files of a commit are recognised by their
+ * names: such a file that no metadata references may be removed. Stateless.
  */
 #include "dcp_internal.h"
 
@@ -20,7 +20,7 @@ static bool take(struct ck_str *s, const char *text)
 	return true;
 }
 
-/* As printf(3) writes it: no other spelling of a number is ours. */
+/* Takes a decimal in the form of printf(3); other spellings are not from a commit. */
 static bool take_number(struct ck_str *s, uint64_t *out)
 {
 	size_t n = 0;

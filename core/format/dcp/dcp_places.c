@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where in a `.metadata` the place of each box is said: at the BUILD of its
- * _StorageInfo, the state of which, a dict, is on top of the stack then. Who
- * wants other places puts a MARK ... SETITEMS before that opcode. This file
- * notes which BUILDs these are while the pickle runs and takes that through
- * the join; ordinary reading does none of it.
+ * Locations in `.metadata`: records the BUILD of the _StorageInfo of each box while the
+ * pickle is parsed, and carries it through the join. Its state, a dict, is on top of
+ * the stack at the BUILD, so rewrite.c inserts MARK ... SETITEMS before that opcode.
+ * Used only if the checkpoint is opened for writing.
  */
 #include "dcp_internal.h"
 
@@ -69,7 +68,7 @@ int ck_dcp_place_chunks(struct ck_dcp_reader *r)
 {
 	struct ck_dcp_places *s = r->places;
 
-	/* Of items that entry_spend() paid for: no overflow. */
+	/* entry_spend() has charged the items: no overflow. */
 	if (ck_dcp_spend(r, r->nitems * sizeof(*s->chunks)))
 		return -EBADMSG;
 	s->chunks = malloc((r->nitems + 1) * sizeof(*s->chunks));

@@ -49,18 +49,22 @@ struct ck_dcp_edit {
 	bool cut_transform; /* the earlier one had transform_descriptors */
 };
 
-/* The request: a known `.metadata`, its catalog, and the changes, sorted by chunk. */
+/* A request to change locations: a known `.metadata`, its catalog, and the changes,
+ * sorted by chunk. */
 struct ck_dcp_wish {
 	const struct ck_catalog *catalog;
 	struct ck_dcp_known *known;
 	const struct ck_change_of_place *changes;
 	uint32_t n;
-	struct ck_dcp_edit *edits; /* n; made by ck_dcp_rewrite(), owned */
+	/* n, by BUILD; made by ck_dcp_rewrite(), owned */
+	struct ck_dcp_edit *edits;
 };
 
 void ck_dcp_wish_fini(struct ck_dcp_wish *w);
-/* Writes the old bytes with the changes into out. -ESTALE: these are not the
- * bytes that are known; else as ck_metadata_write(). */
+/* Writes the old bytes with the changes into `out`. Returns 0, or: -ESTALE if `old` has
+ * other bytes than the known `.metadata`; -EINVAL if the changes are not sorted; -EIO
+ * if `known` was damaged in memory; -EOPNOTSUPP if a change cannot be expressed;
+ * -ENOMEM; errors of write(2). */
 CK_MUST_USE int ck_dcp_rewrite(struct ck_dcp_wish *w, struct ck_str old,
 			       int out, struct ck_diag *d);
 /* Parses new bytes and compares all entries with the request. Returns 0 if they agree, or:

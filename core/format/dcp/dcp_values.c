@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values in a `.metadata` that Python takes for a string, an int or a dict, though they
+ * Values in a `.metadata` that Python treats as a string, an int or a dict, though they
  * are objects of another class: subclasses of str, pathlib paths, NumPy strings and
  * integers, OrderedDict and defaultdict. They are read by their content; no class is
  * called.
  *
- * Facts: str subclasses are pickled by object.__reduce_ex__() (copyreg.__newobj__(class,
- * text); protocols 0 and 1: copyreg._reconstructor(class, str, text)); paths by
- * PurePath.__reduce__() in pathlib.py (class(*parts)); NumPy scalars by
- * numpy._core.multiarray.scalar(dtype, bytes), dtypes by numpy.dtype(code, False, True)
- * with a state (3, byte order, ...). The dtype of numpy.str_ is U<characters>, its
- * bytes are UTF-32.
+ * Facts: str subclasses are pickled by object.__reduce_ex__()
+ * (copyreg.__newobj__(class, text); protocols 0 and 1: copyreg._reconstructor(class,
+ * str, text)); paths by PurePath.__reduce__() in pathlib.py (class(*parts)); NumPy
+ * scalars by numpy._core.multiarray.scalar(dtype, bytes), dtypes by numpy.dtype(code,
+ * False, True) with a state (3, byte order, ...). The dtype of numpy.str_ is
+ * U<characters>, its bytes are UTF-32.
  */
 #include "dcp_internal.h"
 
 #include <errno.h>
 
-/* --- NumPy's scalars --------------------------------------------------------------- */
+/* --- NumPy scalars ---------------------------------------------------------------- */
 
 /* scalar(dtype, data) of NumPy. */
 struct scalar {
-	struct ck_str code; /* of the dtype: i8, U3 */
-	bool big;	    /* its byte order */
-	bool latin1; /* data is _codecs.encode(data, "latin1"): protocols 0 to 2 */
+	struct ck_str code; /* of the dtype, such as i8 or U3 */
+	bool big;	    /* big-endian */
+	/* protocols 0 to 2: data is _codecs.encode(data, "latin1") */
+	bool latin1;
 	struct ck_str data;
 };
 
@@ -83,8 +84,8 @@ static bool scalar_of(const struct ck_pickle *p, const struct ck_pv *v,
 	return scalar_dtype(p, &dtype, out) && scalar_data(p, &data, out);
 }
 
-/* Latin-1 in UTF-8: 0xc2 and 0xc3 stand before the upper half. Returns the number of
- * bytes; 0: more than `most`, or other characters. */
+/* Decodes UTF-8 of Latin-1 characters, in which 0xc2 and 0xc3 precede the upper half.
+ * Returns the number of bytes; 0 if there are more than `most`, or other characters. */
 static uint32_t latin1_bytes(struct ck_str text, unsigned char *out,
 			     uint64_t most)
 {
@@ -104,7 +105,8 @@ static uint32_t latin1_bytes(struct ck_str text, unsigned char *out,
 	return n;
 }
 
-/* Returns the number of bytes; 0: more than `most`, or malformed. */
+/* Returns the number of bytes; 0 if there are more than `most`, or they are
+ * malformed. */
 static uint32_t scalar_bytes(const struct scalar *s, unsigned char *out,
 			     uint64_t most)
 {
@@ -135,8 +137,8 @@ static bool is_path_class(const struct ck_pickle *p, const struct ck_pv *class)
 	return false;
 }
 
-/* How long the joined parts are, at most. False: a part is not a string, or is an
- * absolute path. */
+/* Sets *len to an upper limit of the length of the joined parts. False if a part is not
+ * a string, or is an absolute path behind the first part. */
 static bool parts_measure(struct ck_dcp_reader *r, const struct ck_pv *parts,
 			  uint64_t *len)
 {
@@ -157,7 +159,7 @@ static bool parts_measure(struct ck_dcp_reader *r, const struct ck_pv *parts,
 	return true;
 }
 
-/* The parts of a path, joined by slashes; "" and "." are no parts. */
+/* Joins the parts of a path by slashes; "" and "." are skipped. */
 static bool path_str(struct ck_dcp_reader *r, const struct ck_pv *parts,
 		     struct ck_str *out)
 {
@@ -186,14 +188,14 @@ static bool path_str(struct ck_dcp_reader *r, const struct ck_pv *parts,
 	return rc == 0 || ck_dcp_no_memory(r) == 0;
 }
 
-/* A class of its own: no container or number of Python. */
+/* True if a class may be a subclass of str: not a class that the format knows. */
 static bool may_be_str(struct ck_dcp_reader *r, const struct ck_pv *class)
 {
 	return ck_pv_is_global(r->p, class, "builtins.str") ||
 	       ck_dcp_kind(r, class) == CK_DCP_UNKNOWN;
 }
 
-/* object.__new__(class, text), in both spellings; *out: the text. */
+/* True for object.__new__(class, text), in both spellings; sets *out to the text. */
 static bool subclass_text(struct ck_dcp_reader *r, const struct ck_pv *v,
 			  struct ck_pv *out)
 {
@@ -215,7 +217,7 @@ static bool subclass_text(struct ck_dcp_reader *r, const struct ck_pv *v,
 	return call->kwargs.tag == CK_PV_NONE && may_be_str(r, &class);
 }
 
-/* UTF-32 in UTF-8, without zeros at the end, which NumPy drops. */
+/* Converts UTF-32 to UTF-8, without zeros at the end, which NumPy drops. */
 static bool add_utf32(struct ck_buf *b, const unsigned char *p, uint32_t n,
 		      bool big)
 {
@@ -297,7 +299,7 @@ bool ck_dcp_object_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 
 /* --- ints ------------------------------------------------------------------------- */
 
-/* Of the dtypes i1 to i8 and u1 to u8. */
+/* Accepts dtypes i1 to i8 and u1 to u8. */
 bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 		       int64_t *out)
 {
@@ -325,7 +327,7 @@ bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 
 /* --- dicts ------------------------------------------------------------------------ */
 
-/* Its content may also be in the arguments: such a call is not a dict. */
+/* A call with content in its arguments does not count as a dict. */
 static bool is_dict_class(const struct ck_pickle *p,
 			  const struct ck_pcall *call)
 {

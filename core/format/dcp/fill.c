@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The catalog of a `.metadata` whose rows are joined: each entry with its boxes, their
- * items and its path in the nested state dict, then the unknown classes.
+ * Fills the catalog from the joined rows of a `.metadata`: each entry with its boxes,
+ * their items and its path in the nested state dict, then the unknown classes.
  */
 #include "ckptfs/json.h"
 #include "dcp_common.h"
@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-/* Bytes that a text takes in an arena beside its own. */
+/* Overhead in bytes of a text in an arena. */
 enum { TEXT_COST = 16 };
 
 /* The item of a row of storage_data; an item without a file if there is no row. */
@@ -58,8 +58,9 @@ static bool is_path(const struct ck_pv *path)
 	return true;
 }
 
-/* The parts joined by dots are the key: then its text is theirs too. *pos is
- * where the next part begins in it. */
+/* Sets *out to the text of a part of a path. If the parts joined by dots are the key,
+ * the text is a piece of the key and takes no memory. *pos is the offset in the key
+ * where the next part begins. */
 static int part_text(struct ck_dcp_reader *r, struct ck_str key,
 		     struct ck_str part, uint32_t *pos, struct ck_str *out)
 {
@@ -109,7 +110,7 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 	uint32_t pos = 0;
 	int rc = 0;
 
-	/* Many entries may have one path, which the input has once. */
+	/* Charged for each entry: many entries may share one path of the pickle. */
 	if (ck_dcp_spend(r, n * sizeof(*path)))
 		return -EBADMSG;
 	if (n == 0 || !is_path(e->path))
@@ -133,7 +134,8 @@ static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 		return catalog_tensor(r, e);
 	item = *item_at(r, e->first);
 	if (!e->known)
-		item.err = EBADMSG; /* of unknown class: listed only */
+		/* of an unknown class: listed, not readable */
+		item.err = EBADMSG;
 	return ck_catalog_object_add(r->c, e->key, &item);
 }
 

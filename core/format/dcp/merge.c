@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * merge: a save without collectives leaves a metadata of each rank, which has what that
- * rank saved and nothing else. Together they are the checkpoint: an entry is what all
- * ranks that have its key say of it.
+ * merge: one catalog from the `__<rank>.metadata` of all ranks. A save without
+ * collectives writes one for each rank, with the entries and boxes of that rank only. A
+ * key that several ranks have becomes one entry with the boxes of all of them.
+ *
+ * The state lives for one call of ck_dcp_merge(), in one thread.
  */
 #include "dcp_internal.h"
 
@@ -14,7 +16,7 @@
 struct mention {
 	const struct ck_dcp_part *part;
 	struct ck_entry_id id;
-	uint32_t next; /* of the same key; NONE: the last */
+	uint32_t next; /* next one of the same key; NONE at the last */
 };
 
 /* A box of one part. */
@@ -22,8 +24,8 @@ struct box {
 	const int64_t *at; /* offsets, sizes */
 	const struct ck_dcp_part *part;
 	const struct ck_item *item;
-	uint32_t same; /* the next equal one; NONE: the last */
-	bool first;    /* of its equal ones */
+	uint32_t same; /* next equal box; NONE at the last */
+	bool first;    /* the first of its equal boxes */
 };
 
 struct merge {
@@ -32,12 +34,12 @@ struct merge {
 	size_t n;
 	uint32_t *first, *last; /* mentions of each key, in order */
 	size_t nkeys;
-	uint32_t *slots; /* number of a key + 1; 0: empty */
+	uint32_t *slots; /* number of a key + 1; 0 if empty */
 	size_t nslots;
 	uint64_t seed;
-	/* Of the tensor that is added: */
+	/* Boxes of the tensor that is being added: */
 	struct box *boxes;
-	uint32_t *order; /* of them: by place, then by part */
+	uint32_t *order; /* their numbers, sorted by box, then by part */
 	size_t nboxes, boxes_cap, order_cap;
 };
 
@@ -103,7 +105,7 @@ static int mentions_make(struct merge *m, const struct ck_dcp_part *parts,
 	return 0;
 }
 
-/* --- what is taken over ------------------------------------------------------------ */
+/* --- items and paths -------------------------------------------------------------- */
 
 static int item_take(struct merge *m, const struct ck_dcp_part *part,
 		     const struct ck_item *item, struct ck_item *out)
@@ -117,7 +119,8 @@ static int item_take(struct merge *m, const struct ck_dcp_part *part,
 		m->c, part->c->transforms[item->transform], &out->transform);
 }
 
-/* The texts of parts are often pieces of the key, and are then pieces of it here. */
+/* Copies the path of an entry to the last entry of the catalog. Texts that are pieces
+ * of the key in the source become pieces of the key in the copy. */
 static int path_take(struct merge *m, const struct ck_entry *from)
 {
 	struct ck_str key = ck_catalog_last_key(m->c);
@@ -142,7 +145,7 @@ static int path_take(struct merge *m, const struct ck_entry *from)
 	return rc;
 }
 
-/* planner_data of the first part that has a path. */
+/* Adds the path of the first mention that has one. */
 static int path_add(struct merge *m, uint32_t first)
 {
 	for (uint32_t i = first; i != NONE; i = m->mentions[i].next) {
@@ -161,7 +164,7 @@ static const struct ck_tensor *tensor_of(const struct mention *m)
 	return ck_catalog_tensor(m->part->c, m->id.i);
 }
 
-/* Why the second is not the same tensor; NULL: it is. */
+/* Returns why `second` is not the same tensor; NULL if it is. */
 static const char *difference(const struct ck_tensor *a,
 			      const struct mention *second)
 {
@@ -179,7 +182,8 @@ static const char *difference(const struct ck_tensor *a,
 	return NULL;
 }
 
-/* Whether all say the same of it. What is wrong with it in one part is wrong. */
+/* Adds a fault to the tensor if a part disagrees with the first one, or has a fault
+ * itself. */
 static int tensor_judge(struct merge *m, uint32_t first)
 {
 	const struct mention *one = &m->mentions[first];
@@ -257,7 +261,7 @@ static int box_cmp(const void *a, const void *b, void *arg)
 	return order ? order : (x > y) - (x < y);
 }
 
-/* Links equal boxes, which are in the order of parts. Returns how many differ. */
+/* Links equal boxes, in the order of parts. Returns the number of different boxes. */
 static uint32_t boxes_link(struct merge *m, uint32_t ndim)
 {
 	struct sorting s = { m->boxes, ndim };
@@ -316,7 +320,7 @@ static int tensor_add(struct merge *m, uint32_t first)
 	return rc;
 }
 
-/* And what each rank has of it. */
+/* Adds a tensor, its path, and the copies that each rank has. */
 static int tensor_show(struct merge *m, uint32_t first)
 {
 	int rc = tensor_add(m, first);
@@ -326,9 +330,10 @@ static int tensor_show(struct merge *m, uint32_t first)
 	return rc ? rc : ck_catalog_copies_add(m->c, false);
 }
 
-/* --- all -------------------------------------------------------------------------------- */
+/* --- objects, and the merge ------------------------------------------------------- */
 
-/* Another entry is the first part's. */
+/* Adds an entry other than a tensor, with the item of the first part. It gets EIO if
+ * another part has a tensor of this key. */
 static int object_add(struct merge *m, uint32_t first)
 {
 	const struct mention *one = &m->mentions[first];

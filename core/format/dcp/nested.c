@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranks of data files that lie in directories of their own, as object stores with one
- * prefix for each rank leave them: `0000000000/epoch_5/__0_0.distcp`. The last component
- * names the rank, if all files of that rank lie in one directory; otherwise copies of a
- * checkpoint in subdirectories would be mixed. Files that a commit made lie in the top
+ * nested: ranks of data files in subdirectories. Object stores with one prefix for each
+ * rank leave such names: `0000000000/epoch_5/__0_0.distcp`. The last component names
+ * the rank if all files of that rank are in one directory. Otherwise copies of a
+ * checkpoint in subdirectories would be mixed. Files of a commit are in the top
  * directory and do not count.
  */
 #include "nested.h"
@@ -61,7 +61,7 @@ static size_t ranked_list(const struct ck_files *files, struct ranked *list)
 	return n;
 }
 
-/* The files of one rank lie in one directory, which is not the top one. */
+/* True if all n files of one rank are in one directory, which is not the top one. */
 static bool is_nested(const struct ranked *first, size_t n)
 {
 	for (size_t i = 1; i < n; i++)

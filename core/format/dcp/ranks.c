@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks: a directory saved without collectives. Each rank has left `__<rank>.metadata`,
- * and nobody a `.metadata`: what all of them say together is the checkpoint. One that
- * cannot be read costs what its rank saved, and one that is missing is a hole.
+ * ranks: the format of a directory that was saved without collectives. Each rank wrote
+ * `__<rank>.metadata`, and there is no `.metadata`; the checkpoint is all of them
+ * merged. If the metadata of a rank cannot be read, that is a loss of the catalog; its
+ * boxes are then missing. A missing rank is a note.
  *
- * Source: FileSystemWriter.finish() (torch/distributed/checkpoint/filesystem.py), from 2.9
- * on. PyTorch itself reads the one of the rank that loads.
+ * Source: FileSystemWriter.finish() (torch/distributed/checkpoint/filesystem.py), from
+ * 2.9 on. PyTorch itself reads only the one of the rank that loads.
+ *
+ * Its state, cp->own, is a struct ck_dcp_common, constant after load().
  */
 #include "ckptfs/memory.h"
 #include "dcp_common.h"
@@ -23,11 +26,12 @@ enum {
 
 /* --- the kind -------------------------------------------------------------------- */
 
-/* Ranks that have left a metadata, or are leaving one; sorted. */
+/* Ranks that wrote a metadata file, sorted; `unfinished` is the temporary name of one,
+ * or "". */
 struct found {
 	uint64_t *ranks;
 	size_t n, cap, most;
-	char unfinished[CK_NAME_LEN]; /* one that is being written, or was */
+	char unfinished[CK_NAME_LEN];
 };
 
 static bool is_unfinished(const char *name)
@@ -76,7 +80,7 @@ static int entry_found(void *arg, const struct dirent *e)
 	return rc ? rc : f->n >= f->most;
 }
 
-/* most: no more ranks are wanted; entries: nor are more looked at. */
+/* Lists the directory. Stops at `most` ranks or after `entries` entries. */
 static int found_read(struct ck_directory dir, size_t most, size_t entries,
 		      struct found *f)
 {
@@ -111,7 +115,7 @@ int ck_dcp_has_ranks(const struct ck_src *src, struct ck_diag *d)
 	return rc ? rc : f.n > 0;
 }
 
-/* PyTorch's own names until all is saved. */
+/* PyTorch uses these temporary names until the save ends. */
 int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d)
 {
 	struct found f;
@@ -132,15 +136,15 @@ struct load {
 	struct ck_catalog *c;
 	const struct ck_format_options *options;
 	struct ck_diag *d;
-	struct ck_dcp_part *parts; /* those that are good */
+	struct ck_dcp_part *parts; /* those that could be read */
 	size_t n;
 	uint64_t bytes; /* read so far */
-	bool named;	/* there is the one that gives owner, mode and time */
-	struct ck_diag
-		first; /* what is wrong with the first that is not good */
+	/* cp has its metadata file, which gives owner, mode and times */
+	bool named;
+	struct ck_diag first; /* why the first bad one could not be read */
 };
 
-/* Paths of data files as one metadata has them. */
+/* Paths of data files, numbered as in one metadata. */
 struct paths {
 	struct ck_str *all;
 	size_t n, cap;
@@ -162,7 +166,8 @@ static int path_add(void *ctx, struct ck_str path, uint32_t *number)
 	return 0;
 }
 
-/* Of a metadata that is good as a whole: nothing is known of the files of others. */
+/* Adds the files of a metadata to the checkpoint. Must be called after all of the
+ * metadata was parsed without errors, so that files of a bad metadata are not added. */
 static int files_add(struct load *l, const struct paths *p,
 		     struct ck_dcp_part *part)
 {
@@ -193,8 +198,8 @@ static int part_parse(struct load *l, const char *name, struct ck_str bytes,
 	return rc;
 }
 
-/* The first that can be opened is the one that gives owner, mode and time. All together are
- * no longer than one may be. */
+/* Reads one metadata. The first one that can be read gives the checkpoint its owner,
+ * mode and times. All together may be as long as one `.metadata`. */
 static int part_text(struct load *l, const char *name,
 		     struct ck_metadata_text *text, struct ck_diag *d)
 {
@@ -265,9 +270,10 @@ static int part_add(struct load *l, uint64_t rank)
 		       : lose(l, &d);
 }
 
-/* --- all of them --------------------------------------------------------------------- */
+/* --- all ranks -------------------------------------------------------------------- */
 
-/* That none lies above the highest nobody can tell. */
+/* Adds a note with the ranks below the highest one that have no metadata. Missing ranks
+ * above it cannot be detected. */
 static int note_missing(const struct load *l, const struct found *f)
 {
 	uint64_t next = 0, missing = 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A `.metadata` is not written anew: that would need every class and field
- * that any release or planner ever put there. It is copied, and before the
- * BUILD of each _StorageInfo that changes goes
+ * rewrite: changes locations in a copy of `.metadata`. The pickle is not generated
+ * again: that would need every class and field of every release and planner. Its bytes
+ * are copied, with an insertion before the BUILD of each _StorageInfo that changes:
  *
- *	MARK 'relative_path' <str> 'offset' <int> 'length' <int> SETITEMS
+ * MARK 'relative_path' <str> 'offset' <int> 'length' <int> SETITEMS
  *
- * which sets these keys in the dict that lies on the stack then. There is no
- * memo opcode in it, so all that follows means what it meant. Two things
- * more: a frame that holds an insertion is longer by it, and an insertion
- * that is there already is replaced, so that the file does not grow with
- * every commit.
+ * It sets these keys in the dict that is on top of the stack at the BUILD. It has no
+ * memo opcode, so all later opcodes keep their meaning. A frame that contains an
+ * insertion becomes longer by its length. An insertion of an earlier commit is
+ * replaced, so that the file does not grow with every commit.
  *
- * The BUILDs are known by number since the file was first parsed, and no
- * insertion has one: stepping over the opcodes finds them again, in a tenth
- * of the time that parsing takes. That the bytes are still those that were
- * parsed, or made of those, their hash says.
+ * BUILDs are known by number from the first parse, and no insertion has a BUILD.
+ * Stepping over the opcodes finds them again, in a tenth of the time of parsing. A hash
+ * shows that the bytes are still those that were parsed, or were made from them.
+ *
+ * The state lives for one call of ck_dcp_rewrite(), in the thread of the commit.
  */
 #include "ckptfs/pickler.h"
 #include "dcp_rewrite.h"
@@ -28,7 +28,8 @@ enum { OUT_BUFFER = 1 << 20, OUT_PIECE = 8 << 20 };
 
 /* --- insertions ---------------------------------------------------------------- */
 
-/* The same bytes in every release: by them an earlier insertion is known. */
+/* These bytes must stay the same in every release: cut_find() recognises earlier
+ * insertions by them. */
 void ck_dcp_insertion_make(const struct ck_dcp_insertion *i, struct ck_buf *out)
 {
 	struct ck_pickler p = { .out = out };
@@ -70,7 +71,7 @@ struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
 					  transform || e->cut_transform };
 }
 
-/* --- what is known -------------------------------------------------------------- */
+/* --- the known .metadata ---------------------------------------------------------- */
 
 static uint64_t places_sum(const struct ck_dcp_known *k)
 {
@@ -113,7 +114,8 @@ void ck_dcp_wish_fini(struct ck_dcp_wish *w)
 	w->edits = NULL;
 }
 
-/* A wrong number would change another box. */
+/* Verifies the known numbers and the old bytes: a wrong number would change another
+ * box. */
 static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
 		       struct ck_diag *d)
 {
@@ -138,7 +140,7 @@ struct rewriting {
 	struct ck_pickle_build *builds; /* n, in the order of the file */
 	struct ck_pickle_frames frames;
 	struct ck_dcp_growth *growth; /* n */
-	struct ck_buf insertion;      /* the last one made */
+	struct ck_buf insertion;      /* scratch */
 	struct ck_diag *d;
 };
 
@@ -202,7 +204,8 @@ static int edits_cmp(const void *a, const void *b)
 	return (x->build > y->build) - (x->build < y->build);
 }
 
-/* Each has another BUILD: what is shared is refused. */
+/* Makes the edits, sorted by BUILD. Their BUILDs differ, because change_check() refuses
+ * shared ones. */
 static int edits_make(struct rewriting *r)
 {
 	struct ck_dcp_wish *w = r->w;
@@ -234,8 +237,8 @@ static int insertion_make(struct rewriting *r, struct ck_dcp_insertion i)
 	return r->insertion.err ? ck_fail(r->d, ENOMEM, "out of memory") : 0;
 }
 
-/* One that says what the catalog says, and begins with the last MARK, was put
- * there by this file. */
+/* Finds an insertion of an earlier commit: the bytes from the last MARK to the BUILD
+ * are those of the present location in the catalog. */
 static int cut_find(struct rewriting *r, struct ck_dcp_edit *e,
 		    const struct ck_pickle_build *b)
 {
@@ -272,7 +275,7 @@ static int growth_make(struct rewriting *r)
 	return rc;
 }
 
-/* How many of them lie before. */
+/* Returns the number of edits before a position. */
 static size_t growth_before(const struct ck_dcp_growth *g, size_t n,
 			    uint64_t at)
 {
@@ -302,17 +305,17 @@ uint64_t ck_dcp_growth_in(const struct ck_dcp_growth *g, size_t n,
 
 /* --- output ------------------------------------------------------------------------ */
 
-/* Bytes on their way to a file, in large writes. */
+/* Buffers bytes into large writes. */
 struct output {
 	int fd;
 	char *buffer;
 	size_t len;
 	uint64_t written;
-	uint64_t begun; /* so much of it the disk was told of */
+	uint64_t begun; /* bytes whose writeback has been started */
 };
 
-/* Has the disk begin with a piece while the next one is made. An error that is
- * reported here may not be reported again by fsync(2). */
+/* Starts writeback of a full piece while the next one is made. An error is returned
+ * here, because fsync(2) may not report it again. */
 static int output_begin(struct output *o)
 {
 	uint64_t len = o->written - o->begun;
@@ -366,8 +369,8 @@ static int output_add(struct output *o, const void *bytes, size_t len)
 	return rc;
 }
 
-/* Copies what stands before a frame, and its header with the new length if it
- * grew; *pos is up to where the old bytes were copied. */
+/* Copies the old bytes before a frame, and its header with the new length, if it grew.
+ * *pos is the offset up to which old bytes were copied. */
 static int frame_write(const struct rewriting *r,
 		       const struct ck_pickle_frame *f, struct output *o,
 		       uint64_t *pos)
@@ -400,7 +403,7 @@ static int edit_write(struct rewriting *r, uint32_t i, struct output *o,
 	return rc;
 }
 
-/* Headers of frames and edits in the order of the file. */
+/* Writes all bytes: headers of frames and edits in the order of the file. */
 static int stream_write(struct rewriting *r, struct output *o)
 {
 	const struct ck_pickle_frames *f = &r->frames;
@@ -436,7 +439,7 @@ static int stream(struct rewriting *r, int out)
 		  : 0;
 }
 
-/* --- all of it ---------------------------------------------------------------------- */
+/* --- the request ------------------------------------------------------------------ */
 
 static int changes_check(const struct ck_dcp_wish *w, struct ck_diag *d)
 {

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is a `.metadata` that was written the one that was wanted?
+ * verify: whether a new `.metadata` is the requested one, in two independent ways.
  *
- * What it is: the BUILD of each change, counted from the beginning, has
- * exactly its insertion before it, from a MARK on; and with the insertions
- * taken out, what they replaced put back and frames as long as they were, the
- * bytes have the hash of those that are known. So whoever runs it does what
- * he did with the old bytes, but for dicts that got other values: an insertion
- * takes nothing from the stack or the memo and leaves nothing there.
+ * ck_dcp_verify_is() checks bytes. Exactly the requested insertion is between the last
+ * MARK and the BUILD of each change, counted from the beginning. Without the
+ * insertions, with earlier insertions restored and frames at their old length, the
+ * bytes have the hash of the known ones. An insertion leaves the stack and the memo
+ * unchanged. So an unpickler gets the same objects as from the old bytes, except for
+ * the changed dicts.
  *
- * What it says: it is parsed into a catalog of its own, and every entry, box
- * and place of that is compared with the old catalog and the changes. This
- * follows from the former. It is one more way to find a mistake of ours, at
- * the price of a mount: so of a large file it is left out, unless parsing was
- * near the bounds of pickle.h, which an insertion may then exceed.
+ * ck_dcp_verify_says() parses the new bytes into a second catalog and compares every
+ * entry, box and location with the old catalog and the changes. It only repeats the
+ * first check, to find a mistake of this program, and takes as long as a mount. So it
+ * is skipped for a large file, unless parsing was near the limits of pickle.h, which an
+ * insertion may exceed.
+ *
+ * The state lives for one call, in the thread of the commit.
  */
 #include "dcp_rewrite.h"
 
@@ -23,25 +25,25 @@ struct verifying {
 	const struct ck_dcp_wish *w;
 	struct ck_str bytes; /* new */
 	struct ck_diag *d;
-	/* says: */
+	/* Of ck_dcp_verify_says(): */
 	struct ck_catalog *c;
-	uint32_t *slots; /* paths by hash: number + 1, 0 empty */
+	uint32_t *slots; /* paths by hash: number + 1, or 0 if empty */
 	size_t nslots;
 	uint64_t seed;
-	/* is: */
+	/* Of ck_dcp_verify_is(): */
 	struct ck_pickle_build *builds; /* n, in the order of the file */
 	struct ck_pickle_frames frames;
 	struct ck_dcp_growth *growth; /* n */
 	struct ck_buf text;
-	struct ck_hasher *hasher; /* of the bytes as they were */
-	uint64_t hashed;	  /* how many */
+	struct ck_hasher *hasher; /* of the old bytes, restored */
+	uint64_t hashed;	  /* number of bytes hashed */
 };
 
 static int differs(const struct verifying *v, const char *what,
 		   struct ck_str name)
 {
 	return ck_fail(v->d, EIO,
-		       "the new .metadata is not what was wanted: %s of %s "
+		       "the new .metadata is not as requested: %s of %s "
 		       "differs",
 		       what, ck_show(name));
 }
@@ -51,7 +53,7 @@ static int no_memory(const struct verifying *v)
 	return ck_fail(v->d, ENOMEM, "out of memory");
 }
 
-/* --- numbers of files: the catalog's, then those of the changes ---------------- */
+/* --- numbers of files: of the catalog, then of the changes ------------------------ */
 
 static struct ck_str path_at(const struct verifying *v, uint32_t i)
 {
@@ -91,14 +93,14 @@ static int paths_make(struct verifying *v)
 	return 0;
 }
 
-/* 0: a path that nobody asked for. */
+/* ck_dcp_numbers.file: sets 0 for a path that is in neither. */
 static int path_number(void *ctx, struct ck_str path, uint32_t *number)
 {
 	*number = *path_slot(ctx, path);
 	return 0;
 }
 
-/* --- what it says ---------------------------------------------------------------- */
+/* --- comparison of catalogs ------------------------------------------------------- */
 
 static bool is_transform(const struct verifying *v, const struct ck_item *new,
 			 const struct ck_item *old)
@@ -157,7 +159,8 @@ static bool is_same(const int64_t *a, const int64_t *b, size_t n)
 	return n == 0 || memcmp(a, b, n * sizeof(*a)) == 0;
 }
 
-/* What only reading finds is not in the old one's fault. */
+/* True if the new tensor has no fault, or the fault of the old one. The old one may
+ * have a fault that reading its items added. */
 static bool is_fault(const struct ck_tensor *new, const struct ck_tensor *old)
 {
 	return new->err == 0 ||
@@ -185,9 +188,8 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 	return chunks_compare(v, old, change);
 }
 
-/* An error that was found in the item's file replaces the one that the metadata
- * gives: that the old item has one and the new one has none is no difference.
- */
+/* An error found in the file of the old item may have replaced the error that the
+ * metadata gives. So an old error without a new one is no difference. */
 static int object_compare(const struct verifying *v, uint32_t i)
 {
 	const struct ck_object *old = ck_catalog_object(v->w->catalog, i);
@@ -232,7 +234,8 @@ static int entry_compare(const struct verifying *v, uint32_t i,
 			     : tensor_compare(v, old.i, change);
 }
 
-/* The old one has what is known, and perhaps more behind it. */
+/* True if the new catalog has the known number of rows. The old catalog may have more,
+ * of other files. */
 static bool are_as_many(const struct ck_catalog *now,
 			const struct ck_catalog *old,
 			const struct ck_dcp_known *k)
@@ -280,12 +283,12 @@ int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
 	return rc;
 }
 
-/* --- what it is ---------------------------------------------------------------------- */
+/* --- comparison of bytes ---------------------------------------------------------- */
 
 static int other_bytes(const struct verifying *v, uint64_t at)
 {
 	return ck_fail(v->d, EIO,
-		       "the new .metadata is not what was wanted: byte %llu "
+		       "the new .metadata is not as requested: byte %llu "
 		       "differs",
 		       (unsigned long long)at);
 }
@@ -298,7 +301,8 @@ static uint32_t build_of(const struct ck_dcp_wish *w,
 	return w->known->places.chunks[w->changes[e->change].chunk];
 }
 
-/* Numbers of BUILDs grow: so each change is there, once. */
+/* Finds the BUILD of each edit in the new bytes. The numbers are ascending, so that
+ * each edit is found once. */
 static int builds_find(struct verifying *v)
 {
 	const struct ck_dcp_wish *w = v->w;
@@ -318,7 +322,8 @@ static int builds_find(struct verifying *v)
 	return rc;
 }
 
-/* The insertion wanted is all there is between the last MARK and the BUILD. */
+/* Checks that exactly the requested insertion is between the last MARK and the
+ * BUILD. */
 static int edit_check(struct verifying *v, uint32_t i)
 {
 	const struct ck_dcp_edit *e = &v->w->edits[i];
@@ -343,14 +348,15 @@ static void hash_add(struct verifying *v, const void *bytes, size_t len)
 	v->hashed += len;
 }
 
-/* The new bytes up to `to`, which are old ones. */
+/* Hashes new bytes up to offset `to`, which are unchanged. */
 static void hash_until(struct verifying *v, uint64_t *pos, uint64_t to)
 {
 	hash_add(v, v->bytes.p + *pos, to - *pos);
 	*pos = to;
 }
 
-/* Where it was, it was as much shorter as what is in it grew. */
+/* Hashes the header of a frame with its old length: without the growth of the edits in
+ * it. */
 static void frame_hash(struct verifying *v, const struct ck_pickle_frame *f,
 		       uint64_t *pos)
 {
@@ -362,7 +368,7 @@ static void frame_hash(struct verifying *v, const struct ck_pickle_frame *f,
 	*pos = begin;
 }
 
-/* The insertion as it was. */
+/* Hashes the insertion of an earlier commit in place of the new one. */
 static int edit_hash(struct verifying *v, uint32_t i, uint64_t *pos)
 {
 	const struct ck_dcp_edit *e = &v->w->edits[i];
@@ -415,7 +421,7 @@ static int is(struct verifying *v)
 		return rc;
 	if (v->hashed != k->len || ck_hasher_sum(v->hasher) != k->sum)
 		return ck_fail(v->d, EIO,
-			       "the new .metadata is not what was wanted: its "
+			       "the new .metadata is not as requested: its "
 			       "other bytes are not those that were read");
 	k->next_len = v->bytes.len;
 	k->next_sum = ck_hash64_seeded(v->bytes, k->seed);
