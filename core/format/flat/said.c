@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* said: where the sidecar of a checkpoint is, and what becomes of it if it is no good. */
+/* said: finds and reads the sidecar of a checkpoint. A sidecar that cannot be used
+ * becomes a line of damage or a doubt, and the load continues without it. Used by the
+ * thread of the load. */
 #include "said.h"
 
 #include <errno.h>
@@ -9,7 +11,7 @@
 
 #define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
-/* An open file's text; takes fd. name: for a person. */
+/* Reads the text of an open file. Takes fd. name: for messages. */
 static int text_take(int fd, const char *name, struct ck_metadata_text *out,
 		     struct ck_diag *d)
 {
@@ -25,8 +27,9 @@ static int text_take(int fd, const char *name, struct ck_metadata_text *out,
 	return ck_metadata_text_read(own, &st, name, CK_SIDECAR_MOST, out, d);
 }
 
-/* 1: it is in the directory that is the checkpoint, of whichever host; 0: there is none.
- * Links to it are followed as those to any other file are. */
+/* Reads the sidecar in the directory of the checkpoint, of any host, with the same
+ * rules for links as other files. Returns 1, 0 if there is no such file, or a negative
+ * errno. */
 static int found(const struct ck_checkpoint *cp, struct ck_metadata_text *out,
 		 struct ck_diag *d)
 {
@@ -39,7 +42,7 @@ static int found(const struct ck_checkpoint *cp, struct ck_metadata_text *out,
 	return rc ? rc : 1;
 }
 
-/* For a person. */
+/* Returns the name of the sidecar for messages. */
 static const char *name_of(const struct ck_format_options *options)
 {
 	return options->sidecar
@@ -48,7 +51,7 @@ static const char *name_of(const struct ck_format_options *options)
 		       : CK_FLAT_SIDECAR;
 }
 
-/* The file that the option names. */
+/* Reads the file of option sidecar=. */
 static int named(const struct ck_format_options *options,
 		 struct ck_metadata_text *out, struct ck_diag *d)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds and reads the sidecar of a checkpoint: the file of option sidecar=, or
- * ckptfs-flat.json in its directory, which must be equal on all hosts. No state beyond the
- * struct; used by the thread that loads the checkpoint.
+ * said: finds and reads the sidecar of a checkpoint: the file of option sidecar=, or
+ * ckptfs-flat.json in its directory, which must be equal on all hosts. No state beyond
+ * the struct; used by the thread that loads the checkpoint.
  */
 #ifndef CK_SAID_H
 #define CK_SAID_H
@@ -11,8 +11,8 @@
 #include "sidecar.h"
 
 struct ck_flat_said {
-	struct ck_sidecar
-		is;   /* empty without a sidecar, or if it was refused */
+	/* empty without a sidecar, or if it was rejected */
+	struct ck_sidecar is;
 	uint64_t len; /* bytes of its text */
 	/* private */
 	struct ck_metadata_text text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar: the text of ckptfs-flat.json. It is read twice: first whether it is one, of
- * this version, so that one that a later version wrote is called that.
+ * sidecar: parses ckptfs-flat.json, in two passes. The first one reads format and
+ * version only, so that a file of a later version is reported as such.
  */
 #include "sidecar_internal.h"
 
@@ -19,13 +19,14 @@ static int refuse(struct ck_sidecar *s, const struct ck_json_value *v,
 	return ck_json_refuse(s->json, v, what);
 }
 
-/* --- objects and arrays of something ------------------------------------------------- */
+/* --- objects and arrays ----------------------------------------------------------- */
 
-/* What is done with each value of an object or array. */
+/* Takes one value of an object or array. */
 typedef int take(struct ck_sidecar *s, const struct ck_json_value *v,
 		 void *into);
 
-/* v begins an object or array, whose values are taken one after the other. */
+/* Calls f() for each value of the object or array that v begins. otherwise: the error
+ * if v is of another type. */
 static int each(struct ck_sidecar *s, const struct ck_json_value *v,
 		enum ck_json_type type, const char *otherwise, take *f,
 		void *into)
@@ -60,8 +61,8 @@ static int number_take(struct ck_sidecar *s, const struct ck_json_value *v,
 	return ck_json_u63(v, out) ? 0 : refuse(s, v, "no size below 2^63");
 }
 
-/* More than any model has, of one thing: a sidecar takes no more memory than a few
- * times its bytes. */
+/* Fails if there are `most` elements. The limits are above any real model, and bound
+ * the memory to a few times the size of the sidecar. */
 static int count_check(struct ck_sidecar *s, size_t n, size_t most,
 		       const char *what)
 {
@@ -72,7 +73,7 @@ static int count_check(struct ck_sidecar *s, size_t n, size_t most,
 
 /* --- parameters ---------------------------------------------------------------------- */
 
-/* While one is read. */
+/* The parameter that is being read. */
 struct param {
 	struct ck_sidecar_param p;
 	bool has_shape, has_offset;
@@ -122,8 +123,7 @@ static int param_field(struct ck_sidecar *s, const struct ck_json_value *v,
 		    p);
 }
 
-/* Elements of a shape; false: they cannot be counted. A product that is too large on the
- * way to a 0 is none. */
+/* Sets p->numel. False if the product overflows, unless a size is 0. */
 static bool numel_of(const struct ck_sidecar *s, struct ck_sidecar_param *p)
 {
 	const int64_t *shape = ck_sidecar_shape(s, p);
@@ -165,7 +165,7 @@ static int param_take(struct ck_sidecar *s, const struct ck_json_value *v,
 	return 0;
 }
 
-/* --- what is shared ---------------------------------------------------------------- */
+/* --- shared parameters ------------------------------------------------------------ */
 
 static int shared_field(struct ck_sidecar *s, const struct ck_json_value *v,
 			void *into)
@@ -309,7 +309,7 @@ static int optimizer_take(struct ck_sidecar *s, const struct ck_json_value *v,
 	return 0;
 }
 
-/* --- all of it ------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------- */
 
 static int world_take(struct ck_sidecar *s, const struct ck_json_value *v)
 {
@@ -333,7 +333,7 @@ static int field_take(struct ck_sidecar *s, const struct ck_json_value *v,
 	return ck_json_skip(s->json, v);
 }
 
-/* What says that it is one, and which fields it has. */
+/* The fields that identify a sidecar. */
 struct kind {
 	struct ck_str format, version;
 	bool has_units;
@@ -399,7 +399,7 @@ static int sidecar_take(struct ck_sidecar *s, struct ck_str text,
 
 	if (rc)
 		return rc;
-	/* A shape of no dimensions is somewhere, too. */
+	/* A shape without dimensions needs an address, too. */
 	s->shapes = ck_grow(NULL, &s->shapes_cap, 0, 1, sizeof(*s->shapes));
 	if (!s->shapes)
 		return no_memory(d);

@@ -37,7 +37,7 @@ struct ck_sidecar_shared {
  * Elements between them are padding. */
 struct ck_sidecar_unit {
 	struct ck_str flat_param;
-	struct ck_str dtype; /* as spelled; p is NULL if it is missing */
+	struct ck_str dtype; /* as in the file; p is NULL if it is missing */
 	uint64_t numel;
 	uint32_t param, nparams;  /* first in ck_sidecar.params */
 	uint32_t shared, nshared; /* first in ck_sidecar.shared */
@@ -46,8 +46,9 @@ struct ck_sidecar_unit {
 /* The meaning of one number in an optimizer's state: a unit or a parameter. */
 struct ck_sidecar_state {
 	struct ck_str name;
-	uint32_t unit;	/* of the parameter, too; CK_SIDECAR_NONE: no unit */
-	uint32_t param; /* CK_SIDECAR_NONE: the whole unit */
+	/* the unit, also of a parameter; CK_SIDECAR_NONE without a unit */
+	uint32_t unit;
+	uint32_t param; /* CK_SIDECAR_NONE for the whole unit */
 };
 
 struct ck_sidecar_optimizer {
@@ -64,7 +65,8 @@ struct ck_sidecar {
 	struct ck_sidecar_state *states;
 	int64_t *shapes;
 	size_t nunits, nparams, nshared, noptimizers, nstates, nshapes;
-	uint64_t world; /* ranks that share a flat parameter; 0: missing */
+	/* number of ranks that share a flat parameter; 0 if missing */
+	uint64_t world;
 	/* private */
 	size_t units_cap, params_cap, shared_cap, optimizers_cap, states_cap,
 		shapes_cap;
@@ -72,7 +74,7 @@ struct ck_sidecar {
 	struct ck_sidecar_name *by_name; /* all names of parameters, sorted */
 	size_t nnames;
 	struct ck_arena texts;
-	struct ck_json_reader *json; /* while it is read */
+	struct ck_json_reader *json; /* while it is being read */
 };
 
 /* Parses the text of a file, which must outlive *s. Caller calls ck_sidecar_fini() in any
@@ -87,7 +89,7 @@ static inline const int64_t *ck_sidecar_shape(const struct ck_sidecar *s,
 	return s->shapes + p->shape;
 }
 
-/* --- lookup: names.c --------------------------------------------------------------- */
+/* --- lookup: sidecar_names.c ------------------------------------------------------ */
 
 /* Returns the unit of an entry: the unit with the longest name that is the shown name or its end
  * behind a dot. *prefix: the rest before it, with the dot; it precedes the names of the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar_names: parses the names of a sidecar, and checks that its parameters fit into the
- * places that it gives them.
+ * sidecar_names: tables of the names in a sidecar, and checks of its contents: names
+ * are unique, parameters are disjoint and inside their units.
  */
 #include "sidecar_internal.h"
 
@@ -22,7 +22,7 @@ static int bytes_cmp(struct ck_str a, struct ck_str b)
 	return a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Shorter ones first: names of one length are compared only with each other. */
+/* Sorts by length first, so that lookup compares names of one length only. */
 static int length_cmp(struct ck_str a, struct ck_str b)
 {
 	if (a.len != b.len)
@@ -82,7 +82,7 @@ static int names_sort(struct ck_sidecar *s, struct ck_diag *d)
 	return 0;
 }
 
-/* Which parameter of its unit each further name is of. */
+/* Finds the parameter of each further name of a unit. */
 static int shared_find(struct ck_sidecar *s, uint32_t unit, struct ck_diag *d)
 {
 	const struct ck_sidecar_unit *u = &s->units[unit];
@@ -189,7 +189,7 @@ int ck_sidecar_fits(const struct ck_sidecar_unit *unit, struct ck_str shown,
 			  ck_show(shown), ck_show(unit->flat_param));
 }
 
-/* --- where parameters are ------------------------------------------------------------ */
+/* --- ranges of parameters --------------------------------------------------------- */
 
 struct range {
 	uint64_t begin, end;
@@ -217,7 +217,7 @@ static int overlap(const struct ck_sidecar *s, const struct ck_sidecar_unit *u,
 			  ck_show(s->params[a->param].fqn));
 }
 
-/* One without elements overlaps nothing. */
+/* Lists the ranges of parameters with elements; others cannot overlap. */
 static int ranges_list(const struct ck_sidecar *s,
 		       const struct ck_sidecar_unit *u, struct range *ranges,
 		       uint32_t *n, struct ck_diag *d)
@@ -273,8 +273,8 @@ static int units_check(struct ck_sidecar *s, struct ck_diag *d)
 
 /* --- optimizers ---------------------------------------------------------------------- */
 
-/* A unit, or a parameter or a further name of one; or nothing of the sidecar: FSDP need not
- * have all parameters. */
+/* Finds the unit or parameter of a name in optimizer state. Leaves it unset if the
+ * sidecar lacks the name: FSDP need not manage all parameters. */
 static void state_find(const struct ck_sidecar *s, struct ck_sidecar_state *st)
 {
 	const struct ck_sidecar_unit *u = unit_named(s, st->name);
@@ -300,7 +300,7 @@ const struct ck_sidecar_state *ck_sidecar_state(const struct ck_sidecar *s,
 	return number < o->nstates ? &s->states[o->state + number] : NULL;
 }
 
-/* Names that share a parameter stand for it, once all are known. */
+/* Gives further names the parameter that they share. */
 static void names_share(struct ck_sidecar *s)
 {
 	for (uint32_t i = 0; i < s->nshared; i++) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crc: are the bytes of an item those that were written? The zip directory
- * has a CRC-32 of each record. torch can leave those of the data out
- * (skip_data, and all with set_crc32_options(False)); then they are 0 and say
- * nothing.
+ * crc: verifies the bytes of an item by the CRC-32 of each record in the zip directory.
+ * torch can omit those of the data (skip_data) or all (set_crc32_options(False)); an
+ * omitted CRC-32 is 0 and is not checked. Stateless; any thread.
  */
 #include "ckptfs/rewrite.h"
 #include "item.h"
@@ -28,7 +27,8 @@ int ck_crc_take(const struct ck_zip_source *src, uint64_t ipos, uint64_t len,
 	return 0;
 }
 
-/* torch leaves out all of them, or (skip_data) those of data. */
+/* True if the CRC-32 of a record was written. torch omits all of them, or (skip_data)
+ * those of data. `any`: some record of the archive has one. */
 static bool has_crc(const struct ck_zip_record *r, bool any)
 {
 	return r->crc || (any && !ck_str_starts(r->name, CK_STR("data/")));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * item: from a torch.save archive to the place of its tensor's elements: data.pkl says which
- * storage it has, which is record data/<key>.
+ * item: finds the elements of the tensor in a torch.save archive. data.pkl names the
+ * storage of the tensor, which is the record data/<key>. Stateless; any thread.
  */
 #include "item.h"
 #include "ckptfs/json.h"
@@ -11,13 +11,13 @@
 #include <inttypes.h>
 
 enum {
-	PICKLE_MAX = 16 << 20, /* bytes; a tensor's has about 200 */
+	PICKLE_MAX = 16 << 20, /* bytes; that of a tensor has about 200 */
 };
 
-/* A tensor, and where it is. */
+/* A tensor and its location. */
 struct tensor {
 	struct ck_torch_tensor is;
-	uint64_t ipos; /* of the first element */
+	uint64_t ipos; /* offset of the first element in the archive */
 };
 
 static int tensor_parse(const struct ck_pickle *p, struct tensor *t,
@@ -109,8 +109,9 @@ int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 
 /* --- quantizer ------------------------------------------------------------------ */
 
-/* (torch.per_tensor_affine, scale, zero point), or (a scheme by channel, scales, zero
- * points, dimension), where scales and zero points are tensors. */
+/* Prints a quantizer: (torch.per_tensor_affine, scale, zero point), or (a scheme by
+ * channel, scales, zero points, dimension), where scales and zero points are
+ * tensors. */
 static void quantizer_print(const struct ck_pickle *p, const struct ck_pv *q,
 			    struct ck_buf *out)
 {
@@ -132,7 +133,7 @@ static void quantizer_print(const struct ck_pickle *p, const struct ck_pv *q,
 	}
 }
 
-/* --- place --------------------------------------------------------------------- */
+/* --- location --------------------------------------------------------------------- */
 
 static int want_check(const struct ck_item_want *want, const struct tensor *t,
 		      struct ck_diag *d)
@@ -186,7 +187,7 @@ static int place_find(const struct ck_zip *zip, struct tensor *t,
 	return 0;
 }
 
-/* With the pickle in memory. */
+/* Finds the elements after the pickle was read. */
 static int locate(const struct ck_zip *zip, const struct ck_pickle *p,
 		  const struct ck_item_want *want, struct tensor *t,
 		  struct ck_diag *d)

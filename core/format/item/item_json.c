@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * item_json: the value that an archive holds. What tensors inside of it hold lies in
- * other records and is not looked at.
+ * item_json: prints the value of an archive as JSON. Contents of tensors inside it are
+ * in other records and are not read. Stateless; any thread.
  */
 #include "ckptfs/value.h"
 #include "item.h"

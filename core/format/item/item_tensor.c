@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * item_tensor: what a pickle calls to build one, perhaps inside calls that make a Parameter or
- * restore attributes: one function of torch._utils, over a storage:
+ * item_tensor: recognises a tensor in a pickle. torch.save writes it as a call of a
+ * function of torch._utils over a storage, perhaps inside calls that make a Parameter
+ * or restore attributes:
  *
  *   _rebuild_tensor_v2(storage, offset, size, stride, ...)
  *
- * The storage is a persistent id ('storage', class, key, location, numel). offset and stride
- * count elements; the stride is what the tensor had in memory, not always C order
- * (torch/_utils.py, torch/_tensor.py, torch/serialization.py).
+ * The storage is a persistent id ('storage', class, key, location, numel). offset and
+ * stride count elements. The stride is that of the tensor in memory, not always of C
+ * order (torch/_utils.py, torch/_tensor.py, torch/serialization.py). Stateless; any
+ * thread.
  */
 #include "item_tensor.h"
 #include "ckptfs/value.h"
@@ -15,7 +17,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-enum { WRAPS_MAX = 8 }; /* calls around a tensor */
+enum { WRAPS_MAX = 8 }; /* most calls around a tensor */
 
 /* --- the call that builds the tensor ----------------------------------------- */
 
@@ -23,7 +25,7 @@ enum { WRAPS_MAX = 8 }; /* calls around a tensor */
 static const struct rebuild {
 	const char *name;
 	uint8_t least, most; /* arguments */
-	/* places of others; 0: there is none */
+	/* indexes of other arguments; 0 if the function has no such argument */
 	uint8_t quantizer, grad, hooks, dtype, bits;
 } rebuilds[] = {
 	{ "torch._utils._rebuild_tensor", 4, 4, 0, 0, 0, 0, 0 },
@@ -32,7 +34,7 @@ static const struct rebuild {
 	{ "torch._utils._rebuild_qtensor", 7, 7, 4, 5, 6, 0, 0 },
 };
 
-/* Functions that take a tensor first and give it back. */
+/* Functions that return the tensor that is their first argument. */
 static const struct wrapper {
 	const char *name;
 	uint8_t nargs;
@@ -46,7 +48,7 @@ struct call {
 	struct ck_pv args;
 };
 
-/* A call and nothing else: a BUILD could give a tensor other data. */
+/* True for a plain call. A BUILD after it could give the tensor other data. */
 static bool call_take(const struct ck_pv *v, struct call *out)
 {
 	if (v->tag != CK_PV_CALL || v->call->has_state || v->call->list.count ||
@@ -67,8 +69,8 @@ static const struct rebuild *rebuild_find(const struct ck_pickle *p,
 	return NULL;
 }
 
-/* (function, type, its arguments, attributes). The type is torch.Tensor where an
- * attribute was set on a tensor, as FSDP1 does, or a subclass. */
+/* True for (function, type, its arguments, attributes). The type is a subclass, or
+ * torch.Tensor if an attribute was set on a tensor, as FSDP1 does. */
 static bool is_typed(const struct ck_pickle *p, const struct call *c,
 		     struct ck_pv *type)
 {
@@ -84,8 +86,9 @@ static bool is_typed(const struct ck_pickle *p, const struct call *c,
 	return true;
 }
 
-/* A subclass of a tensor is that tensor if PyTorch makes it by as_subclass() of a dense
- * one. Wrappers, such as those of torchao, are made by functions of their own. */
+/* Replaces a call that restores a type by its inner call. This is valid if PyTorch
+ * makes the subclass by as_subclass() of a dense tensor. Wrappers, such as those of
+ * torchao, have functions of their own. */
 static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
 {
 	struct ck_pv type, func, state;
@@ -119,14 +122,15 @@ static bool wrapper_unwrap(const struct ck_pickle *p, struct call *c)
 	return false;
 }
 
-/* What is there in place of a tensor. */
+/* Returns the name of a value that is not a tensor, for messages. */
 static struct ck_str found(const struct ck_pickle *p, const struct ck_pv *func)
 {
 	return func->tag == CK_PV_GLOBAL ? ck_pickle_global(p, func)
 					 : CK_STR("a value");
 }
 
-/* Finds the call under what wraps it; NULL if there is none. */
+/* Finds the call that builds the tensor inside wrapping calls; NULL if there is no such
+ * call. */
 static const struct rebuild *call_find(const struct ck_pickle *p,
 				       struct call *c)
 {
@@ -152,7 +156,8 @@ static bool arity_is_good(const struct call *c, const struct rebuild *how)
 
 /* --- its arguments ------------------------------------------------------------- */
 
-/* What is at that place, 0 meaning none; NONE if the call is shorter. */
+/* Returns the argument at an index; None if the index is 0 or the call has fewer
+ * arguments. */
 static struct ck_pv argument(const struct call *c, uint8_t place)
 {
 	if (place == 0 || place >= ck_pv_count(&c->args))
@@ -160,7 +165,7 @@ static struct ck_pv argument(const struct call *c, uint8_t place)
 	return ck_pv_at(&c->args, place);
 }
 
-/* The dtype that a global names; CK_DTYPE_UNKNOWN if it is none. */
+/* Returns the dtype of a global; CK_DTYPE_UNKNOWN if the global is not a dtype. */
 static uint8_t dtype_take(struct ck_str name)
 {
 	struct ck_str module = CK_STR("torch.");
@@ -171,8 +176,8 @@ static uint8_t dtype_take(struct ck_str name)
 		(struct ck_str){ name.p + module.len, name.len - module.len });
 }
 
-/* Sets dtype, key and storage. The class of a storage implies a dtype; v3
- * names one, over an untyped storage that counts bytes. */
+/* Sets dtype, key and storage. The class of a storage implies the dtype. v3 names the
+ * dtype of an untyped storage, which counts bytes. */
 static int storage_parse(const struct ck_pickle *p, const struct call *c,
 			 const struct rebuild *how, struct ck_torch_tensor *t,
 			 struct ck_diag *d)
@@ -206,7 +211,7 @@ static int storage_parse(const struct ck_pickle *p, const struct call *c,
 	return 0;
 }
 
-/* Numbers that are not negative, in a tuple or a torch.Size. */
+/* Reads at most CK_MAX_DIMS numbers from 0 on, of a tuple or a torch.Size. */
 static bool dims_take(const struct ck_pickle *p, struct ck_pv v, uint32_t *n,
 		      int64_t dims[static CK_MAX_DIMS])
 {
@@ -226,7 +231,7 @@ static bool dims_take(const struct ck_pickle *p, struct ck_pv v, uint32_t *n,
 	return true;
 }
 
-/* place: of the size in the arguments, which the stride follows. */
+/* place: index of the size in the arguments; the stride follows it. */
 static int dims_parse(const struct ck_pickle *p, const struct call *c,
 		      uint32_t place, struct ck_torch_tensor *t,
 		      struct ck_diag *d)
@@ -255,7 +260,7 @@ static int offset_parse(const struct call *c, struct ck_torch_tensor *t,
 	return 0;
 }
 
-/* The dict of bits that say how values differ from what is stored. */
+/* Reads the dict of bits that change the meaning of the stored values. */
 static bool bits_take(const struct ck_pv *v, uint16_t *change)
 {
 	if (v->tag == CK_PV_NONE)
@@ -281,7 +286,7 @@ static bool bits_take(const struct ck_pv *v, uint16_t *change)
 	return true;
 }
 
-/* The arguments that do not say where bytes are: their types, and the bits. */
+/* Checks the types of the other arguments, and reads the quantizer and the bits. */
 static int rest_parse(const struct call *c, const struct rebuild *how,
 		      struct ck_torch_tensor *t, struct ck_diag *d)
 {
@@ -305,7 +310,8 @@ static int rest_parse(const struct call *c, const struct rebuild *how,
 	return 0;
 }
 
-/* (dtype, size, stride, requires_grad): on the device "meta", where nothing has bytes. */
+/* Reads a tensor on the device "meta", which has no bytes: (dtype, size, stride,
+ * requires_grad). */
 static int meta_parse(const struct ck_pickle *p, const struct call *c,
 		      struct ck_torch_tensor *t, struct ck_diag *d)
 {
@@ -386,8 +392,8 @@ bool ck_torch_tensor_reach(const struct ck_torch_tensor *t, bool *empty,
 	return ck_add(elements, *elements, 1);
 }
 
-/* What does not fit belongs to a dimension of size 0 or 1, or to a
- * tensor without elements: it is never multiplied by an index above 0. */
+/* A stride that overflows belongs to a dimension of size 0 or 1, or to a tensor without
+ * elements. It is never multiplied by an index above 0. */
 void ck_torch_tensor_strides(const struct ck_torch_tensor *t, uint64_t *strides)
 {
 	uint64_t item = ck_dtype_at(t->dtype)->size;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remarks: see remarks.h. The common case, a pickle whose classes are all known, takes no
- * lock. All lists are bounded: a checkpoint with more is named as far as they go.
+ * remarks: bounded lists of facts that were found in items, in one struct with one
+ * lock. If a list is full, further facts are dropped. A pickle of known classes only,
+ * the common case, takes no lock.
  */
 #include "remarks.h"
 #include "ckptfs/model.h"
@@ -12,15 +13,15 @@
 
 enum {
 	CLASSES_MOST = 4096,
-	CLASSES_BYTES = 1 << 20, /* of their names */
+	CLASSES_BYTES = 1 << 20, /* total length of their names */
 	ROWS_MOST = 4096,	 /* objects; quantizers */
-	QUANTIZER_MOST = 200,	 /* bytes of its words */
+	QUANTIZER_MOST = 200,	 /* bytes of its text */
 };
 
 struct quantizer {
 	uint32_t tensor;
 	struct ck_str words; /* in the arena */
-	bool differs;	     /* of the tensor's items */
+	bool differs;	     /* items of the tensor have different ones */
 };
 
 struct ck_remarks {
@@ -108,14 +109,14 @@ static const char *const known_globals[] = {
 	"_codecs.encode",
 };
 
-/* Of DTensors and ShardedTensors; the modules moved from release to release. */
+/* Modules of DTensor and ShardedTensor, which differ between releases. */
 static const char *const known_modules[] = {
 	"torch.distributed.tensor.",	  "torch.distributed._tensor.",
 	"torch.distributed.device_mesh.", "torch.distributed._mesh_layout.",
 	"torch.distributed._shard.",	  "torch.distributed.remote_device.",
 };
 
-/* Of the module builtins. */
+/* Names in the module builtins. */
 static const char *const known_builtins[] = {
 	"bool",	     "bytearray", "bytes", "complex", "dict",	"float",
 	"frozenset", "getattr",	  "int",   "list",    "object", "set",
@@ -160,7 +161,7 @@ static bool is_known(struct ck_str full)
 	return is_dtype_or_storage(full) || is_builtin(full);
 }
 
-/* Under lock. */
+/* Must hold r->lock. */
 static void class_add(struct ck_remarks *r, struct ck_str full)
 {
 	struct ck_str *all;
@@ -256,14 +257,15 @@ bool ck_remarks_dtensor_at(struct ck_remarks *r, size_t i, uint32_t *object)
 
 /* --- quantizers ------------------------------------------------------------------ */
 
-/* The place of a tensor's, or where it belongs. Under lock. */
+/* Returns the index of the quantizer of a tensor, or the index where it belongs. Must
+ * hold r->lock. */
 static size_t quantizer_place(const struct ck_remarks *r, uint32_t tensor)
 {
 	return CK_COUNT_BEFORE(r->nquantizers, i,
 			       r->quantizers[i].tensor < tensor);
 }
 
-/* Under lock. */
+/* Must hold r->lock. */
 static void quantizer_insert(struct ck_remarks *r, size_t at, uint32_t tensor,
 			     struct ck_str words)
 {

@@ -161,8 +161,9 @@ static int info_add(struct ck_safetensors_file *f)
 
 /* --- the header ------------------------------------------------------------------------ */
 
-/* HuggingFaceStorageWriter writes a value that is no tensor in front of the tensors (PyTorch
- * 2.13, torch/distributed/checkpoint/filesystem.py, _write_files_from_queue). */
+/* HuggingFaceStorageWriter writes a value other than a tensor as an archive before the
+ * tensors (PyTorch 2.13, torch/distributed/checkpoint/filesystem.py,
+ * _write_files_from_queue). */
 static bool is_archive(uint64_t n)
 {
 	return memcmp(&n, "PK\3\4", 4) == 0;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* safetensors_header: see safetensors_header.h. */
+/* safetensors_header: parses the JSON header of a safetensors file: each entry, then
+ * the ranges of all of them. A struct ck_safetensors is a value; it is constant after
+ * ck_safetensors_read(). */
 #include "safetensors_header.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
-/* Names of dtypes that torch has not. */
+/* Names of dtypes that torch lacks. */
 static const char *const six_bits[] = { "F6_E2M3", "F6_E3M2" };
 
-/* While an entry is read. */
+/* The entry that is being read. */
 struct entry {
 	struct ck_safetensor t;
-	const char *dtype; /* torch's name, or as spelled */
-	unsigned bits;	   /* of an element */
+	const char *dtype; /* name in torch, or as spelled in the file */
+	unsigned bits;	   /* bits of an element */
 	bool has_dtype, has_shape, has_range;
 };
 
@@ -45,7 +47,7 @@ static int dtype_take(struct ck_safetensors *s, struct entry *e,
 			    : ck_json_refuse(s->json, v, "an unknown dtype");
 }
 
-/* The next number of an array; *some is false at its end. */
+/* Reads the next number of an array. Sets *some to false at the end of the array. */
 static int number_next(struct ck_safetensors *s, bool *some, uint64_t *out)
 {
 	struct ck_json_value v;
@@ -118,8 +120,8 @@ static int entry_bad(struct ck_safetensors *s, const struct entry *e,
 	return ck_fail(s->json->d, EBADMSG, "%s: %s", ck_show(e->t.name), what);
 }
 
-/* Are there as many bytes as its shape says? A product that overflows on the way to a 0
- * is none, as in the library. */
+/* Checks that the entry has as many bytes as its shape needs. As in the library, a
+ * product that overflows is an error, even if a later size is 0. */
 static int size_check(struct ck_safetensors *s, const struct entry *e)
 {
 	uint64_t bits = 1;
@@ -137,7 +139,8 @@ static int size_check(struct ck_safetensors *s, const struct entry *e)
 			  "%s: bytes of its shape", ck_show(e->t.name));
 }
 
-/* torch counts bytes of two values, the file counts values. */
+/* Halves the last size of a dtype of 4 bits: torch counts bytes of two values, the file
+ * counts values. */
 static int halves_take(struct ck_safetensors *s, const struct entry *e)
 {
 	int64_t *last;
@@ -249,7 +252,7 @@ struct ck_str ck_safetensors_note(const struct ck_safetensors *s,
 	return (struct ck_str){ NULL, 0 };
 }
 
-/* --- all of it ------------------------------------------------------------------------ */
+/* --- the header ------------------------------------------------------------------- */
 
 static int order_cmp(const void *a, const void *b)
 {
@@ -262,8 +265,8 @@ static int order_cmp(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Each begins where the one before ends, and the last one ends with the file, or
- * behind it. */
+/* Sorts the entries and checks that they are adjacent and reach the end of the bytes,
+ * or beyond it. */
 static int ranges_check(struct ck_safetensors *s, uint64_t end)
 {
 	uint64_t at = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stored: an item is a slice of its data file. As it is, it is read where it
- * lies; with stream transforms it is read whole and undone in memory.
+ * stored: reads an item, which is a range of its data file. Without stream transforms
+ * it is read in place. With stream transforms it is read as a whole and decoded in
+ * memory.
  */
 #include "stored.h"
 #include "item.h"
@@ -10,14 +11,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 
-/* Bytes that the kernel is asked for before they are read. */
+/* Bytes of read-ahead. */
 static const uint64_t ahead_max = 8ULL << 20;
 
-/* What an archive may hold beside the elements of its box: names, pickle,
- * padding, and storages longer than their tensor. */
+/* Upper limit of the bytes of an archive besides the elements of its box: names,
+ * pickle, padding, and storages longer than their tensor. */
 static const uint64_t box_overhead = 16ULL << 20;
 
-/* A value may become as long as what a pickle may take, see pickle.h. */
+/* Upper limit of a decoded value, the same as of the memory of a pickle, see
+ * pickle.h. */
 static const uint64_t value_base = 64ULL << 20;
 
 enum { VALUE_PER_BYTE = 40 };
@@ -60,7 +62,7 @@ static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
 	return 0;
 }
 
-/* Where it is remote, both ends are asked for together. */
+/* Both ends of a remote item are requested in one batch. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item)
 {
 	size_t edge = (size_t)ck_min(item->length, CK_ZIP_EDGE);
@@ -87,7 +89,8 @@ static bool is_inside(const struct ck_stored *item)
 	       item->length <= item->file.size - item->fpos;
 }
 
-/* An item of a file that nobody could look at before may not be in it. */
+/* The range of an item is checked here, because the size of its file may have been
+ * unknown when the catalog was made. */
 static int fail_outside(const struct ck_stored *item, struct ck_diag *d)
 {
 	uint64_t end;
@@ -123,7 +126,7 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 	return rc;
 }
 
-/* What is remote is looked at by its host, each time that it is read. */
+/* A remote file is compared by its host at each read. */
 bool ck_stored_is_other(struct ck_stored *item)
 {
 	uint32_t number = item->file.number;
@@ -137,8 +140,7 @@ bool ck_stored_is_other(struct ck_stored *item)
 	return item->again || (rc == -ESTALE && !passing);
 }
 
-/* That a file has changed is no error of the moment, which others are that come of
- * reading it. */
+/* A changed file is a permanent error; other errors of reading are transient. */
 int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 {
 	bool passing = false;
@@ -212,7 +214,7 @@ int ck_stored_undo(struct ck_stored *item, struct ck_str descriptors,
 	ck_auto_free void *in = NULL;
 	int rc;
 
-	/* A stream is hardly longer than what it is made of. */
+	/* A compressed stream is at most slightly longer than its contents. */
 	if (item->length / 9 > limit / 8)
 		return ck_fail(d, EBADMSG, "stream of %ju bytes for %ju",
 			       (uintmax_t)item->length, (uintmax_t)limit);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * transform: undoes the stream transforms of a DCP item. A descriptor is
- * "name[@domain]/version"; torch looks up everything before the '/', and its
- * one transform takes any minor version of 1
- * (torch/distributed/checkpoint/_extension.py, filesystem.py: applied in the
- * order in which the metadata list them).
+ * "name[@domain]/version". torch looks up the part before the '/'; its only transform
+ * accepts any minor version of 1 (torch/distributed/checkpoint/_extension.py;
+ * filesystem.py applies them in the order of the metadata).
  *
- * Output grows by doubling up to the caller's limit, whatever a frame says
- * about its size.
+ * The output buffer doubles up to the limit of the caller, whatever size a frame
+ * declares. Stateless; any thread.
  */
 #include "item.h"
 
@@ -23,8 +22,8 @@ struct output {
 	uint64_t limit;
 };
 
-/* Makes room for at least one byte. One byte more than the limit is allowed
- * here, so that a frame that ends on it can say so. */
+/* Makes room for at least one byte, up to one byte more than the limit, so that the
+ * decoder can report the end of a frame at the limit. */
 static int output_grow(struct output *out, struct ck_diag *d)
 {
 	uint64_t cap = out->cap ? out->cap : FIRST_OUTPUT / 2;
@@ -41,7 +40,7 @@ static int output_grow(struct output *out, struct ck_diag *d)
 	return 0;
 }
 
-/* One step of the decoder. *left: 0 once a frame is complete. */
+/* One step of the decoder. *left is 0 when a frame is complete. */
 static int zstd_step(ZSTD_DStream *z, ZSTD_inBuffer *in, struct output *out,
 		     size_t *left, struct ck_diag *d)
 {
@@ -62,7 +61,7 @@ static int zstd_step(ZSTD_DStream *z, ZSTD_inBuffer *in, struct output *out,
 	return 0;
 }
 
-/* Any number of frames, the last of them complete. */
+/* Decodes any number of frames; the last one must be complete. */
 static int zstd_all(ZSTD_DStream *z, ZSTD_inBuffer *in, struct output *out,
 		    struct ck_diag *d)
 {
@@ -95,7 +94,8 @@ static int zstd_undo(struct ck_str in, struct output *out, struct ck_diag *d)
 	return rc;
 }
 
-/* Cuts s at the first sep; the rest is empty if there is none. */
+/* Cuts s at the first `sep`, and returns the part before it. Without a `sep` the rest
+ * is empty. */
 static struct ck_str part_take(struct ck_str *s, char sep)
 {
 	const char *at = s->len ? memchr(s->p, sep, s->len) : NULL;
@@ -127,7 +127,8 @@ int ck_transform_undo(struct ck_str descriptors, struct ck_str in,
 		      uint64_t limit, void **out, size_t *len,
 		      struct ck_diag *d)
 {
-	ck_auto_free void *from = NULL; /* what `in` is in, but for the first */
+	/* owner of `in`, after the first transform */
+	ck_auto_free void *from = NULL;
 	bool more;
 
 	do {

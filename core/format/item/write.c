@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * write: the archive that torch.save makes of one contiguous tensor.
+ * write: makes the archive that torch.save writes for one contiguous tensor.
  *
- * Five records, as releases 2.1 to 2.6 write them and all later ones read
- * them: data.pkl, byteorder, data/0, version, .data/serialization_id. Release
- * 1.13 ignores the two that it does not know. The two of 2.7 and later are
- * left out: .format_version promises a layout that torch then computes
- * instead of reading headers, and an item may begin anywhere in its file.
+ * It has five records, as releases 2.1 to 2.6 write them and all later ones read them:
+ * data.pkl, byteorder, data/0, version, .data/serialization_id. Release 1.13 ignores
+ * the two that it does not know. The two records of 2.7 and later are omitted:
+ * .format_version declares a layout that torch then computes instead of reading
+ * headers, and an item may begin anywhere in its file.
  *
- * Everything before the elements is the head, everything behind them the
- * tail. Each record is padded so that its data lie at a multiple of 64 of
- * the file; where the item begins at one, this is what torch does, and but
- * for the 40 digits of the id all bytes are those of torch.
+ * The head is all bytes before the elements, the tail all bytes behind them. Each
+ * record is padded so that its data begin at a multiple of 64 of the file. If the item
+ * begins at such a multiple, all bytes are those of torch, except for the 40 digits of
+ * the id. Stateless; any thread.
  */
 #include "ckptfs/pickler.h"
 #include "ckptfs/rewrite.h"
@@ -23,8 +23,8 @@
 
 /* --- data.pkl ---------------------------------------------------------------- */
 
-/* What is contiguous in C order, as torch counts: a dimension without
- * elements has the strides of one with one. */
+/* A contiguous tensor in C order. As in torch, a dimension of size 0 has the strides of
+ * one of size 1. */
 struct shape {
 	uint32_t ndim;
 	uint64_t size[CK_MAX_DIMS], stride[CK_MAX_DIMS]; /* elements */
@@ -54,8 +54,8 @@ static int shape_make(struct shape *s, uint32_t element, uint32_t ndim,
 	return 0;
 }
 
-/* ('storage', class, '0', 'cpu', numel); dtypes without a class of their own
- * count bytes. */
+/* Writes ('storage', class, '0', 'cpu', numel). A dtype without a storage class of its
+ * own counts bytes. */
 static void pickle_storage(struct ck_pickler *p, const struct ck_dtype *dtype,
 			   uint64_t bytes)
 {
@@ -97,7 +97,7 @@ static void pickle_tensor(struct ck_buf *out, const struct ck_dtype *dtype,
 	ck_pickler_end(&p);
 }
 
-/* Two numbers of 20 digits; nobody asks more of them than to be digits. */
+/* Adds the id, two numbers of 20 digits. torch requires nothing else of it. */
 static void add_id(struct ck_zipper *z, struct ck_str pickle)
 {
 	char id[41];
@@ -119,13 +119,14 @@ static void form_write(struct ck_item_form *f, struct ck_str pickle,
 	ck_zipper_add(&z, "data.pkl", pickle);
 	ck_zipper_add(&z, "byteorder", CK_STR("little"));
 	(void)ck_zipper_skip(&z, "data/0", f->data_len, &f->tail);
-	f->crc_at[0] = 4; /* of the descriptor, with which the tail begins */
+	f->crc_at[0] = 4; /* in the descriptor, at the beginning of the tail */
 	ck_zipper_add(&z, "version", CK_STR("3\n"));
 	add_id(&z, pickle);
 	ck_zipper_end(&z, 2, &f->crc_at[1]);
 }
 
-/* Types with a quantizer need one; those below a byte have no elements. */
+/* Quantized dtypes need a quantizer; dtypes below a byte have no elements of their
+ * own. */
 bool ck_item_form_has(uint8_t dtype)
 {
 	const struct ck_dtype *type = ck_dtype_at(dtype);
@@ -133,7 +134,7 @@ bool ck_item_form_has(uint8_t dtype)
 	return type->size && (!type->storage || type->storage[0] != 'Q');
 }
 
-/* Room for head and tail, beside the elements, below the end of any file. */
+/* Highest offset that leaves room for head and tail in a file. */
 static const uint64_t most_fpos = INT64_MAX - (1 << 20);
 
 int ck_item_form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,

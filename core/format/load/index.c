@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* index: see index.h. */
+/* index: reads an index, which maps names of tensors to files, and chooses it among
+ * several. A struct ck_index is a value, constant after it was read. */
 #include "index.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ int ck_index_lose(struct ck_catalog *c, const struct ck_weight_row *row,
 	return ck_catalog_loss_add(c, &loss);
 }
 
-/* --- which one --------------------------------------------------------------------------- */
+/* --- choice of an index ----------------------------------------------------------- */
 
 int ck_index_pick(const struct ck_dir_names *found, const char *usual,
 		  const char **out, struct ck_diag *d)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* index: which names a directory shows, and the file of each, where an index says it. */
+/* index: an index of safetensors or torch files. It gives the names that the directory
+ * shows, and the file of each. A value, constant after ck_index_read(); used by the
+ * thread of the load. */
 #ifndef CK_INDEX_H
 #define CK_INDEX_H
 
 #include "ckptfs/weight_map.h"
 #include "load_gather.h"
 
-/* Bytes; of a million names it has 100 MB. */
+/* Upper limit in bytes; an index of a million names has 100 MB. */
 #define CK_INDEX_MOST (UINT64_C(1) << 30)
 
 struct ck_index {
@@ -14,8 +16,9 @@ struct ck_index {
 	struct ck_metadata_text text; /* private */
 };
 
-/* Reads an index, which is the metadata of cp from then on. *out begins as { 0 }, and is the
- * caller's also after an error: -EBADMSG; as of ck_metadata_read(). */
+/* Reads an index and makes it the metadata file of cp. *out must be { 0 }. Caller must
+ * call ck_index_fini(), also after an error. Returns 0, or: -EBADMSG if it is
+ * malformed; -ENOMEM; errors of ck_metadata_read(). */
 CK_MUST_USE int ck_index_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 			      const char *name,
 			      const struct ck_format_options *options,
@@ -27,8 +30,8 @@ void ck_index_fini(struct ck_index *x);
 CK_MUST_USE int ck_index_lose(struct ck_catalog *c,
 			      const struct ck_weight_row *row, uint32_t file,
 			      bool good, struct ck_str absent);
-/* Which of those found counts: the usual one, or the only one; *out stays NULL if there is
- * none. -EBADMSG: several, none of them the usual one. */
+/* Chooses an index: the usual one, or the only one. *out stays NULL if `found` is
+ * empty. Returns 0, or: -EBADMSG if there are several, without the usual one. */
 CK_MUST_USE int ck_index_pick(const struct ck_dir_names *found,
 			      const char *usual, const char **out,
 			      struct ck_diag *d);

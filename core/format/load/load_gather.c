@@ -54,7 +54,8 @@ static void need_items(struct ck_checkpoint *cp, struct ck_items items)
 		need(cp, ck_items_at(items, i));
 }
 
-/* A copy of a file that ends before its last byte in use does not count. */
+/* Records the end of the bytes in use of each file. A replica that ends before it is
+ * not used. */
 static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
 {
 	for (uint32_t i = 0; i < c->chunks.n; i++)
@@ -65,7 +66,7 @@ static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
 		need_items(cp, ck_items_of_object(c, ck_catalog_object(c, i)));
 }
 
-/* --- which file is the metadata -------------------------------------------------------------- */
+/* --- choice of the metadata file -------------------------------------------------- */
 
 int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 			   const struct ck_dir_names *names,
@@ -95,7 +96,7 @@ int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return first;
 }
 
-/* The file is on another host; there is no stat of it. */
+/* Makes a remote file the metadata file, with the facts that its host reported. */
 static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    uint32_t file, struct ck_diag *d)
 {
@@ -107,7 +108,8 @@ static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return ck_metadata_take(cp, c, brought.info.path.p, &brought, d);
 }
 
-/* The time and the rights of copies on other hosts count, too. */
+/* Makes a local file the metadata file. Its time and rights are combined with those of
+ * replicas on other hosts. */
 static int take_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     uint32_t file, const struct ck_format_options *options,
 		     struct ck_diag *d)
@@ -214,7 +216,7 @@ static bool is_far(const struct ck_checkpoint *cp, uint32_t file)
 	       !ck_files_info(cp->files, file)->err;
 }
 
-/* Frees what is wanted. */
+/* Fetches the wanted ranges, and frees the list of them. */
 static int edges_of(struct ck_checkpoint *cp, struct ck_fetch *f)
 {
 	int rc = 0;
@@ -245,7 +247,7 @@ static int edges_bring(struct ck_checkpoint *cp)
 	return edges_of(cp, &f);
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- steps of a load -------------------------------------------------------------- */
 
 int ck_checkpoint_gather(struct ck_checkpoint *cp, struct ck_catalog *c,
 			 const struct ck_format_options *options,
@@ -278,7 +280,7 @@ int ck_checkpoint_gather_beside(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	if (!cp->elsewhere)
 		return 0;
-	need_all(cp, c); /* hosts are asked once of each file */
+	need_all(cp, c); /* each host is asked about a file only once */
 	ck_files_need_end(cp->files, file);
 	rc = cp->elsewhere->files(cp->elsewhere, cp->files, &shown, d);
 	if (rc == 0 && is_far(cp, file)) {
@@ -311,7 +313,8 @@ int ck_checkpoint_gather_all(struct ck_checkpoint *cp, struct ck_catalog *c,
 		return rc;
 	ck_files_keep(cp->files, &nothing);
 	rc = cp->elsewhere->opened(cp->elsewhere, cp->files, &c->partly);
-	/* Names may have been asked for, of small files; metadata names all others. */
+	/* Directories may have been listed for small files. A metadata file names all
+	 * data files, so a host that was down hides none. */
 	if (cp->format->metadata)
 		c->partly = false;
 	if (rc == 0)

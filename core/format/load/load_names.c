@@ -59,7 +59,7 @@ void ck_dir_names_sort(struct ck_dir_names *names)
 
 /* --- directories --------------------------------------------------------------------- */
 
-/* All hosts together. */
+/* Lists the entries of all hosts. */
 static int each_elsewhere(struct ck_remote_source *elsewhere, size_t entries,
 			  int (*entry)(void *arg, const struct dirent *e),
 			  void *arg)
@@ -117,7 +117,7 @@ struct reading {
 	struct ck_dir_names *out;
 };
 
-/* 1: there are as many as are wanted. */
+/* Returns 1 if there are as many names as wanted. */
 static int name_read(void *arg, const struct dirent *e)
 {
 	const struct reading *r = arg;
@@ -138,9 +138,9 @@ int ck_dir_names_read(struct ck_directory dir, const struct ck_dir_want *want,
 	return rc < 0 ? rc : 0;
 }
 
-/* --- how files begin ------------------------------------------------------------------ */
+/* --- first bytes of files --------------------------------------------------------- */
 
-/* What cannot be opened to be read: is it a regular file? */
+/* True for a regular file, also one that cannot be opened for reading. */
 static bool is_regular(int dirfd, const char *name)
 {
 	ck_auto_fd int fd = ck_open_beneath(dirfd, ck_str_from(name), O_PATH,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* others: see others.h. */
+/* others: lists the small files beside the tensors of a checkpoint, or in a directory
+ * that the user names. Over several hosts the list is made by ck_others_bring() when
+ * the checkpoint is opened. On one host the first ck_checkpoint_others() makes it, in
+ * any thread; if two threads do so, the first one wins (cp->lock). */
 #include "ckptfs/others.h"
 #include "ckptfs/memory.h"
 #include "load_gather.h"
@@ -32,7 +35,7 @@ static int names_read(struct ck_directory dir, struct ck_dir_names *out)
 	return ck_dir_names_read(dir, &want, out);
 }
 
-/* --- those that are here --------------------------------------------------------- */
+/* --- local files ------------------------------------------------------------------ */
 
 static int open_at(const struct ck_reach *reach, bool anywhere,
 		   const char *name)
@@ -61,7 +64,8 @@ static bool is_good(const struct stat *st)
 	return S_ISREG(st->st_mode) && (uint64_t)st->st_size <= CK_OTHER_MOST;
 }
 
-/* Where a link leads nobody knows the way: only the owner may read it. */
+/* Returns the r bits that the path denies. The path to the target of a link is not
+ * checked, so only the owner may read it. */
 static mode_t closed_at(const struct ck_others *o, const char *name)
 {
 	struct stat st;
@@ -71,7 +75,7 @@ static mode_t closed_at(const struct ck_others *o, const char *name)
 	return S_ISLNK(st.st_mode) ? 0044 : 0;
 }
 
-/* What cannot be opened is not shown. -ENOMEM. */
+/* Adds a local file; skips one that cannot be opened. Returns 0, or: -ENOMEM. */
 static int here_add(struct ck_others *o, const char *name)
 {
 	ck_auto_fd int fd = open_at(&o->reach, o->anywhere, name);
@@ -141,7 +145,7 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 	int fd = open_at(&o->reach, o->anywhere, o->all[i].name);
 	int rc;
 
-	/* The name is gone, or has become a link. */
+	/* The name was removed, or is a link now. */
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EXDEV)
 		return -ESTALE;
 	if (fd < 0)
@@ -153,7 +157,7 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 	return rc;
 }
 
-/* --- those of other hosts ---------------------------------------------------------- */
+/* --- files of other hosts --------------------------------------------------------- */
 
 static int far_add(struct ck_others *o, const char *name,
 		   const struct ck_file_info *said, void *pages)
@@ -174,8 +178,8 @@ static int far_add(struct ck_others *o, const char *name,
 	return 0;
 }
 
-/* One that is large, or no file, is none; of one that hosts have not the same, nobody can
- * say which is meant. */
+/* Adds a file, from the host that has it. Skips one that is too large or not a regular
+ * file. If hosts have different ones, a note names the file. */
 static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
 		 const char *name, struct ck_others *out, uint64_t *bytes)
 {
@@ -233,7 +237,7 @@ int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c)
 	return rc;
 }
 
-/* --- of a checkpoint ----------------------------------------------------------------- */
+/* --- the list of a checkpoint ----------------------------------------------------- */
 
 static struct ck_others *present(struct ck_checkpoint *cp)
 {
@@ -245,7 +249,7 @@ static struct ck_others *present(struct ck_checkpoint *cp)
 	return others;
 }
 
-/* Whoever comes second takes what the first has found. */
+/* Publishes a list. If another thread was first, its list stays. */
 static void publish(struct ck_checkpoint *cp, struct ck_others *found)
 {
 	struct ck_others *others = found;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * template: a directory as others have it on a hub. Its index says which tensors go into
- * which file; its other files are shown as they are.
+ * template: a directory in the layout of a hub, which the user names (hf_template=).
+ * Its index assigns tensors to files; its other files are shown unchanged. A struct
+ * ck_template is constant after ck_template_open(); any thread may read it.
  */
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
@@ -20,7 +21,8 @@ static bool is_index(const char *name)
 	return name[0] != '.' && ck_name_ends(name, INDEX);
 }
 
-/* The name of a file in the directory, that no other file there can have. */
+/* Checks that a file of the index is a visible name in the directory, which no other
+ * shown file can have. */
 static int file_check(const char *file, struct ck_diag *d)
 {
 	if (ck_name_ends(file, SUFFIX) && !strchr(file, '/') &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * template_file: opens a file in a directory that the user names (hf_template=). In a
- * checkpoint, links are followed as far as its options allow; here all are followed.
+ * template_file: opens a file in a directory that the user names (hf_template=). All
+ * links are followed there; in a checkpoint, only those that its options allow.
+ * Stateless.
  */
 #include "load_gather.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* complete: whether a step is saved to its end. */
+/* complete: checks whether a subdirectory of a run directory is a complete step. Called
+ * with the lock of the run directory held (ck_run_look()). */
 #include "../detect.h"
 #include "run_internal.h"
 #include "run_kind.h"
@@ -25,7 +26,7 @@ static bool is_whole(const struct ck_catalog *c)
 	return true;
 }
 
-/* Of a format that has no shorter way: it is opened, and has lost nothing. */
+/* For a format without complete(): the step is complete if it opens without losses. */
 static int opens(const struct ck_rundir *r, const char *name, struct ck_diag *d)
 {
 	ck_auto_free char *path = path_of(r, name);
@@ -44,7 +45,7 @@ static int opens(const struct ck_rundir *r, const char *name, struct ck_diag *d)
 	return rc;
 }
 
-/* A run directory in it: some of its parts are complete. */
+/* A nested run directory is complete if one of its parts is. */
 static int has_parts(const struct ck_rundir *r, const char *name,
 		     struct ck_diag *d)
 {

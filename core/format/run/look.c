@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: what is in a run directory. Its subdirectories are listed again when its own time
- * has changed, and looked into again when theirs has, or as long as they are not shown:
- * files that grow change no directory. Clocks of file systems tick, so that what has changed
- * is looked at once more. No link is followed.
+ * look: reads a run directory. It is listed again if its mtime has changed. A
+ * subdirectory is checked again if its mtime has changed, or as long as it is not
+ * shown: growing files change no directory. Timestamps are coarse, so a changed
+ * directory is checked once more at the next look. Links are not followed. The state is
+ * in struct ck_rundir, under its lock.
  */
 #include "../load/load_names.h"
 #include "run_internal.h"
@@ -52,7 +53,7 @@ static int found_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
 }
 
-/* Among the first n, which are sorted. */
+/* Finds a name among the first n subdirectories, which are sorted. */
 static struct ck_found *found_find(const struct ck_rundir *r, size_t n,
 				   const char *name)
 {
@@ -109,7 +110,7 @@ static int link_note(struct ck_rundir *r, const char *name)
 
 struct listing {
 	struct ck_rundir *r;
-	size_t sorted; /* of r->found */
+	size_t sorted; /* number of sorted rows of r->found */
 };
 
 static int entry_note(void *arg, const struct dirent *e)
@@ -129,7 +130,7 @@ static int entry_note(void *arg, const struct dirent *e)
 	return type == DT_DIR ? directory_note(r, l->sorted, e->d_name) : 0;
 }
 
-/* Drops what is not there any more. */
+/* Drops names that no longer exist. */
 static void prune(struct ck_rundir *r)
 {
 	size_t n = 0;
@@ -177,7 +178,8 @@ static bool is_same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* It has a number from when it is complete until it is not, or is another. */
+/* Checks a subdirectory. It loses its id if it is no longer complete, was replaced by
+ * another directory, or has another format. */
 static int judge(struct ck_rundir *r, struct ck_found *f, bool other)
 {
 	ck_auto_fd int fd = ck_open_beneath(r->cp->dirfd, ck_str_from(f->name),
@@ -201,6 +203,7 @@ static int judge(struct ck_rundir *r, struct ck_found *f, bool other)
 	return 0;
 }
 
+/* Stats a subdirectory, and checks it if necessary. */
 static int found_look(struct ck_rundir *r, struct ck_found *f)
 {
 	struct stat st;

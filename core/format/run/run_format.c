@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run_format: a directory of steps as a checkpoint, which has no tensors itself: how it is
- * recognised, and how a step of it is opened.
+ * run_format: the format of a run directory: a checkpoint without tensors, whose steps
+ * are checkpoints. Detects it, and opens a step. Its state is a struct ck_rundir in
+ * cp->own, which any thread may use.
  */
 #include "../current/current_metadata.h"
 #include "run_internal.h"
@@ -15,15 +16,17 @@
 #include <unistd.h>
 
 enum {
-	OPENS_MOST = 20000, /* directories looked into, to find one step */
-	FILES_MOST = 256,   /* data files of a step that are kept open */
+	OPENS_MOST = 20000, /* most subdirectories opened to find one step */
+	FILES_MOST = 256,   /* most data files of a step that stay open */
 };
 
 /* --- the kind ---------------------------------------------------------------------- */
 
 struct probe {
 	const struct ck_kinds *kinds;
-	bool sure; /* what nothing else looks like, and deeper ones; else the rest */
+	/* tries formats with is_sure, and nested directories; otherwise the other
+	 * formats */
+	bool sure;
 	unsigned opens;
 };
 
@@ -59,7 +62,7 @@ static bool entry_is_step(struct probe *p, int dirfd, const struct dirent *e,
 	return fd >= 0 && is_step(p, fd, level);
 }
 
-/* 1: there is a step. */
+/* Returns 1 if there is a step at most `level` levels below, else 0. */
 static int below(struct probe *p, int dirfd, unsigned level)
 {
 	int fd = ck_open_again(dirfd);
@@ -106,7 +109,7 @@ struct ck_rundir *ck_checkpoint_run(const struct ck_checkpoint *cp)
 	return cp->format == &ck_format_run ? cp->own : NULL;
 }
 
-/* A daemon is in another directory when it opens steps. */
+/* Makes a path absolute: a daemon has another working directory when it opens steps. */
 static int path_keep(const char *path, char **out)
 {
 	*out = path ? realpath(path, NULL) : NULL;
@@ -131,7 +134,7 @@ static int run_make(struct ck_checkpoint *cp,
 		.files_most = FILES_MOST,
 		.in_runs = options->in_runs + 1,
 	};
-	/* The map was read when the run was opened: it is the same for all steps. */
+	/* The map was read when the run directory was opened; all steps use it. */
 	r->options.renames = ck_renames_hold(cp->catalog->listing->renames);
 	rc = path_keep(options->linkroot, &r->options.linkroot);
 	return rc ? rc : path_keep(options->sidecar, &r->options.sidecar);
@@ -198,7 +201,8 @@ const struct ck_format ck_format_run = {
 
 /* --- steps ---------------------------------------------------------------------------- */
 
-/* The directory that was judged, as it was then. */
+/* True if cp is the directory that was checked as this step, unchanged. Otherwise the
+ * next ck_run_steps() checks it again. */
 static bool is_as_found(struct ck_rundir *r, const struct ck_step *step,
 			const struct ck_checkpoint *cp)
 {
@@ -216,14 +220,14 @@ static bool is_as_found(struct ck_rundir *r, const struct ck_step *step,
 		       f->mtime.tv_sec == st.st_mtim.tv_sec &&
 		       f->mtime.tv_nsec == st.st_mtim.tv_nsec;
 		if (f->id == step->id && !same)
-			r->looked = 0; /* it is looked at again at once */
+			r->looked = 0; /* the list is no longer fresh */
 	}
 	pthread_mutex_unlock(&r->lock);
 	return same;
 }
 
-/* Files of it are missing, and something in it came or went just now: somebody removes it,
- * file by file. What is missing later is damage. */
+/* True if data files are missing and the directory has changed within the last second:
+ * it is being removed, file by file. A file that is missing later is damage. */
 static bool is_being_removed(const struct ck_checkpoint *cp)
 {
 	struct timespec now;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the files of run directories: run.c is the format, look.c reads the directory,
- * names.c makes the list of steps that are shown, complete.c detects complete steps.
+ * run_internal: shared by the files of run directories: run_format.c is the format,
+ * look.c reads the directory, run_names.c makes the list of shown steps, complete.c
+ * detects complete steps.
  *
- * A run directory is a checkpoint whose steps are checkpoints: it detects and opens them by
- * detect.c and checkpoint.c, which call it for the run directory. This is the only
- * recursion among the layers of core/format (kind.h).
+ * A run directory is a checkpoint whose steps are checkpoints: it detects and opens
+ * them by detect.c and checkpoint.c, which call it for the run directory. This is the
+ * only recursion among the layers of core/format (kind.h).
+ *
+ * Any thread may call the functions of run.h; the functions below need r->lock.
  */
 #ifndef CK_RUN_INTERNAL_H
 #define CK_RUN_INTERNAL_H
@@ -13,22 +16,23 @@
 #include "../kind.h"
 #include "ckptfs/run.h"
 
-/* A subdirectory. Texts are owned. */
+/* A subdirectory, as the last look found it. Texts are owned. */
 struct ck_found {
 	char *name;
 	dev_t dev;
 	ino_t ino;
 	struct timespec mtime;
-	bool was_seen; /* all of this is of the last look, but for: */
+	bool was_seen; /* dev, ino and mtime are set */
 	bool is_there;
-	bool is_settled;		/* it had the same time at two looks */
-	const struct ck_format *format; /* NULL: it is no checkpoint */
-	char *why;			/* why it is not shown; NULL: it is */
-	uint32_t id;			/* 0: it has none yet */
+	bool is_settled;		/* two looks found the same mtime */
+	const struct ck_format *format; /* NULL if it is not a checkpoint */
+	char *why;			/* why it is not shown; NULL if it is */
+	uint32_t id;			/* 0 if it has no id yet */
+	/* number of changes seen, see ck_step.changes */
 	uint64_t changes;
 };
 
-/* A link, wherever it leads. */
+/* A symbolic link with any target. */
 struct ck_found_link {
 	char *name, *target; /* owned */
 	uint32_t id;
@@ -39,42 +43,50 @@ struct ck_rundir {
 	/* Constant: */
 	struct ck_checkpoint *cp;
 	struct ck_format_options options; /* of its steps */
-	unsigned level; /* of run directories that may lie in each other */
+	unsigned level;			  /* levels of nested run directories */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	bool was_looked;
-	bool is_settled; /* the directory had the same time at two looks */
-	uint64_t looked; /* msec */
+	bool is_settled; /* two looks found the same mtime of the directory */
+	uint64_t looked; /* time of the last look, ck_msec_now() */
 	struct timespec mtime;
 	struct ck_found *found; /* by name in natural order */
 	size_t n, cap;
 	struct ck_found_link *links;
 	size_t nlinks, links_cap;
-	uint32_t next, latest;	/* numbers */
-	char *overruled;	/* what `latest` says and is no step; or NULL */
-	unsigned overruled_at;	/* so many looks, one after the other */
-	struct ck_steps *steps; /* the present list */
+	uint32_t next, latest; /* the next free id; the id of `latest` */
+	/* contents of `latest` that name no shown step; or NULL */
+	char *overruled;
+	/* number of successive looks that found it, - 1 */
+	unsigned overruled_at;
+	struct ck_steps *steps; /* the current list */
 };
 
 /* --- look.c ------------------------------------------------------------------------ */
 
-/* Compares the directory with what is known. Under lock. -ENOMEM; errors of open(2). */
+/* Updates r->found and r->links from the directory. Must hold r->lock. Returns 0, or:
+ * -ENOMEM; errors of fstat(2), open(2) and readdir(3). */
 CK_MUST_USE int ck_run_look(struct ck_rundir *r);
-/* Bytes of a small file of the directory, as a text without white space at its end. */
+/* Appends the first 1,024 bytes of a file of the directory, without white space at the
+ * end. Returns 0, or: -ENOENT if it is empty or not a regular file; -ENOMEM; errors of
+ * open(2). */
 CK_MUST_USE int ck_run_text(const struct ck_rundir *r, const char *name,
 			    struct ck_buf *out);
+/* Frees the texts of a subdirectory. */
 void ck_found_fini(struct ck_found *f);
 
-/* --- names.c ------------------------------------------------------------------------ */
+/* --- run_names.c ------------------------------------------------------------------ */
 
-/* Makes the list of what is known. Under lock. -ENOMEM. */
+/* Replaces r->steps by a list of the present names. Must hold r->lock. Returns 0, or:
+ * -ENOMEM. */
 CK_MUST_USE int ck_run_names(struct ck_rundir *r);
 
 /* --- complete.c ---------------------------------------------------------------------- */
 
-/* The format of a subdirectory, and whether the step is complete: *why is a text to be
- * freed, or NULL. -ENOMEM. */
+/* Checks a subdirectory, with descriptor fd. Sets *format, NULL if it is not a
+ * checkpoint. Sets *why to NULL if it is a complete step, else to the reason, which the
+ * caller must free. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_run_judge(struct ck_rundir *r, const char *name, int fd,
 			     const struct ck_format **format, char **why);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The format run as rows of detect.c have it, see kind.h. */
+/* run_kind: the format run, and the functions ck_kind.holds of its rows in detect.c,
+ * see kind.h. */
 #ifndef CK_RUN_KIND_H
 #define CK_RUN_KIND_H
 
@@ -7,6 +8,7 @@
 
 extern const struct ck_format ck_format_run;
 
+/* A directory with a step of a format with is_sure; with a step of another format. */
 int ck_run_is_sure(const struct ck_src *src, struct ck_diag *d);
 int ck_run_is_here(const struct ck_src *src, struct ck_diag *d);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* run_names: what of a run directory is shown: steps, links to them, and `latest`. */
+/* run_names: makes the list of names in a run directory: steps, links to them, and
+ * `latest`. A list is constant and counted; readers keep it while the directory
+ * changes. The rest of the state is in struct ck_rundir, under its lock. */
 #include "ckptfs/table.h"
 #include "run_internal.h"
 
@@ -14,12 +16,12 @@
 #define CK_RUN_LOOK_MSEC 1000
 #endif
 
-/* Numbers above that are others'. */
+/* Ids from here on are reserved for other uses. */
 enum { IDS_MOST = 0xfffff0 };
 
-/* A list that is made, and shared. */
+/* A list with its references. */
 struct list {
-	struct ck_steps steps; /* first: the list is this */
+	struct ck_steps steps; /* must be the first member */
 	unsigned refs;	       /* atomic */
 	struct ck_step *rows;
 	size_t cap;
@@ -125,7 +127,7 @@ static int steps_add(struct ck_rundir *r, struct list *l)
 	return rc;
 }
 
-/* Those that lead to a step. */
+/* Adds links to a shown step. */
 static int links_add(struct ck_rundir *r, struct list *l, bool *latest)
 {
 	int rc = 0;
@@ -148,7 +150,8 @@ static int links_add(struct ck_rundir *r, struct list *l, bool *latest)
 
 /* --- latest ------------------------------------------------------------------------- */
 
-/* The last run of digits. False: there is none. */
+/* Finds the last number in a name, without leading zeros. False if there is no
+ * digit. */
 static bool last_number(const char *name, const char **digits, size_t *len)
 {
 	const char *end = name + strlen(name), *at;
@@ -188,8 +191,9 @@ static const struct ck_found *greatest(const struct ck_rundir *r)
 	return out;
 }
 
-/* Which one texts of training programs name; said: `latest`, or NULL. NULL: none that is
- * shown. */
+/* Returns the shown step that training programs name as the latest: by `said`, the
+ * contents of `latest` or NULL, or by the file of Megatron. NULL if neither names a
+ * shown step. */
 static const struct ck_found *named(const struct ck_rundir *r, const char *said)
 {
 	const struct ck_found *out = said ? shown_find(r, said) : NULL;
@@ -207,7 +211,8 @@ static const struct ck_found *named(const struct ck_rundir *r, const char *said)
 	return out;
 }
 
-/* What the directory says is the latest: NULL, nothing; it may be no step. To be freed. */
+/* Returns the contents of `latest`, a link or a file; NULL without one. It may name no
+ * step. Caller must free it. */
 static char *latest_said(const struct ck_rundir *r)
 {
 	struct ck_buf text = { 0 };
@@ -222,8 +227,9 @@ static char *latest_said(const struct ck_rundir *r)
 	return said;
 }
 
-/* Who has named one by its path, say, gets another: that is logged, once. At the first
- * look the step may be one that is just being put there. Takes said, which may be NULL. */
+/* Logs once that `latest` names no shown step, for example by a path, and leads to
+ * another one. The first look does not log: the step may be appearing right now. Takes
+ * `said`, which may be NULL. */
 static void overruled_say(struct ck_rundir *r, char *said,
 			  const struct ck_found *by)
 {
@@ -257,7 +263,7 @@ static int latest_add(struct ck_rundir *r, struct list *l)
 					     .target = by->name });
 }
 
-/* --- the whole ------------------------------------------------------------------------ */
+/* --- the list --------------------------------------------------------------------- */
 
 static int row_cmp(const void *a, const void *b)
 {
@@ -326,6 +332,6 @@ void ck_run_renew(struct ck_rundir *r, uint32_t id)
 	for (size_t i = 0; i < r->n; i++)
 		if (r->found[i].id == id)
 			r->found[i].id = 0;
-	(void)!ck_run_names(r); /* or with the next look */
+	(void)!ck_run_names(r); /* on failure the next look does it */
 	pthread_mutex_unlock(&r->lock);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * consolidated: a directory in which PyTorch's HuggingFaceStorageWriter put together the
- * shards that are in sharded/ below it. It writes zeros for each tensor without dimensions
- * (PyTorch 2.8 to 2.13, torch/distributed/checkpoint/_consolidate_hf_safetensors.py,
- * _write_sub_tensor_to_file_optimized).
+ * consolidated: a directory of HuggingFaceStorageWriter of PyTorch, which joined the
+ * shards in sharded/ below it. The writer writes zeros for each tensor without
+ * dimensions (PyTorch 2.8 to 2.13,
+ * torch/distributed/checkpoint/_consolidate_hf_safetensors.py,
+ * _write_sub_tensor_to_file_optimized). Runs once, when a checkpoint is loaded.
  */
 #include "safetensors_internal.h"
 
@@ -28,7 +29,8 @@ static bool has_shards(const struct ck_checkpoint *cp)
 	       S_ISDIR(st.st_mode);
 }
 
-/* A file that cannot be read has its own message when the tensor is read. */
+/* True if an element is 0. False if its file cannot be read, which reading the tensor
+ * will report. */
 static bool is_zero(struct ck_checkpoint *cp, const struct ck_item *item)
 {
 	static const char zeros[VALUE_MOST];
@@ -46,7 +48,7 @@ static bool is_zero(struct ck_checkpoint *cp, const struct ck_item *item)
 	return rc == 0 && memcmp(value, zeros, len) == 0;
 }
 
-/* Returns how many there are among the first READ_MOST. */
+/* Returns the number of zeros among the first READ_MOST tensors. */
 static size_t zeros_find(const struct ck_safetensors_load *l,
 			 struct ck_buf *names)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * safetensors: a file, or a directory of them, as transformers and
- * torch.distributed.checkpoint's HuggingFaceStorageWriter leave them.
+ * safetensors: the format of a safetensors file, or of a directory with such files, as
+ * transformers and HuggingFaceStorageWriter of torch.distributed.checkpoint write them.
+ * The load runs in one thread. The state that remains, cp->own, is constant: the size
+ * of each header.
  */
 #include "../load/load_gather.h"
 #include "safetensors_internal.h"
@@ -16,7 +18,7 @@
 #define INDEX  ".safetensors.index.json"
 #define MODEL  "model.safetensors"
 
-/* --- what is in a directory -------------------------------------------------------- */
+/* --- names in a directory --------------------------------------------------------- */
 
 static bool is_index(const char *name)
 {
@@ -30,7 +32,7 @@ static bool is_tensors(const char *name)
 
 /* --- the kind ------------------------------------------------------------------------ */
 
-/* By its first bytes: a length that fits into it, and the beginning of an object. */
+/* True for a file that begins with a length that fits into it, and an object. */
 static int begins_so(const struct ck_src *src, struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
@@ -70,7 +72,7 @@ int ck_safetensors_has_files(const struct ck_src *src, struct ck_diag *d)
 
 /* --- loading ------------------------------------------------------------------------- */
 
-/* Those that name a rank first, the lowest one before all; the others in their order. */
+/* Sorts names with a rank by rank, and before other names. */
 static int metadata_cmp(const void *a, const void *b)
 {
 	uint64_t x = ck_safetensors_rank(ck_str_from(*(char *const *)a));
@@ -108,8 +110,8 @@ static int load_files(struct ck_safetensors_load *l, struct ck_dir_names *names,
 	return rc;
 }
 
-/* The one file, or those of the directory: MODEL alone, if it is there, as transformers
- * does. */
+/* Lists the one file, or those of the directory; MODEL alone, if it exists, as
+ * transformers does. */
 static int names_find(const struct ck_checkpoint *cp, struct ck_dir_names *out)
 {
 	const struct ck_dir_want want = { is_tensors, SIZE_MAX, SIZE_MAX };
@@ -160,7 +162,7 @@ static void load_fini(struct ck_safetensors_load *l)
 	ck_index_fini(&l->index);
 }
 
-/* --- __metadata__, for who looks into the status --------------------------------------- */
+/* --- __metadata__, for the status ------------------------------------------------- */
 
 enum { FILES_SHOWN = 16, TEXT_MOST = 1000 };
 
@@ -171,8 +173,8 @@ static int pair_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(x->key, y->key);
 }
 
-/* Its pairs, but for where shards lie, which is not for people. The library writes them in
- * an order that changes. */
+/* Prints the pairs of a header, except for the locations of shards. Sorted, because the
+ * library writes them in a varying order. */
 static void pairs_print(struct ck_safetensors *h, struct ck_buf *out)
 {
 	size_t i = 0;
@@ -212,7 +214,8 @@ static int note_add(const struct ck_safetensors_load *l, const char *file,
 	return rc;
 }
 
-/* texts: of each file. One line if all of them say the same. */
+/* Adds a note for each file with other pairs, or one note if all are equal. texts: one
+ * for each file. */
 static int notes_of(const struct ck_safetensors_load *l,
 		    const struct ck_buf *texts)
 {
@@ -258,7 +261,7 @@ static int notes_add(const struct ck_safetensors_load *l)
 
 /* --- heads ------------------------------------------------------------------------------ */
 
-/* Of each file of cp->files, by number: bytes of its header. */
+/* Bytes of the header of each file, by number in cp->files. */
 struct heads {
 	size_t n;
 	uint64_t bytes[];

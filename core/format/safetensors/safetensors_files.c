@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* safetensors_files: which safetensors files are read, and the damage of those that cannot be. */
+/* safetensors_files: reads the headers of all files of a checkpoint. A file that cannot
+ * be read becomes a line of damage. The state is in struct ck_safetensors_load, used by
+ * one thread. */
 #include "safetensors_internal.h"
 
 #include <errno.h>
@@ -53,7 +55,7 @@ uint64_t ck_safetensors_rank(struct ck_str path)
 
 /* --- reading ------------------------------------------------------------------------ */
 
-/* A line of damage in place of the file. */
+/* Adds a line of damage in place of the file. */
 static int lose(struct ck_safetensors_load *l, struct ck_safetensors_file *f,
 		const struct ck_diag *d)
 {

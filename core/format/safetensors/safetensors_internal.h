@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the files of the format: safetensors.c detects and loads a checkpoint,
- * files.c reads the headers of its files, tensors.c joins boxes to tensors, consolidated.c
- * warns of what PyTorch's consolidation loses.
+ * safetensors_internal: shared by the files of the format: safetensors.c detects and
+ * loads a checkpoint, safetensors_files.c reads the headers of its files,
+ * safetensors_tensors.c joins boxes to tensors, consolidated.c warns of values that the
+ * consolidation of PyTorch loses. Used by one thread, that of the load.
  */
 #ifndef CK_SAFETENSORS_INTERNAL_H
 #define CK_SAFETENSORS_INTERNAL_H
@@ -18,27 +19,31 @@ struct ck_safetensors_load {
 	size_t nfiles, files_cap;
 	/* Of an index: */
 	bool has_index;
-	struct ck_index index; /* its files are the first ones of files */
+	struct ck_index index; /* its files are the first ones in files */
 };
 
-/* --- files.c -------------------------------------------------------------------- */
+/* --- safetensors_files.c ---------------------------------------------------------- */
 
-/* Adds a file by its path. -ENOMEM. */
+/* Adds a file by its path, relative to the checkpoint. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_safetensors_file_add(struct ck_safetensors_load *l,
 					const char *path);
-/* Reads the header of each. -ENOMEM; -EBADMSG: none is good. */
+/* Reads the headers of all files; an unreadable one becomes a line of damage. Returns
+ * 0, or: -EBADMSG if no file can be read; -ENOMEM; transient errors of files. */
 CK_MUST_USE int ck_safetensors_files_read(struct ck_safetensors_load *l);
-/* The rank that saved a file, by its name; CK_NO_RANK: it does not say. */
+/* Returns the rank in the name of a file, `shard-<rank + 1>-model-...`; CK_NO_RANK if
+ * the name has no rank. */
 uint64_t ck_safetensors_rank(struct ck_str path);
 
-/* --- tensors.c ------------------------------------------------------------------- */
+/* --- safetensors_tensors.c -------------------------------------------------------- */
 
-/* All that is shown, into the catalog. */
+/* Adds all tensors to the catalog: those that the index names, or those of all files
+ * and their aliases. Returns 0, or: -ENOMEM; other errors of catalog_edit.h. */
 CK_MUST_USE int ck_safetensors_tensors_add(struct ck_safetensors_load *l);
 
 /* --- consolidated.c -------------------------------------------------------------- */
 
-/* Adds a doubt if sharded/ is below, and tensors without dimensions are 0. -ENOMEM. */
+/* Adds a doubt if the directory has a subdirectory sharded/ and tensors without
+ * dimensions that are 0. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_consolidated_note(const struct ck_safetensors_load *l);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The format safetensors as rows of detect.c have it, see kind.h. */
+/* safetensors_kind: the format safetensors, and the functions ck_kind.holds of its rows
+ * in detect.c, see kind.h. */
 #ifndef CK_SAFETENSORS_KIND_H
 #define CK_SAFETENSORS_KIND_H
 
@@ -7,6 +8,8 @@
 
 extern const struct ck_format ck_format_safetensors;
 
+/* A directory with `*.safetensors.index.json`; with `*.safetensors`. The last one: a
+ * safetensors file. */
 int ck_safetensors_has_index(const struct ck_src *src, struct ck_diag *d);
 int ck_safetensors_has_files(const struct ck_src *src, struct ck_diag *d);
 int ck_safetensors_is_file(const struct ck_src *src, struct ck_diag *d);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * safetensors_tensors: entries of files become tensors of the catalog: those of one name are its
- * boxes, and those of equal boxes replicas.
+ * safetensors_tensors: joins the entries of all files to tensors of the catalog.
+ * Entries of one name are boxes of one tensor; an entry with the same box is a replica.
+ * The state lives for one call of ck_safetensors_tensors_add().
  */
 #include "ckptfs/table.h"
 #include "safetensors_internal.h"
@@ -13,7 +14,7 @@
 struct part {
 	struct ck_str name;
 	uint32_t file, tensor;
-	uint32_t next; /* of the same name; NONE: the last */
+	uint32_t next; /* next one of the same name; NONE at the last */
 };
 
 #define NONE UINT32_MAX
@@ -22,11 +23,11 @@ struct parts {
 	struct ck_safetensors_load *l;
 	struct part *all;
 	size_t n, cap;
-	uint32_t *first; /* of each name, in order */
+	uint32_t *first; /* first part of each name, in order */
 	uint32_t *last;
 	size_t nnames, names_cap, last_cap;
 	struct ck_table names; /* numbers in first */
-	/* Of the tensor that is added: */
+	/* Parts of the tensor that is being added: */
 	const struct part **group;
 	size_t ngroup, group_cap;
 	int64_t *shape;
@@ -84,7 +85,7 @@ static int part_add(struct parts *p, struct ck_str name, uint32_t file,
 	return 0;
 }
 
-/* All entries of all files. */
+/* Adds the entries of all files. */
 static int parts_of_files(struct parts *p)
 {
 	int rc = 0;
@@ -98,7 +99,7 @@ static int parts_of_files(struct parts *p)
 	return rc;
 }
 
-/* A name of the index that nothing can be shown of. */
+/* Adds a line of damage for a name of the index that cannot be shown. */
 static int lose(const struct parts *p, const struct ck_weight_row *row)
 {
 	const struct ck_safetensors_file *f = &p->l->files[row->file];
@@ -110,8 +111,8 @@ static int lose(const struct parts *p, const struct ck_weight_row *row)
 		       : 0;
 }
 
-/* The tensor of a file that a name stands for, also one that save_model() left out and
- * noted as `dropped: kept`; -1. */
+/* Returns the tensor of a file by name, or -1. Also finds a name that save_model()
+ * omitted and recorded as `dropped: kept`. */
 static int64_t find(const struct ck_safetensors_file *f, struct ck_str name)
 {
 	int64_t at = ck_safetensors_find(f, name);
@@ -131,7 +132,7 @@ static int row_add(struct parts *p, const struct ck_weight_row *row)
 		      : part_add(p, row->name, row->file, (uint32_t)at);
 }
 
-/* What the index names; what files have beyond that is counted. */
+/* Adds the entries that the index names. A note has the number of all others. */
 static int parts_of_index(struct parts *p)
 {
 	uint64_t all = 0, named = 0;
@@ -189,7 +190,7 @@ static struct ck_item item_of(const struct parts *p, const struct part *part)
 				 .form = CK_FORM_BLOB };
 }
 
-/* By offsets, then sizes, then files. */
+/* Sorts by offsets, then sizes, then files. */
 static int box_cmp(const void *a, const void *b, void *arg)
 {
 	const struct parts *p = arg;
@@ -216,7 +217,7 @@ static bool is_same_box(const struct parts *p, const struct part *x,
 		memcmp(sizes_of(p, x), sizes_of(p, y), bytes) == 0);
 }
 
-/* Those of one name. */
+/* Lists the parts of one name. */
 static int group_make(struct parts *p, uint32_t first)
 {
 	p->ngroup = 0;
@@ -232,7 +233,8 @@ static int group_make(struct parts *p, uint32_t first)
 	return 0;
 }
 
-/* Why it cannot be one tensor; NULL: it can. */
+/* Returns why the parts cannot be one tensor, or NULL. Sets *has_info if a file has
+ * sharding information. */
 static const char *group_fault(const struct parts *p, bool *has_info)
 {
 	const struct ck_safetensor *first = entry_of(p, p->group[0]);
@@ -264,7 +266,8 @@ static const char *group_fault(const struct parts *p, bool *has_info)
 	return why;
 }
 
-/* The least that all boxes fit into. False: there is none. */
+/* Sets the shape to the smallest one that contains all boxes. False if a size
+ * overflows. */
 static bool shape_guess(struct parts *p, uint32_t ndim)
 {
 	for (size_t i = 0; i < p->ngroup; i++)
@@ -294,12 +297,12 @@ static int shape_room(struct parts *p, uint32_t ndim)
 	return 0;
 }
 
-/* Each box once; further entries of the same are its replicas. */
+/* Adds each box once; further parts with the same box become its replicas. */
 static int boxes_add(struct parts *p)
 {
 	int rc = 0;
 
-	if (p->ngroup == 1) /* room for it alone */
+	if (p->ngroup == 1) /* allocate for one box only */
 		rc = ck_catalog_chunks_expect(p->l->c, 1);
 	for (size_t i = 0; i < p->ngroup && rc == 0; i++) {
 		const struct part *part = p->group[i];
@@ -314,7 +317,7 @@ static int boxes_add(struct parts *p)
 	return rc;
 }
 
-/* Without a shape of the whole: as the first file has it, and nothing else. */
+/* Adds a tensor with a fault: without boxes, in the shape of the first part. */
 static int faulty_add(struct parts *p, const char *why)
 {
 	const struct ck_safetensor *e = entry_of(p, p->group[0]);
@@ -324,7 +327,8 @@ static int faulty_add(struct parts *p, const char *why)
 	return rc ? rc : ck_catalog_tensor_fault(p->l->c, EIO, why);
 }
 
-/* The tensor that was added is a file's; if one was before, it is an alias of that. */
+/* Records that the last tensor shows an entry of a file. If another tensor shows it
+ * already, the last one becomes its alias. */
 static int shown(const struct parts *p, const struct part *part)
 {
 	uint32_t *as = &p->l->files[part->file].shown[part->tensor];
@@ -372,18 +376,18 @@ static int tensor_add(struct parts *p, uint32_t first)
 
 /* --- aliases -------------------------------------------------------------------------- */
 
-/* Dimensions of an alias: its row may not be much longer than what says that there is
- * one. */
+/* Most dimensions of an alias. A short entry of __metadata__ must not cause much longer
+ * rows of the catalog. */
 enum { DIMS_MOST = 8 };
 
-/* A name that save_model() left out, since another has its bytes. */
+/* Adds a name that save_model() omitted, because another name has its bytes. */
 static int alias_of(struct parts *p, uint32_t file,
 		    const struct ck_safetensors_note *note)
 {
 	const struct ck_safetensors_file *f = &p->l->files[file];
 	int64_t at = ck_safetensors_find(f, note->value);
 
-	/* What is one box of several, or is in several files, is left alone. */
+	/* Skips a tensor of several boxes or several files. */
 	if (at < 0 || !f->shown[at] || f->has_info ||
 	    f->header.tensors[at].ndim > DIMS_MOST ||
 	    ck_table_find(&p->names, note->key) >= 0)
@@ -391,8 +395,8 @@ static int alias_of(struct parts *p, uint32_t file,
 	return part_add(p, note->key, file, (uint32_t)at);
 }
 
-/* Behind all others: their names are not in the index, if there is one, which has its
- * own. */
+/* Adds aliases of all files, after all other tensors. Not with an index, which names
+ * them itself. */
 static int aliases_find(struct parts *p)
 {
 	int rc = 0;
@@ -407,7 +411,7 @@ static int aliases_find(struct parts *p)
 	return rc;
 }
 
-/* --- all of them ------------------------------------------------------------------------ */
+/* --- all tensors ------------------------------------------------------------------ */
 
 int ck_safetensors_tensors_add(struct ck_safetensors_load *l)
 {

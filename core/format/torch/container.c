@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* container: what torch.save writes: a pickle, and the storages that it refers to. */
+/* container: reads a file of torch.save: a pickle, and the storages that it refers to.
+ * The container is a zip file, or the one before torch 1.6 (legacy.c). A struct
+ * ck_torch_file has the state of one file. */
 #include "torch_internal.h"
 
 #include <errno.h>
 
 static const uint8_t zip_head[] = { 'P', 'K', 3, 4 };
 
-/* 0x1950a86a20f9469cfc6c as a pickle: from protocol 2 on, in a frame from 4 on, and as digits. */
+/* The magic number 0x1950a86a20f9469cfc6c as a pickle: of protocol 2 and later, the
+ * frame before it of protocol 4 and later, and as digits of older protocols. */
 static const uint8_t magic[] = { 0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46, 0xf9,
 				 0x20, 0x6a, 0xa8, 0x50, 0x19, '.' };
 static const uint8_t frame[] = { 0x95, sizeof(magic), 0, 0, 0, 0, 0, 0, 0 };
@@ -132,7 +135,7 @@ static int container_read(struct ck_stored *stored, struct ck_torch_file *f,
 					      f, d);
 }
 
-/* Reads a file; the bytes read are its head, see ck_files_head_begin(). */
+/* Reads a file, and records the bytes read as its head, see ck_files_head_begin(). */
 static int head_read(struct ck_files *files, struct ck_stored *stored,
 		     struct ck_torch_file *f, struct ck_diag *d)
 {

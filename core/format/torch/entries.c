@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* entries: a value at the end of a path becomes a tensor of the catalog. */
+/* entries: adds a row to the catalog as an entry: a tensor, an alias of one, a value,
+ * or a line of damage. The state is in struct ck_torch_load. */
 #include "entries.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ int ck_torch_row_lose(const struct ck_torch_load *l, struct ck_str key,
 	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
 }
 
-/* Nearly always, of what is not nested. */
+/* True if the path is one string, its key, without a suffix `~<n>`: mostly so if the
+ * state dict is not nested. */
 static bool is_key(const struct ck_torch_path *path, struct ck_str key)
 {
 	return path->nparts == 1 && path->parts[0].type == CK_PATH_STR &&
@@ -84,7 +86,8 @@ static struct ck_str bytes_key(const void *arg, uint32_t i)
 	return l->bytes[i].what;
 }
 
-/* All that says which bytes a tensor shows, and as what. */
+/* Appends the location, dtype, shape and strides of a tensor. Tensors that are equal in
+ * these are aliases. */
 static void identity(const struct ck_torch_spec *spec,
 		     const struct ck_torch_box *box, struct ck_buf *out)
 {
@@ -101,7 +104,8 @@ static void identity(const struct ck_torch_spec *spec,
 		ck_buf_add(out, (const char *)box->strides, dims);
 }
 
-/* The tensor that was added last is an alias if another one has its bytes. */
+/* Makes the last tensor an alias of an earlier one with the same bytes, if there is
+ * one. */
 static int alias(struct ck_torch_load *l, const struct ck_torch_spec *spec,
 		 const struct ck_torch_box *box)
 {
@@ -125,7 +129,7 @@ static int alias(struct ck_torch_load *l, const struct ck_torch_spec *spec,
 	if (rc)
 		return rc;
 	if (number < n) {
-		/* Of several boxes others may differ. */
+		/* Fails if the earlier one has several boxes: others may differ. */
 		rc = ck_catalog_tensor_alias(l->c, bytes[number].tensor);
 		return rc == -ENOMEM ? no_memory(l) : 0;
 	}
@@ -150,7 +154,7 @@ static int fault(const struct ck_torch_load *l, int err, const char *why)
 	return ck_catalog_tensor_fault(l->c, err, why) ? no_memory(l) : 0;
 }
 
-/* On the device "meta", where it has no bytes. */
+/* A tensor on the device "meta", which has no bytes. */
 static int meta_add(const struct ck_torch_load *l,
 		    const struct ck_torch_row *row)
 {
@@ -167,11 +171,11 @@ static int tensor_add(struct ck_torch_load *l, const struct ck_torch_row *row,
 
 	if (rc)
 		return rc;
-	/* Nobody knows which of two files counts. */
+	/* It is ambiguous which of the two files counts. */
 	if (row->also)
 		return fault(l, EIO, also_in(l, row));
 	if (!row->spec->is_known)
-		return 0; /* which the catalog says */
+		return 0; /* the catalog shows that its dtype is unknown */
 	if (row->lost)
 		return row->lost->err == ENODATA
 			       ? meta_add(l, row)

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * entries: the contents of torch files on the way into the catalog. States of a row: read
- * (points into the pickle of its file), held (copied to the load's arena, so that the pickle
- * can be freed), shown (an entry of the catalog). Used by one thread, that of the load.
+ * entries: the contents of torch files on the way into the catalog. States of a row:
+ * read (points into the pickle of its file), held (copied to the arena of the load, so
+ * that the pickle can be freed), shown (an entry of the catalog). Used by one thread,
+ * that of the load.
+ *
+ * Functions that return int return 0, or: -ENOMEM; their comments name further errors.
+ * One pickle is in memory at a time. Facts that several files share are stored once.
  */
 #ifndef CK_ENTRIES_H
 #define CK_ENTRIES_H
@@ -14,34 +18,32 @@
 #include "own.h"
 #include "torch_internal.h"
 
-/* One pickle is in memory at a time. Facts that files have in common are stored once. */
-
 /* A path in the nested state dict, of one or several files. */
 struct ck_torch_path {
 	struct ck_str key;		  /* the parts, joined by dots */
 	const struct ck_path_part *parts; /* nparts, inside `key` */
 	uint32_t nparts;
-	uint32_t file;	/* number of the last file with it, + 1 */
-	uint32_t group; /* of rows in ../ranks/load.c, + 1 */
+	uint32_t file;	/* number of its last file, + 1; or 0 */
+	uint32_t group; /* number of its group of rows in ranks_load.c, + 1 */
 };
 
 /* The description of a whole tensor. */
 struct ck_torch_spec {
 	uint8_t kind;  /* enum ck_tensor_kind */
 	bool partial;  /* each rank has a summand: there is no whole tensor */
-	bool is_known; /* the dtype is */
+	bool is_known; /* the dtype is known */
 	uint32_t ndim;
 	struct ck_str dtype;	/* without "torch." */
-	const int64_t *whole;	/* as one box: ndim zeros, then the shape */
+	const int64_t *whole;	/* as a box: ndim zeros, then the shape */
 	const int64_t *shape;	/* ndim, the second half of `whole` */
 	const int64_t *last_at; /* `at` of the box that was held last */
-	const struct ck_sharding *sharding; /* NULL: unknown */
+	const struct ck_sharding *sharding; /* NULL if unknown */
 };
 
 /* A stored box of a tensor. */
 struct ck_torch_box {
 	const int64_t *at; /* ndim offsets, ndim sizes, in elements */
-	/* ndim, in bytes; NULL: contiguous. */
+	/* ndim strides, in bytes; NULL if contiguous. */
 	const uint64_t *strides;
 	struct ck_item item;
 };
@@ -64,20 +66,20 @@ struct ck_torch_lost {
 /* A leaf of the nested state dict of one file. */
 struct ck_torch_row {
 	struct ck_torch_path *path;
-	/* NULL: a value that is not a tensor, or a malformed tensor. */
+	/* NULL for a value that is not a tensor, and for a malformed tensor. */
 	const struct ck_torch_spec *spec;
 
 	union {
 		const struct ck_torch_box *boxes; /* nboxes */
-		/* NULL: it cannot be read. Ranks with equal values share one. */
+		/* NULL if it cannot be read. Ranks with equal values share one. */
 		const struct ck_torch_value *value;
 	};
 
 	struct ck_torch_lost *lost; /* list of losses, or NULL */
 	uint32_t nboxes;
 	uint32_t file; /* in files[] */
-	uint32_t also; /* another file with this key, + 1; 0: only this one */
-	uint32_t next; /* next row of its group, + 1; 0: the last one */
+	uint32_t also; /* another file with this key, + 1; 0 without one */
+	uint32_t next; /* next row of its group, + 1; 0 at the last one */
 	bool is_value;
 	bool shown;
 	bool piece;  /* of a flat parameter: appears in local/ only */
@@ -87,11 +89,11 @@ struct ck_torch_row {
 /* A row of the file whose pickle is in memory. */
 struct ck_torch_read {
 	const struct ck_pv *value;
-	/* One rank's part of a sharded tensor; NULL: not sharded. */
+	/* One rank's part of a sharded tensor; NULL if it is not sharded. */
 	const struct ck_rank_part *part;
 };
 
-/* A table of objects by text, each text once. Zero-initialise. */
+/* A map from texts to objects. Zero-initialise. */
 struct ck_torch_known {
 	struct ck_torch_known_as {
 		struct ck_str text;
@@ -102,13 +104,13 @@ struct ck_torch_known {
 	struct ck_table table;
 };
 
-/* The owner of a shown name. */
+/* A name in the catalog, and the row that it belongs to. */
 struct ck_torch_shown {
 	struct ck_str name;
 	const struct ck_torch_row *row;
-	uint32_t param; /* tensor made by a sidecar, + 1; 0: not one */
-	uint32_t
-		tried; /* `<name>~2` to `<name>~<tried>` are taken; 0: untried */
+	uint32_t param; /* tensor made by a sidecar, + 1; 0 for a row */
+	/* `<name>~2` to `<name>~<tried>` are taken; 0 if not tried */
+	uint32_t tried;
 };
 
 /* The bytes of a shown tensor, to find tensors that share them. */
@@ -123,7 +125,7 @@ struct ck_torch_flat {
 	const struct ck_torch_path *path;
 	uint64_t numel;
 	uint32_t nshards;
-	struct ck_flat_shard *shards; /* owned; the lowest rank's first */
+	struct ck_flat_shard *shards; /* owned; in the order of ranks */
 };
 
 struct ck_torch_load {
@@ -135,19 +137,19 @@ struct ck_torch_load {
 	uint64_t spare;
 	size_t nfiles, files_cap;
 	struct ck_dir_names paths; /* of each */
-	bool by_rank; /* files of ranks: each file's `above` was set */
-	bool beside; /* one file beside a checkpoint of another format, `above` as well */
+	bool by_rank; /* the files are of ranks, and `above` of each is set */
+	bool beside;  /* one file beside another format; with `above` */
 	bool has_index;
-	struct ck_index index; /* its files are the first ones of files */
+	struct ck_index index; /* its files are the first ones in files */
 	bool is_union;	       /* names of all files form one state dict */
 	struct ck_arena arena;
 	struct ck_torch_row *rows;
 	size_t nrows, rows_cap;
-	struct ck_torch_read *reads; /* of the file that is read */
+	struct ck_torch_read *reads; /* of the file that is being read */
 	size_t nreads, reads_cap;
 	struct ck_torch_known known_paths, known_specs, known_values;
 	struct ck_buf text; /* scratch: the text of a path in known_paths */
-	struct ck_torch_sums **sums; /* of records of files */
+	struct ck_torch_sums **sums; /* of zip records, one for each file */
 	size_t nsums, sums_cap;
 	struct ck_torch_shown *shown;
 	size_t nshown, shown_cap;
@@ -157,130 +159,140 @@ struct ck_torch_load {
 	struct ck_table same; /* numbers in bytes */
 	struct ck_torch_flat *flats;
 	size_t nflats, flats_cap;
-	struct ck_flat_said said; /* the sidecar, with their parameters */
-	uint64_t world; /* ranks that share them, from the files; 0: unknown */
+	struct ck_flat_said said; /* the sidecar of their parameters */
+	uint64_t world; /* number of ranks, from the files; 0 if unknown */
 	uint64_t given; /* rows of the catalog before this load */
-	uint64_t made;	/* rows that the sidecar has added */
+	uint64_t made;	/* rows that the sidecar added */
 	struct ck_rank_trees *trees; /* ../ranks/state.c */
 };
 
-/* --- files.c ------------------------------------------------------------------------- */
+/* --- torch_files.c ---------------------------------------------------------------- */
 
-/* Reads all files and their rows; an unreadable file becomes a line of damage. Returns 0, or:
- * -EBADMSG if no file can be read or one is dangerous; -ENOMEM; other errors of files. */
+/* Reads all files and their rows; an unreadable file becomes a line of damage. -EBADMSG
+ * if no file can be read or one is dangerous; transient errors of files. */
 CK_MUST_USE int ck_torch_files_read(struct ck_torch_load *l);
-/* Like ck_torch_files_read(), but without readable files it returns 0. *some: there is one. */
+/* Like ck_torch_files_read(), but returns 0 if no file can be read. Sets *some if a
+ * file could be read. */
 CK_MUST_USE int ck_torch_files_try(struct ck_torch_load *l, bool *some);
 
 /* --- torch.c ---------------------------------------------------------------------------- */
 
-/* Torch files of a directory by name and first bytes, in natural order. brief: only a few
- * names are looked at. Errors of open(2); -ENOMEM. */
+/* Lists the torch files of a directory, by name and first bytes, in natural order. If
+ * `brief`, reads only the first entries. Caller frees `out`. Errors of open(2). */
 CK_MUST_USE int ck_torch_names_find(struct ck_directory dir, bool brief,
 				    struct ck_dir_names *out);
-/* Adds a file by its name. */
+/* Adds a file by its name, relative to the checkpoint. */
 CK_MUST_USE int ck_torch_file_add(struct ck_torch_load *l, const char *path);
-/* Adds all of them; or the one file, or pieces of a state dict alone. */
+/* Adds the one file of the checkpoint, or the pieces of one state dict (is_union is
+ * set), or else all torch files of the directory. Errors of ck_torch_names_find(). */
 CK_MUST_USE int ck_torch_files_find(struct ck_torch_load *l);
 void ck_torch_load_fini(struct ck_torch_load *l);
-/* What formats of such files have in common: */
+/* ck_format.is_part and .head of formats with torch files. */
 bool ck_torch_is_part(const char *name);
 uint64_t ck_torch_head(const struct ck_checkpoint *cp, uint32_t file);
 
-/* --- rows.c -------------------------------------------------------------------------- */
+/* --- torch_rows.c ----------------------------------------------------------------- */
 
-/* Appends what is in a good file. -EBADMSG: nested too deep, or more than its size allows. */
+/* Appends the rows of a file that was read; `above` is the prefix of all paths. Appends
+ * no rows after an error: -EBADMSG if it is nested too deep, needs more memory than its
+ * size allows, or has a path twice; transient errors of files. */
 CK_MUST_USE int ck_torch_rows_read(struct ck_torch_load *l, uint32_t file,
 				   struct ck_str above, struct ck_diag *d);
-/* All that is shown, into the catalog. */
+/* Adds the rows to the catalog: those that the index names, or without an index all
+ * except for pieces of flat parameters. */
 CK_MUST_USE int ck_torch_rows_show(struct ck_torch_load *l);
-/* What is in the catalog keeps its name, if that begins so: no row may have it. -ENOMEM. */
+/* Reserves the names of all catalog entries that begin with `prefix`: no row gets
+ * one. */
 CK_MUST_USE int ck_torch_names_reserve(struct ck_torch_load *l,
 				       struct ck_str prefix);
 void ck_torch_rows_fini(struct ck_torch_load *l);
-/* The key of a row, or if another path has it, one that is free. -ENOMEM. */
+/* Gives a row a name: its key, or `<key>~<n>` if another row has that name. */
 CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str *name);
 
 /* --- zero.c -------------------------------------------------------------------------- */
 
-/* Hides the empty tensors in files of DeepSpeed's ZeRO, and adds a note about them.
- * -ENOMEM. */
+/* Hides the empty tensors in files of DeepSpeed's ZeRO, and adds a note about them. */
 CK_MUST_USE int ck_torch_zero_note(struct ck_torch_load *l);
 
 /* --- known.c ------------------------------------------------------------------------ */
 
-/* Finds or adds the row of a text. (*as)->is of a new one is NULL; caller sets it. Returns 0,
- * or: -ENOMEM. */
+/* Finds or adds the row of a text. (*as)->is of a new one is NULL; caller sets it. */
 CK_MUST_USE int ck_torch_known_find(struct ck_torch_known *k,
 				    struct ck_arena *arena, struct ck_str text,
 				    struct ck_torch_known_as **as);
 void ck_torch_known_fini(struct ck_torch_known *k);
-/* Replaces row->path by the load's copy of an equal path. *twice: the file already has a row
- * with it. Returns 0, or: -ENOMEM. */
+/* Replaces row->path by the load's copy of an equal path. Sets *twice if the file
+ * already has a row with it. */
 CK_MUST_USE int ck_torch_path_know(struct ck_torch_load *l,
 				   struct ck_torch_row *row, bool *twice);
 /* Fails with -EBADMSG: two entries have one path. */
 int ck_torch_twice(const struct ck_torch_path *path, struct ck_diag *d);
-/* The paths of rows from `first` on, each once: equal for equal paths only, with the types
- * of their parts. -EBADMSG: one file has two of them; -ENOMEM. */
+/* Replaces the paths of rows from `first` on by those of the load. Two rows get the
+ * same path if key, parts and types of parts are equal. -EBADMSG if a file has a path
+ * twice. */
 CK_MUST_USE int ck_torch_paths_know(struct ck_torch_load *l, size_t first,
 				    struct ck_diag *d);
 
 /* --- hold.c ------------------------------------------------------------------------- */
 
-/* What rows of a file are, from `first` on, so that its pickle can go. -ENOMEM. */
+/* Copies the rows of a file, from `first` on, from its pickle to the arena of the
+ * load. */
 CK_MUST_USE int ck_torch_rows_hold(struct ck_torch_load *l, size_t first,
 				   struct ck_diag *d);
+/* Appends a loss to a row. `err` is a positive errno; `what` is copied. */
 CK_MUST_USE int ck_torch_lost_add(struct ck_torch_load *l,
 				  struct ck_torch_row *row, int err,
 				  struct ck_str what);
 
 /* --- entries.c ---------------------------------------------------------------------- */
 
-/* A row becomes an entry of this key. Malformed ones become a line of damage. -ENOMEM. */
+/* Adds an entry of this key to the catalog. A malformed row becomes a line of
+ * damage. */
 CK_MUST_USE int ck_torch_entry_add(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str key);
-/* Begins a tensor that is what its row says. -ENOMEM. */
+/* Adds a tensor with dtype, shape and path of its row, but without boxes. */
 CK_MUST_USE int ck_torch_tensor_begin(struct ck_torch_load *l,
 				      const struct ck_torch_row *row,
 				      struct ck_str key);
-/* A line of damage in place of an entry. */
+/* Adds a line of damage in place of an entry. */
 CK_MUST_USE int ck_torch_row_lose(const struct ck_torch_load *l,
 				  struct ck_str key,
 				  const struct ck_torch_row *row,
 				  struct ck_str what);
-/* The path of the entry that was added last, whose key begins with the row's. */
+/* Adds the path of a row to the last entry of the catalog, whose key must begin with
+ * the key of the row. */
 CK_MUST_USE int ck_torch_path_add(const struct ck_torch_load *l,
 				  const struct ck_torch_row *row);
 
-/* --- ../ranks/join.c ------------------------------------------------------------ */
+/* --- ../ranks/ranks_join.c -------------------------------------------------------- */
 
-/* Rows of one path, each of another rank, the lowest first, become one entry. What one of
- * them lacks is a line of damage. -ENOMEM. */
+/* Joins rows of one path, each of another rank, sorted by rank, into one entry. What a
+ * row lacks becomes a line of damage. */
 CK_MUST_USE int ck_rank_rows_join(struct ck_torch_load *l,
 				  const struct ck_torch_row *const *rows,
 				  uint32_t n, struct ck_str key);
-/* The same of pieces, which are no whole. named: the entry whose name they have; NULL: none
- * has it. -ENOMEM. */
+/* The same for pieces of flat parameters, which are shown in local/ only. named: the
+ * entry whose name they get; NULL if they get a name of their own. */
 CK_MUST_USE int ck_rank_pieces_join(struct ck_torch_load *l,
 				    const struct ck_torch_row *const *rows,
 				    uint32_t n, struct ck_str key,
 				    const struct ck_entry_id *named);
 
-/* --- values.c ----------------------------------------------------------------------- */
+/* --- torch_values.c --------------------------------------------------------------- */
 
-/* A value of a file, to keep. -ENOMEM. */
+/* Copies a value to the arena of the load, as a pickle of its own. A value that is too
+ * large becomes a loss. Transient errors of files. */
 CK_MUST_USE int ck_torch_value_hold(struct ck_torch_load *l,
 				    struct ck_torch_row *row,
 				    const struct ck_pv *v);
-/* ck_torch_entry_add() of what is no tensor. */
+/* ck_torch_entry_add() for a value that is not a tensor. */
 CK_MUST_USE int ck_torch_value_add(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str key);
-/* The same of what one rank has alone of the entry `of`, whose name it has. */
+/* The same for a value of one rank under the name of entry `of`, in local/ only. */
 CK_MUST_USE int ck_torch_value_own(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str key, struct ck_entry_id of);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flatten: a nested state dict to paths, as torch.distributed.checkpoint has done it since 2.4
- * (torch/distributed/checkpoint/_traverse.py), but for the types of keys, which are kept, and
- * empty dicts, which are shown.
+ * flatten: walks a nested state dict and gives each leaf its path. It follows
+ * torch.distributed.checkpoint since 2.4 (torch/distributed/checkpoint/_traverse.py),
+ * with two differences: types of keys are kept, and empty dicts are leaves. The state
+ * lives for one call of ck_torch_flatten().
  */
 #include "../item/item_tensor.h"
 #include "ckptfs/value.h"
@@ -15,14 +16,14 @@
 
 enum {
 	LEVELS = 200,
-	LOOK_COST =
-		8, /* bytes of the pickle's memory for each value looked at */
+	/* bytes charged to the memory limit of the pickle, for each value */
+	LOOK_COST = 8,
 	LEAF_COST = 256,
 };
 
-/* What is inside a value: keys and values, or values at positions. */
+/* The contents of a value: keys and values, or values at positions. */
 struct inside {
-	const struct ck_plist *list; /* NULL: it has nothing inside */
+	const struct ck_plist *list; /* NULL without contents */
 	uint32_t n;
 
 	enum { LIST, DICT, PAIRS } how;
@@ -31,10 +32,10 @@ struct inside {
 struct level {
 	struct inside in;
 	uint32_t next;
-	size_t len; /* of the key so far */
+	size_t len; /* length of the key of this level */
 };
 
-/* Where a part of the path is in the key. */
+/* A part of the path: its range of the key. */
 struct part {
 	size_t at, len;
 	uint8_t type;
@@ -52,9 +53,11 @@ struct flatten {
 	uint32_t nlevels, nparts;
 };
 
-/* --- what is inside ------------------------------------------------------------------------ */
+/* --- contents of a value ---------------------------------------------------------- */
 
-/* One list may be the argument of any number of calls: -EBADMSG, it was looked at too often. */
+/* Returns 1 for a list of pairs, 0 for another value. The length is charged, since one
+ * list may be the argument of any number of calls: -EBADMSG if the memory limit is
+ * spent. */
 static int is_pairs(struct ck_pickle *p, const struct ck_pv *v)
 {
 	if (v->tag != CK_PV_LIST)
@@ -68,7 +71,7 @@ static int is_pairs(struct ck_pickle *p, const struct ck_pv *v)
 	return 1;
 }
 
-/* Python 2 gives an OrderedDict its items as an argument. */
+/* Opens an OrderedDict of Python 2, which is pickled with its items as an argument. */
 static int ordered_inside(struct ck_pickle *p, const struct ck_pv *arg,
 			  struct inside *out)
 {
@@ -79,7 +82,8 @@ static int ordered_inside(struct ck_pickle *p, const struct ck_pv *arg,
 	return rc;
 }
 
-/* 1: it is a mapping; 0: it is none; -EBADMSG. */
+/* Returns 1 if the object is a mapping, 0 if not, or -EBADMSG if the memory limit is
+ * spent. */
 static int call_inside(struct ck_pickle *p, const struct ck_pcall *call,
 		       struct inside *out)
 {
@@ -107,7 +111,7 @@ static int call_inside(struct ck_pickle *p, const struct ck_pcall *call,
 	return 1;
 }
 
-/* As call_inside(). */
+/* The same for any value. */
 static int mapping_inside(struct ck_pickle *p, const struct ck_pv *v,
 			  struct inside *out)
 {
@@ -150,7 +154,8 @@ static int mapping_open(const struct flatten *f, const struct ck_pv *v,
 	return rc < 0 ? too_much(f) : rc;
 }
 
-/* Whether a list is descended into: 1 if a tensor, a dict or such a list is in it. */
+/* Returns 1 if a list contains a tensor, a dict or another such list, so that it is a
+ * level of the path; 0 if not; or -EBADMSG. */
 static int is_open(const struct flatten *f, const struct ck_plist *list,
 		   unsigned levels)
 {
@@ -175,7 +180,7 @@ static int is_open(const struct flatten *f, const struct ck_plist *list,
 	return 0;
 }
 
-/* 1: v is descended into; 0: it is an entry. */
+/* Returns 1 if v is a level of the path, 0 if it is a leaf, or -EBADMSG. */
 static int inside_of(const struct flatten *f, const struct ck_pv *v,
 		     struct inside *out)
 {
@@ -193,7 +198,7 @@ static int inside_of(const struct flatten *f, const struct ck_pv *v,
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-/* As section 5 of the contract has it. */
+/* Appends a key of another type as JSON, as ckptfs(5) describes it. */
 static int json_text(struct flatten *f, const struct ck_pv *v)
 {
 	struct ck_pickle only = *f->p;
@@ -206,7 +211,7 @@ static int json_text(struct flatten *f, const struct ck_pv *v)
 	return rc;
 }
 
-/* The text of a key in f->scratch, as str() of Python, and its type. */
+/* Writes the text of a key, as str() of Python, to f->scratch, and sets *type. */
 static int key_text(struct flatten *f, const struct ck_pv *v, uint8_t *type)
 {
 	struct ck_str s;
@@ -240,7 +245,8 @@ static int key_text(struct flatten *f, const struct ck_pv *v, uint8_t *type)
 	return f->scratch.err ? -ENOMEM : 0;
 }
 
-/* It costs what it takes: one long text may be the key on each level. */
+/* Appends a part to the path. Its length is charged: one long text may be the key on
+ * each level. */
 static int part_add(struct flatten *f, struct ck_str text, uint8_t type)
 {
 	if (!ck_pickle_spend(f->p, text.len))
@@ -252,7 +258,7 @@ static int part_add(struct flatten *f, struct ck_str text, uint8_t type)
 	return 0;
 }
 
-/* The value at the present place, whose key is added to the path. */
+/* Advances a level: adds the next key to the path and sets *out to its value. */
 static int step(struct flatten *f, struct level *l, const struct ck_pv **out)
 {
 	const struct ck_plist *list = l->in.list;
@@ -306,7 +312,7 @@ static int emit(struct flatten *f, const struct ck_pv *v)
 	return f->leaf(f->arg, &leaf);
 }
 
-/* v, with its path: an entry, or one more level. */
+/* Reports v as a leaf, or opens it as one more level. */
 static int visit(struct flatten *f, const struct ck_pv *v)
 {
 	struct inside in;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hold: what is kept of a row when its pickle goes: of a tensor what is said of it, which others
- * have too, and where its elements are.
+ * hold: copies rows from the pickle of their file to the arena of the load, so that the
+ * pickle can be freed. A tensor becomes a description, which tensors of other files may
+ * share, and the locations of its boxes. A struct holding lives for the rows of one
+ * file.
  */
 #include "../item/item_tensor.h"
 #include "entries.h"
@@ -14,13 +16,13 @@ struct holding {
 	struct ck_torch_load *l;
 	const struct ck_torch_file *f;
 	struct ck_torch_row *row;
-	struct ck_torch_spec *spec; /* the row's */
+	struct ck_torch_spec *spec; /* of the row */
 	struct ck_buf text;
-	/* What is looked at: */
+	/* The tensor that is being read: */
 	struct ck_torch_tensor t;
-	struct ck_torch_box box; /* all of it; strides: in these, or NULL */
+	struct ck_torch_box box; /* its elements; `strides` below, or NULL */
 	uint64_t strides[CK_MAX_DIMS];
-	struct ck_torch_box *boxes; /* room for those of the row */
+	struct ck_torch_box *boxes; /* the boxes of the row */
 	struct ck_diag d;
 };
 
@@ -40,7 +42,7 @@ int ck_torch_lost_add(struct ck_torch_load *l, struct ck_torch_row *row,
 	return 0;
 }
 
-/* --- what is said of it ------------------------------------------------------------------- */
+/* --- descriptions of tensors ------------------------------------------------------ */
 
 static void spec_text(struct ck_buf *text, const struct ck_torch_spec *s)
 {
@@ -91,7 +93,7 @@ static struct ck_torch_spec *spec_copy(struct ck_arena *arena,
 	return own;
 }
 
-/* The row's tensor is so. */
+/* Gives the row the one copy of an equal description. */
 static int spec_hold(struct holding *h, const struct ck_torch_spec *spec)
 {
 	struct ck_torch_known_as *as;
@@ -112,7 +114,7 @@ static int spec_hold(struct holding *h, const struct ck_torch_spec *spec)
 	return h->spec ? 0 : -ENOMEM;
 }
 
-/* Its name without "torch.". */
+/* Returns the name of the dtype, or of the class, without "torch.". */
 static struct ck_str dtype_of(const struct ck_torch_tensor *t)
 {
 	struct ck_str name = t->name.len ? t->name : t->class;
@@ -126,9 +128,10 @@ static struct ck_str dtype_of(const struct ck_torch_tensor *t)
 		       : name;
 }
 
-/* --- where its elements are --------------------------------------------------------------- */
+/* --- locations of elements -------------------------------------------------------- */
 
-/* Of sizes, in the order of C without gaps? */
+/* True if the strides are those of C order without gaps. Strides and element in
+ * bytes. */
 static bool is_dense(uint32_t ndim, const int64_t *sizes,
 		     const uint64_t *strides, uint64_t element)
 {
@@ -140,7 +143,7 @@ static bool is_dense(uint32_t ndim, const int64_t *sizes,
 	return true;
 }
 
-/* Why the elements cannot be had; NULL: h->box has them. */
+/* Returns why the elements cannot be read, or NULL; then h->box has their location. */
 static const char *place_in(struct holding *h, const struct ck_torch_storage *s)
 {
 	const struct ck_torch_tensor *t = &h->t;
@@ -171,8 +174,9 @@ static const char *place_in(struct holding *h, const struct ck_torch_storage *s)
 	return NULL;
 }
 
-/* h->t, whose dtype is known. *why: its elements cannot be had, in words that are good until
- * others are shown; NULL: h->box has them. -ENOMEM. */
+/* Finds the elements of h->t, whose dtype must be known. Sets *why to a text of
+ * ck_shown() if they cannot be read, else to NULL; then h->box has their location.
+ * Returns 0, or: -ENOMEM. */
 static int place(struct holding *h, const char **why)
 {
 	struct ck_torch_storage s;
@@ -194,7 +198,7 @@ static int place(struct holding *h, const char **why)
 	return rc;
 }
 
-/* h->box cannot be had. */
+/* Marks h->box as unreadable and records the reason. */
 static int lose(struct holding *h, int err, const char *why)
 {
 	h->box = (struct ck_torch_box){
@@ -205,7 +209,8 @@ static int lose(struct holding *h, int err, const char *why)
 	return ck_torch_lost_add(h->l, h->row, err, ck_str_from(why));
 }
 
-/* Many rows have the same box: one rank's of tensors of one shape. */
+/* Returns a copy of a box in the arena. Many rows have the same box, that of one rank
+ * in tensors of one shape, so the last copy is reused. */
 static const int64_t *at_copy(const struct holding *h, const int64_t *at)
 {
 	struct ck_torch_spec *s = h->spec;
@@ -224,7 +229,7 @@ static const int64_t *at_copy(const struct holding *h, const int64_t *at)
 	return copy;
 }
 
-/* at: ndim offsets and sizes. */
+/* Adds a box to the row. at: ndim offsets, then ndim sizes. */
 static int box_add(struct holding *h, const int64_t *at,
 		   const struct ck_torch_box *from)
 {
@@ -277,9 +282,10 @@ static int plain_hold(struct holding *h)
 	return rc ? rc : box_add(h, h->spec->whole, &h->box);
 }
 
-/* --- a part of one ------------------------------------------------------------------------- */
+/* --- a part of a sharded tensor --------------------------------------------------- */
 
-/* A box of a local tensor, whose elements are in h->box. */
+/* Narrows h->box, which has a local tensor, to one box of it. at: offsets and sizes in
+ * the whole tensor; local: offsets in the local tensor. */
 static void narrow(const struct holding *h, const int64_t *at,
 		   const int64_t *local, struct ck_torch_box *out)
 {
@@ -313,7 +319,7 @@ static int boxes_of(struct holding *h, const struct ck_rank_piece *piece)
 	return rc;
 }
 
-/* Nobody can have what this rank has: its boxes say so. */
+/* Marks all boxes of this rank as unreadable. */
 static int piece_lose(struct holding *h, const struct ck_rank_piece *piece,
 		      int err, const char *why)
 {
@@ -338,7 +344,7 @@ static int piece_hold(struct holding *h, const struct ck_rank_part *part,
 	if (rc < 0)
 		return piece_lose(h, piece, -rc, h->d.text);
 	if (t->dtype == CK_DTYPE_UNKNOWN)
-		return 0; /* which the catalog says */
+		return 0; /* the catalog shows that its dtype is unknown */
 	rc = place(h, &why);
 	if (rc)
 		return rc;

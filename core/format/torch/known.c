@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * known: what files have in common, kept once: the ranks of a job have the same names in their
- * files, and say the same of the tensors that are called so.
+ * known: stores equal facts of several files once. The ranks of a job have the same
+ * names in their files, and the same descriptions of the tensors with these names. The
+ * maps are in struct ck_torch_load.
  */
 #include "entries.h"
 
@@ -48,7 +49,8 @@ void ck_torch_known_fini(struct ck_torch_known *k)
 
 /* --- paths ---------------------------------------------------------------------------------- */
 
-/* The key, and behind it what its parts are, and how many. */
+/* Makes the text of a path: its key, then length and type of each part, and their
+ * number. */
 static void text_make(const struct ck_torch_path *path, struct ck_buf *text)
 {
 	text->len = 0;
@@ -60,7 +62,8 @@ static void text_make(const struct ck_torch_path *path, struct ck_buf *text)
 	ck_buf_u32(text, path->nparts);
 }
 
-/* Its key is the beginning of the text by which it is known. */
+/* Copies a path. Its key becomes the beginning of `text`, which is its text in the
+ * map. */
 static struct ck_torch_path *copy(struct ck_arena *arena, struct ck_str text,
 				  const struct ck_torch_path *path)
 {
@@ -80,7 +83,8 @@ static struct ck_torch_path *copy(struct ck_arena *arena, struct ck_str text,
 	return own;
 }
 
-/* A key that is an object is not known by its text; but rows of ranks are put together by it. */
+/* False if a part is an object: different objects may have equal texts. Rows of ranks
+ * are joined by these texts nevertheless. */
 static bool is_path_known(const struct ck_torch_load *l,
 			  const struct ck_torch_path *path)
 {
@@ -122,7 +126,7 @@ int ck_torch_twice(const struct ck_torch_path *path, struct ck_diag *d)
 		       ck_show(path->key));
 }
 
-/* Two entries of one path: a list of pairs can have one key twice. */
+/* A list of pairs can have one key twice. */
 int ck_torch_paths_know(struct ck_torch_load *l, size_t first,
 			struct ck_diag *d)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * legacy: the container that torch.save made before 1.6, and makes still without
- * _use_new_zipfile_serialization: pickles one behind the other, a magic number, a version, what
- * system wrote it, the value, and the keys of its storages; then of each storage how many
- * elements it has, and these (torch/serialization.py, _legacy_save).
+ * legacy: reads the container that torch.save made before 1.6, and still makes without
+ * _use_new_zipfile_serialization. Its contents: five pickles (a magic number, a
+ * version, the system that wrote it, the value, the keys of its storages), then for
+ * each storage the number of its elements, and the elements (torch/serialization.py,
+ * _legacy_save). The state is in struct ck_torch_file and lives for one call.
  */
 #include "ckptfs/table.h"
 #include "ckptfs/value.h"
@@ -13,16 +14,16 @@
 #include <inttypes.h>
 
 enum {
-	WINDOW = 64 << 10, /* bytes that a pickle is first looked for in */
+	WINDOW = 64 << 10, /* bytes that are read first for a pickle */
 	GROWS = 8,
-	SYSTEM_MOST = 4096, /* bytes of what is before the value */
+	SYSTEM_MOST = 4096, /* bytes of a pickle before the value */
 	VERSION = 1001,
 	COUNT_LEN = 8,
 };
 
 /* --- the storages that a pickle refers to ------------------------------------------------- */
 
-/* How long they must be is only in what refers to them. */
+/* The storages that the value refers to. Only these references have their lengths. */
 struct met {
 	struct ck_torch_file *f;
 	size_t cap;
@@ -58,7 +59,8 @@ static int met_add(struct met *m, const struct ck_torch_storage *s,
 	return 0;
 }
 
-/* Bytes of an element; 0: nobody knows. Of those that are packed bytes are counted. */
+/* Returns the bytes of an element, 0 if the class is unknown, or 1 for packed dtypes,
+ * whose lengths are in bytes. */
 static uint64_t element_of(struct ck_str class)
 {
 	uint8_t dtype = ck_dtype_by_storage(class);
@@ -68,8 +70,8 @@ static uint64_t element_of(struct ck_str class)
 	return ck_max(ck_dtype_at(dtype)->size, 1);
 }
 
-/* A module's class comes with its source, which nobody needs: the class is what it stands
- * for. */
+/* A class of a module is pickled as a tuple with its source. Sets *out to the class;
+ * false for another value. */
 static bool module_take(const struct ck_pv *id, struct ck_pv *out)
 {
 	struct ck_str tag;
@@ -107,7 +109,7 @@ static int persid(void *ctx, struct ck_pickle *p, const struct ck_pv *id,
 
 /* --- pickles one behind the other ---------------------------------------------------------- */
 
-/* Bytes of the file from `at` on, as many as the pickle there has. */
+/* One pickle of the file: its offset and bytes. */
 struct piece {
 	uint64_t at;
 	void *bytes; /* owned */
@@ -143,7 +145,7 @@ static int piece_read(struct ck_stored *s, uint64_t at, uint64_t most,
 		  : 0;
 }
 
-/* Reads one that has nothing but plain values; the next one follows it. */
+/* Reads a pickle of plain values, and moves *at behind it. */
 static int plain_read(struct ck_stored *s, uint64_t *at, uint64_t most,
 		      struct ck_pickle *p, void **bytes, struct ck_diag *d)
 {
@@ -172,8 +174,9 @@ static int version_read(struct ck_stored *s, uint64_t *at, struct ck_diag *d)
 	return rc;
 }
 
-/* Big-endian systems wrote little-endian values, too, and torch.load does not look which
- * one it was (THPStorage_writeFileRaw of torch/csrc/serialization.cpp). */
+/* Reads the byte order of the system and ignores it: big-endian systems also wrote
+ * little-endian values, and torch.load ignores it, too (THPStorage_writeFileRaw of
+ * torch/csrc/serialization.cpp). */
 static int system_read(struct ck_stored *s, uint64_t *at, struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
@@ -204,13 +207,14 @@ static int value_read(struct ck_stored *s, uint64_t *at,
 	return ck_pickle_read(&f->pickle, f->bytes, f->len, &hooks, d);
 }
 
-/* --- where storages are ------------------------------------------------------------------------ */
+/* --- locations of storages -------------------------------------------------------- */
 
 static const char elsewhere[] =
 	"where its storage begins is not known, since one before has no good "
 	"length";
 
-/* The number of elements at *at; 1: the file ends before. */
+/* Reads a number of elements. Returns 0, 1 if the file ends before it, or a negative
+ * errno. */
 static int count_read(struct ck_stored *s, uint64_t at, uint64_t *count,
 		      struct ck_diag *d)
 {
@@ -222,8 +226,8 @@ static int count_read(struct ck_stored *s, uint64_t at, uint64_t *count,
 	return rc ? ck_fail(d, -rc, "%s", strerrordesc_np(-rc)) : 0;
 }
 
-/* One begins at *at, and the next one behind it; UINT64_MAX: nobody knows where. A file that
- * is cut short has lost those at its end only. */
+/* Finds the storage at *at, and moves *at to the next one, or to UINT64_MAX if its
+ * offset is unknown. A truncated file loses only the storages at its end. */
 static int place(struct ck_stored *s, uint64_t *at, struct ck_torch_storage *t,
 		 struct ck_diag *d)
 {
@@ -250,8 +254,9 @@ static int place(struct ck_stored *s, uint64_t *at, struct ck_torch_storage *t,
 	return 0;
 }
 
-/* One of them has another length in the file than in the pickle, and one of the two is wrong.
- * If the file's led to its very end, those behind are where it says; else nobody knows where. */
+/* Called if the storages do not end at the end of the file. Storage `from` has
+ * different lengths in file and pickle, and either may be wrong, so the offsets of all
+ * later ones are unknown. */
 static void places_doubt(const struct met *m, const struct ck_pv *keys,
 			 uint32_t from)
 {
@@ -311,7 +316,7 @@ static int places_read(struct ck_stored *s, uint64_t at, const struct met *m,
 	return rc;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {

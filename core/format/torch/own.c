@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own: what a checkpoint of torch files keeps: the ranks of its files, and the CRC-32 of the
- * records of zip containers, for who looks at all bytes.
+ * own: the state of a checkpoint with torch files: the ranks of its files, and the
+ * CRC-32 of the records of zip containers, for reads of all bytes. The sums that were
+ * computed are allocated at the first use, by any thread; all else is constant after
+ * the load.
  */
 #include "ckptfs/table.h"
 #include "entries.h"
 
 #include <errno.h>
 
-/* A record of a zip container. There may be a million. */
+/* A record of a zip container; small, because there may be a million. */
 struct record {
 	uint64_t fpos;
-	uint32_t len; /* LONG: see longs */
+	uint32_t len; /* LONG if its length is in longs */
 	uint32_t crc;
 };
 
@@ -21,26 +23,28 @@ struct long_record {
 	uint64_t fpos, len;
 };
 
-/* Those of a file that have a sum, by fpos; they do not overlap. */
+/* The records of a file that have a CRC-32, sorted by fpos. They do not overlap. */
 struct ck_torch_sums {
 	uint32_t file;
 	struct record *records;
 	size_t n, cap;
 	struct long_record *longs; /* of 4 GiB or more */
 	size_t nlongs, longs_cap;
-	/* n, from when on somebody looks at bytes: most never do. NULL before. */
+	/* n sums, allocated when bytes are first verified; NULL before. */
 	_Atomic(struct ck_sum *) found;
 };
 
 struct ck_torch_own {
-	uint64_t *ranks; /* by the numbers of files */
-	uint64_t
-		*pickles; /* where theirs are, by the same; 0: they have none */
-	struct ck_torch_sums **sums; /* by the same; NULL: it has none */
+	uint64_t *ranks; /* by number of the file */
+	/* offset of data.pkl, by number of the file; 0 without one */
+	uint64_t *pickles;
+	/* by number of the file; NULL without sums */
+	struct ck_torch_sums **sums;
 	size_t nranks;
 };
 
-/* torch leaves out all of them, or those of data: then they are 0. */
+/* True for a record with a CRC-32. torch can omit all of them, or those of data; they
+ * are then 0. */
 static bool is_sum(const struct ck_zip_record *r)
 {
 	return r->crc && (ck_str_starts(r->name, CK_STR("data/")) ||
@@ -209,7 +213,7 @@ void ck_torch_forget(struct ck_checkpoint *cp)
 	ck_torch_own_free(cp->own);
 }
 
-/* --- what is found ----------------------------------------------------------------------- */
+/* --- computed sums ---------------------------------------------------------------- */
 
 static int long_cmp(const void *key, const void *of)
 {
@@ -241,7 +245,8 @@ static void sum_init(const struct ck_torch_sums *s, size_t i,
 	atomic_init(&out->known, 0);
 }
 
-/* Of several threads that make them one wins. NULL: out of memory. */
+/* Allocates the sums. If several threads do so, one wins. NULL if memory is
+ * exhausted. */
 static struct ck_sum *found_make(struct ck_torch_sums *s)
 {
 	struct ck_sum *made = calloc(s->n, sizeof(*made)), *other = NULL;
@@ -254,7 +259,7 @@ static struct ck_sum *found_make(struct ck_torch_sums *s)
 	return other;
 }
 
-/* The last record that does not begin behind it, if its first byte is in there. */
+/* Finds the record that contains the first byte of an item; false without one. */
 static bool record_find(const struct ck_torch_sums *s,
 			const struct ck_item *item, size_t *out)
 {
@@ -271,7 +276,7 @@ static bool record_find(const struct ck_torch_sums *s,
 struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
 				const struct ck_item *item)
 {
-	/* Without memory what is found is not remembered. */
+	/* Used without memory: the sum is then computed again each time. */
 	static _Thread_local struct ck_sum alone;
 	struct ck_torch_sums *s = item->file < own->nranks
 					  ? own->sums[item->file]

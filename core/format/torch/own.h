@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own: what a checkpoint of torch files keeps: the ranks of its files, and the CRC-32 of the
- * records of zip containers.
+ * own: the state of a checkpoint with torch files (cp->own): the rank of each file, and
+ * the CRC-32 of the records of zip containers. Made at the end of a load, constant then
+ * except for the sums that were computed, which are atomic. Any thread may call the
+ * functions with a checkpoint or an `own`.
  */
 #ifndef CK_OWN_H
 #define CK_OWN_H
@@ -11,27 +13,33 @@
 struct ck_torch_load;
 struct ck_torch_sums;
 
-/* Takes the sums of a file's zip records. -ENOMEM. */
+/* Adds the sums of the zip records of a file to l->sums. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_torch_sums_take(struct ck_torch_load *l,
 				   const struct ck_torch_file *f);
 void ck_torch_sums_free(struct ck_torch_sums *s);
-/* Those, which are l's no more, and the ranks of files. */
+/* Makes the state of a checkpoint; takes l->sums. Returns 0, or: -ENOMEM. Caller must
+ * call ck_torch_own_free(). */
 CK_MUST_USE int ck_torch_own_make(struct ck_torch_load *l,
 				  struct ck_torch_own **out);
 void ck_torch_own_free(struct ck_torch_own *own);
+/* Returns the sum that covers the first byte of an item; NULL if no sum does. Without
+ * memory for sums, returns one of the calling thread, valid until its next call. */
 struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
 				const struct ck_item *item);
+/* Returns the sum of data.pkl of a file; NULL if it has no sum. */
 struct ck_sum *ck_torch_own_pickle_sum(struct ck_torch_own *own, uint32_t file);
-/* In cp->own, which they are from then on: */
+/* ck_torch_own_make() into cp->own. The following functions use it. */
 CK_MUST_USE int ck_torch_own_keep(struct ck_torch_load *l);
+/* ck_format.sum. */
 struct ck_sum *ck_torch_sum(const struct ck_checkpoint *cp,
 			    const struct ck_item *item);
-/* That of data.pkl of a file; NULL: it has none. */
+/* ck_format.pickle_sum. */
 struct ck_sum *ck_torch_pickle_sum(const struct ck_checkpoint *cp,
 				   uint32_t file);
-/* As ck_format.record. */
+/* ck_format.record. */
 bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
 		     struct ck_item *out);
+/* ck_format.rank and .forget. */
 uint64_t ck_torch_rank(const struct ck_checkpoint *cp, uint32_t file);
 void ck_torch_forget(struct ck_checkpoint *cp);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch: files of torch.save that no job of several ranks has written: a state dict in one, or
- * several side by side, or cut into pieces with or without an index, as transformers did before
- * safetensors.
+ * torch: the format of files of torch.save that one process wrote. A checkpoint is one
+ * file with a state dict, several independent files, or the pieces of one state dict,
+ * with or without an index, as transformers wrote them before safetensors. The load
+ * runs in one thread (struct ck_torch_load); the state that remains is in own.c.
  */
 #include "../load/load_gather.h"
 #include "../ranks/ranks_flat.h"
@@ -25,7 +26,7 @@ static bool is_called_so(const char *name)
 	       ck_name_ends(name, ".bin") || ck_name_ends(name, ".ckpt");
 }
 
-/* Digits behind a text; NULL: there are none. */
+/* Returns the end of the digits at p; NULL without digits. */
 static const char *skip_number(const char *p)
 {
 	const char *begin = p;
@@ -44,7 +45,7 @@ static const char *last_of(const char *name)
 	return found;
 }
 
-/* `*-<i>-of-<n>.bin` */
+/* True for `*-<i>-of-<n>.bin`. */
 static bool is_piece(const char *name)
 {
 	const char *of = ck_name_ends(name, ".bin") ? last_of(name) : NULL;
@@ -58,7 +59,7 @@ static bool is_piece(const char *name)
 
 /* --- the kind ------------------------------------------------------------------------------ */
 
-/* Torch files of a directory that are called so, in natural order. */
+/* Lists the torch files of a directory with such names, in natural order. */
 static int names_find(struct ck_directory dir, bool (*called)(const char *name),
 		      size_t entries, struct ck_dir_names *out)
 {
@@ -73,7 +74,8 @@ struct wanted {
 	bool (*called)(const char *name);
 };
 
-/* 1: it is a torch file that is called so. */
+/* Returns 1 for a torch file with such a name, 0 for another entry, or a negative
+ * errno. */
 static int entry_is(void *arg, const struct dirent *e)
 {
 	const struct wanted *w = arg;
@@ -83,7 +85,7 @@ static int entry_is(void *arg, const struct dirent *e)
 		       : ck_dir_begins(w->dirfd, e->d_name, ck_torch_begins);
 }
 
-/* What others have is asked for together. */
+/* Checks over several hosts, whose names are requested together. */
 static int has_elsewhere(const struct ck_src *src,
 			 bool (*called)(const char *name))
 {
@@ -242,7 +244,7 @@ void ck_torch_load_fini(struct ck_torch_load *l)
 	ck_torch_rows_fini(l);
 }
 
-/* Each by itself: there is one file of each path. */
+/* Shows pieces of flat parameters one by one: each path has one file. */
 static int pieces_show(struct ck_torch_load *l)
 {
 	int rc = 0;
@@ -256,7 +258,7 @@ static int pieces_show(struct ck_torch_load *l)
 	return rc;
 }
 
-/* How many ranks there are, what is in the files says. */
+/* Finds optimizer states, and the number of ranks as the files have it. */
 static int trees_find(struct ck_torch_load *l)
 {
 	for (size_t i = 0; i < l->nfiles; i++)
@@ -294,7 +296,7 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc;
 }
 
-/* What is between storages is of use, too. */
+/* All bytes of a file are in use, also those between storages. */
 uint64_t ck_torch_head(const struct ck_checkpoint *cp, uint32_t file)
 {
 	return ck_files_info(cp->files, file)->size;

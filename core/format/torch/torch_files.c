@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* torch_files: the pickles of all files, to rows. */
+/* torch_files: reads the pickles of all files, one after the other, and appends their
+ * rows. All files share one memory limit. An unreadable file becomes a line of
+ * damage. */
 #include "entries.h"
 
 #include <errno.h>
 
-/* One line of damage: what it had, nobody knows. */
+/* Adds a line of damage for a file whose contents are unknown. */
 static int lose(const struct ck_torch_load *l, const struct ck_torch_file *f,
 		const struct ck_diag *d)
 {
@@ -17,7 +19,8 @@ static int lose(const struct ck_torch_load *l, const struct ck_torch_file *f,
 		       : 0;
 }
 
-/* Of several files that are none's pieces, each is below its own name. */
+/* Returns the prefix of the paths of a file. Each of several independent files gets its
+ * name as prefix. */
 static struct ck_str above(const struct ck_torch_load *l,
 			   const struct ck_torch_file *f)
 {
@@ -54,8 +57,9 @@ static int module_note(const struct ck_torch_load *l,
 		       : 0;
 }
 
-/* All files together may take no more than one of their size. What a file has taken that
- * could not be read is free again, but for an eighth: many such files are little work, too. */
+/* Appends the rows of a file. All files together may use as much memory as one file of
+ * their total size. If a file cannot be read, the memory that it used is returned to
+ * the limit, except for an eighth, which bounds the work on many such files. */
 static int rows_read(struct ck_torch_load *l, uint32_t i, struct ck_diag *d)
 {
 	struct ck_torch_file *f = &l->files[i];
@@ -77,15 +81,15 @@ static int rows_read(struct ck_torch_load *l, uint32_t i, struct ck_diag *d)
 	return rc;
 }
 
-/* What of a file is needed later, its rows and sums have: its pickle goes before the next one
- * comes. */
+/* Ends a file after its rows were read. Rows and sums stay; the pickle is freed before
+ * the next file is read. */
 static int file_done(struct ck_torch_load *l, uint32_t i)
 {
 	struct ck_torch_file *f = &l->files[i];
 	int rc = module_note(l, f);
 
 	f->good = true;
-	f->rank = f->answer.rank; /* of one that is alone, too */
+	f->rank = f->answer.rank; /* also of a single file */
 	if (rc == 0)
 		rc = ck_torch_sums_take(l, f);
 	ck_torch_file_fini(f);
@@ -102,7 +106,8 @@ static int file_read(struct ck_torch_load *l, uint32_t i)
 		ck_remarks_classes(l->cp->remarks, &f->pickle);
 	if (rc == 0)
 		rc = rows_read(l, i, &d);
-	/* Of a rank's file that rank is lost, of one beside others that one. */
+	/* A dangerous file of a rank, or beside another format, becomes a line of
+	 * damage. Any other dangerous file ends the load. */
 	if (ck_is_shortage(rc) ||
 	    (f->pickle.dangerous && !l->by_rank && !l->beside))
 		return ck_fail(l->d, -rc, "%s: %s",

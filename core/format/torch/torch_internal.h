@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the format share: torch.c (which files), container.c (files of torch.save:
- * a pickle, and storages), legacy.c (the container before 1.6), flatten.c (a nested state dict
- * to paths); and with entries.h, files.c, rows.c (which paths are shown) entries.c and values.c (as what).
+ * torch_internal: one file of torch.save, as the format torch reads it.
+ *
+ *   torch.c        detection; which files a checkpoint has
+ *   container.c    a file: a pickle, and the storages that it refers to
+ *   legacy.c       the container before torch 1.6
+ *   flatten.c      a nested state dict to paths
+ *
+ * The further steps, in entries.h, turn the leaves of all files into catalog entries:
+ * torch_files.c, torch_rows.c, known.c, hold.c, entries.c, torch_values.c, zero.c. Used
+ * by one thread, that of the load.
  */
 #ifndef CK_TORCH_INTERNAL_H
 #define CK_TORCH_INTERNAL_H
@@ -16,25 +23,26 @@
 struct ck_torch_storage {
 	struct ck_str key;
 	uint64_t fpos, len; /* bytes */
-	uint64_t unit;	    /* bytes of an element; legacy container only */
-	const char *bad;    /* why it cannot be read; NULL: it can */
+	uint64_t unit;	 /* bytes of an element; of the legacy container only */
+	const char *bad; /* why it cannot be read; or NULL */
 };
 
 struct ck_torch_own; /* own.h */
 
-/* A file that was read. */
+/* A file of torch.save. */
 struct ck_torch_file {
-	const char *name;  /* relative; the load's */
-	uint32_t number;   /* in cp->files */
-	bool good;	   /* it was read; otherwise it has a line of damage */
-	bool known;	   /* its paths were stored, whatever else is damaged */
-	size_t row, nrows; /* its rows in the load's rows */
-	struct ck_arena arena; /* of its rows, while it is read */
+	const char *name; /* relative; owned by the load */
+	uint32_t number;  /* in cp->files */
+	bool good;	  /* it was read; otherwise it is a line of damage */
+	bool known; /* its paths were read, though the rest may be damaged */
+	size_t row, nrows;     /* its rows in the load's rows */
+	struct ck_arena arena; /* of its rows, while it is being read */
 	struct ck_str above;   /* prefix of all its paths; may be empty */
-	struct ck_rank_answer answer; /* of the values in it */
-	uint64_t rank;		      /* CK_NO_RANK: unknown */
-	int64_t family;		      /* or CK_RANK_NO_FAMILY */
-	bool big;		      /* values are big-endian */
+	/* rank and family, as far as its values show them */
+	struct ck_rank_answer answer;
+	uint64_t rank;	/* CK_NO_RANK if unknown */
+	int64_t family; /* or CK_RANK_NO_FAMILY */
+	bool big;	/* values are big-endian */
 	bool is_zip;
 	size_t len;    /* bytes of the pickle */
 	uint64_t fpos; /* position of the pickle */
@@ -50,7 +58,7 @@ struct ck_torch_file {
 
 /* --- container.c ------------------------------------------------------------------------- */
 
-/* Bytes that tell. */
+/* Bytes at the beginning of a file that show its container. */
 enum { CK_TORCH_HEAD = 32 };
 
 /* True if the first len bytes are those of a torch file. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* torch_rows: which of the paths of all files are shown, and under which names. */
+/* torch_rows: the rows of all files: reads them, and adds those that are shown to the
+ * catalog under unique names. The state is in struct ck_torch_load. */
 #include "../ranks/ranks_flat.h"
 
 #include <errno.h>
@@ -15,13 +16,16 @@ static int no_memory(const struct ck_torch_load *l)
 struct reading {
 	struct ck_torch_load *l;
 	uint32_t file;
-	/* Its paths are known as they come: when it cannot be read, nothing is. */
+	/* The only file. Its paths are stored directly: if it cannot be read, the load
+	 * fails. */
 	bool alone;
-	const struct ck_torch_path *twice; /* of that one: what it has twice */
+	/* a path that the only file has twice */
+	const struct ck_torch_path *twice;
 	struct ck_diag *d;
 };
 
-/* In the file's arena, until it is known. Its texts are pieces of the key. */
+/* Copies a path into the arena of its file. The texts of its parts are pieces of the
+ * key. */
 static struct ck_torch_path *path_copy(struct ck_arena *arena,
 				       const struct ck_torch_leaf *leaf)
 {
@@ -44,7 +48,7 @@ static struct ck_torch_path *path_copy(struct ck_arena *arena,
 	return path;
 }
 
-/* Without a copy in between. */
+/* Stores a path in the load without such a copy. */
 static struct ck_torch_path *path_know(struct reading *r,
 				       const struct ck_torch_leaf *leaf)
 {
@@ -85,7 +89,7 @@ static int leaf_add(void *arg, const struct ck_torch_leaf *leaf)
 	return 0;
 }
 
-/* The file's name, less directories and the last extension. */
+/* Returns the name of a file without directories and the last extension. */
 static struct ck_str stem_of(const char *name)
 {
 	const char *slash = strrchr(name, '/');
@@ -96,7 +100,7 @@ static struct ck_str stem_of(const char *name)
 							: strlen(base) };
 }
 
-/* Where the storages of a file are, for what must be read of them at once. */
+/* Reads bytes of storages while the rows of a file are read. */
 struct storages {
 	struct ck_files *files;
 	const struct ck_torch_file *f;
@@ -133,7 +137,7 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	return ck_stored_put(&stored, rc, d);
 }
 
-/* What a rank has of the tensor of a row, if that is cut. */
+/* Sets read->part to the part of a rank, if the value is a sharded tensor. */
 static int part_read(struct ck_torch_file *f, struct ck_torch_read *read,
 		     const struct ck_rank_storages *storages, struct ck_diag *d)
 {
@@ -152,7 +156,7 @@ static int part_read(struct ck_torch_file *f, struct ck_torch_read *read,
 	return 0;
 }
 
-/* And which rank the file is of. */
+/* Reads the parts of all rows of a file, and its rank. */
 static int parts_read(struct ck_torch_load *l, uint32_t file, size_t first,
 		      struct ck_diag *d)
 {
@@ -195,7 +199,7 @@ int ck_torch_rows_read(struct ck_torch_load *l, uint32_t file,
 		rc = ck_torch_twice(r.twice, d);
 	if (rc == 0 && !r.alone)
 		rc = ck_torch_paths_know(l, before, d);
-	/* What was copied into it is known by now. */
+	/* The load has its own copies of the paths now. */
 	if (rc == 0)
 		ck_arena_fini(&f->arena);
 	if (rc == 0)
@@ -243,7 +247,8 @@ static struct ck_str shown_name(const void *arg, uint32_t i)
 	return l->shown[i].name;
 }
 
-/* The row that has the name already, or NULL: it is this one's now. -ENOMEM. */
+/* Takes a name for a row, unless another row has it: sets *other to that row, or to
+ * NULL. Returns 0, or: -ENOMEM. */
 static int name_take(struct ck_torch_load *l, struct ck_str name,
 		     const struct ck_torch_row *row,
 		     const struct ck_torch_row **other)
@@ -273,7 +278,7 @@ static uint32_t next_of(const struct ck_torch_shown *shown)
 	return shown->tried ? shown->tried + 1 : 2;
 }
 
-/* `<key>~<n>` for the first n from `from` on with which it is free, in text. */
+/* Writes the first free name `<key>~<n>`, with n from `from` on, to text. */
 static int name_free(const struct ck_torch_load *l, struct ck_str key,
 		     uint32_t from, struct ck_buf *text, uint32_t *n)
 {
@@ -289,8 +294,8 @@ static int name_free(const struct ck_torch_load *l, struct ck_str key,
 	}
 }
 
-/* Another path has its key: `<key>~2`, or the first such name that is free. What was tried
- * for another row is not tried again: a small file can have very many rows of one key. */
+/* Gives a row the first free name from `<key>~2` on. Numbers that were tried for
+ * another row are skipped: a small file can have very many rows of one key. */
 static int name_other(struct ck_torch_load *l, const struct ck_torch_row *row,
 		      struct ck_str *name)
 {
@@ -325,7 +330,7 @@ int ck_torch_name_take(struct ck_torch_load *l, const struct ck_torch_row *row,
 
 int ck_torch_names_reserve(struct ck_torch_load *l, struct ck_str prefix)
 {
-	/* Equal to no row's path. */
+	/* A row without a path: different from all rows. */
 	static const struct ck_torch_row none;
 	const struct ck_catalog *c = l->c;
 	const struct ck_torch_row *other;
@@ -355,7 +360,7 @@ static int row_show(struct ck_torch_load *l, const struct ck_torch_row *row)
 	return ck_torch_entry_add(l, row, name);
 }
 
-/* --- what an index names --------------------------------------------------------------------- */
+/* --- rows that an index names ----------------------------------------------------- */
 
 static struct ck_str row_key(const void *arg, uint32_t i)
 {
@@ -375,7 +380,7 @@ static int lose(const struct ck_torch_load *l, const struct ck_weight_row *row)
 		       : 0;
 }
 
-/* By file, each file's rows in a table of their own; those of one file stand together. */
+/* Makes a table of the rows of each file, by key. */
 static int tables_make(struct ck_torch_load *l, struct ck_table *tables)
 {
 	for (size_t i = 0; i < l->nfiles; i++)
@@ -383,7 +388,7 @@ static int tables_make(struct ck_torch_load *l, struct ck_table *tables)
 	for (uint32_t i = 0; i < l->nrows; i++) {
 		uint32_t number;
 
-		/* Of two with one key the first is meant. */
+		/* If a key occurs twice, the index means the first one. */
 		if (ck_table_add(&tables[l->rows[i].file], l->rows[i].path->key,
 				 i, &number))
 			return no_memory(l);
@@ -429,7 +434,7 @@ static int show_by_index(struct ck_torch_load *l)
 	return rc;
 }
 
-/* What several files have under one name: nobody knows which counts. */
+/* Marks keys that several files have: it is ambiguous which one counts. */
 static int find_twice(struct ck_torch_load *l)
 {
 	struct ck_table table = { .key = row_key, .arg = l };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch_values: an entry that is no tensor, as a pickle of its own, with the storages that it refers to
- * where they lie.
+ * torch_values: entries that are not tensors. Each becomes a pickle of its own, with
+ * the locations of the storages that it refers to.
  */
 #include "ckptfs/pickler.h"
 #include "entries.h"
@@ -15,14 +15,14 @@ static int no_memory(const struct ck_torch_load *l)
 	return ck_fail(l->d, ENOMEM, "out of memory");
 }
 
-/* The storages that a value refers to, as it is written. */
+/* The storages that a value refers to; collected while its pickle is written. */
 struct met {
 	const struct ck_torch_file *f;
 	struct ck_item *items;
 	struct ck_str *keys;
 	size_t n, items_cap, keys_cap;
 	struct ck_table table;
-	char name[16]; /* of the one that was met last */
+	char name[16]; /* new name of the last storage */
 };
 
 static struct ck_str met_key(const void *arg, uint32_t i)
@@ -80,7 +80,8 @@ static int name_storage(void *arg, struct ck_str *key, struct ck_diag *d)
 	return rc;
 }
 
-/* All values of a pickle together may not become longer than one of its size may. */
+/* Writes a value as a pickle. All values of a pickle together are limited like one
+ * pickle of its size. */
 static int value_write(struct ck_torch_file *f, const struct ck_pv *v,
 		       struct met *m, struct ck_buf *out, struct ck_diag *d)
 {
@@ -100,7 +101,8 @@ static int value_write(struct ck_torch_file *f, const struct ck_pv *v,
 	return rc;
 }
 
-/* What was written, in the arena: equal ones that refer to nothing are one. NULL: -ENOMEM. */
+/* Copies a written pickle to the arena. Equal ones without storages share one copy.
+ * NULL if memory is exhausted. */
 static const struct ck_torch_value *value_keep(struct ck_torch_load *l,
 					       const struct met *m,
 					       struct ck_str pickle)
@@ -161,7 +163,7 @@ static int path_add(const struct ck_torch_load *l,
 	return ck_torch_path_add(l, row);
 }
 
-/* of: the entry whose name it has; NULL: it has its own. */
+/* of: the entry whose name it gets; NULL if it gets its own. */
 static int value_show(const struct ck_torch_load *l,
 		      const struct ck_torch_row *row, struct ck_str key,
 		      const struct ck_entry_id *of)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * zero: files of DeepSpeed's ZeRO. Values are slices of each rank in *_optim_states.pt, which
- * are shown as they are and not put together. ZeRO-3 leaves an empty tensor in the place of
- * each parameter in zero_pp_rank_*_model_states.pt: those are not shown.
+ * zero: files of DeepSpeed ZeRO. *_optim_states.pt have slices of each rank, which are
+ * shown as they are and not joined. zero_pp_rank_*_model_states.pt of ZeRO-3 have an
+ * empty tensor in place of each parameter; these are hidden. Runs once, after all files
+ * were read.
  *
- * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (_get_zero_ckpt_name, _get_ckpt_name)
- * and deepspeed/utils/zero_to_fp32.py.
+ * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (_get_zero_ckpt_name,
+ * _get_ckpt_name) and deepspeed/utils/zero_to_fp32.py.
  */
 #include "entries.h"
 
@@ -31,7 +32,7 @@ static bool is_placeholder(const struct ck_torch_row *row)
 	       row->spec->shape[0] == 0;
 }
 
-/* Of a file. */
+/* Hides the placeholders of a file. Returns their number. */
 static uint64_t placeholders_drop(struct ck_torch_load *l,
 				  const struct ck_torch_file *f)
 {
