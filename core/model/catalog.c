@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog: the hub, and how the first one is filled. Tensors, objects, items and files
- * are rows that refer to each other by number; strings, shapes and boxes lie in an
- * arena, where rows point to them, and share bytes where they can. There is no
- * allocation for a single chunk: a million of them cost 60 bytes for each 2-D one
- * where the format says how many follow. Finishing adds names, sizes and faults.
+ * catalog: the central value, and how the first one is filled. Tensors, objects, items
+ * and files are rows that refer to each other by number. Strings, shapes and boxes are
+ * in an arena that rows point into, and share bytes where possible. No chunk has an
+ * allocation of its own: a 2-D chunk takes 60 bytes if the format announces the number
+ * of chunks. Finishing adds names, sizes and faults. One thread fills a catalog; it is
+ * constant after ck_catalog_finish().
  */
 #include "catalog_internal.h"
 
 #include <errno.h>
 
-/* Different lists of stream transforms. torch has one transform; the limit
- * keeps the search for known ones short. */
+/* Limit of different lists of stream transforms. torch has one transform; the limit
+ * keeps the search for known lists short. */
 enum { TRANSFORMS_MAX = 256 };
 
 struct ck_catalog *ck_catalog_make(const char *kind)
@@ -40,7 +41,7 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 
 /* --- growing -------------------------------------------------------------- */
 
-/* Room for `more` elements in c->array of which `used` are taken: 0 or
+/* Makes room for `more` elements in c->array, of which `used` are taken. Returns 0, or:
  * -ENOMEM. */
 #define ROOM(c, array, used, more)                                             \
 	({                                                                     \
@@ -117,7 +118,8 @@ int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 	return rc ? rc : ck_rows_add(&c->objects, &o);
 }
 
-/* What ranks have is nearly always the same: one copy of it. */
+/* Copies the pickle of an object, unless the entry of which it is a copy has an equal
+ * one, as nearly always. */
 static int pickle_add(struct ck_catalog *c, struct ck_object *o,
 		      struct ck_str pickle)
 {
@@ -157,7 +159,7 @@ int ck_catalog_object_value(struct ck_catalog *c, struct ck_str pickle,
 	return 0;
 }
 
-/* That was added to the listing last. */
+/* Returns the entry that was added last. */
 static struct ck_entry *last_entry(struct ck_catalog *c)
 {
 	const struct ck_listing *l = c->listing;
@@ -245,7 +247,7 @@ int ck_catalog_doubt_add(struct ck_catalog *c, const char *line)
 	return note_add(c, line, true);
 }
 
-/* The number of descriptors already known, 0 if there is none. */
+/* Returns the number of known descriptors; 0 if they are new. */
 static uint8_t transform_find(const struct ck_catalog *c, struct ck_str s)
 {
 	for (size_t i = c->ntransforms; i > 1 && i--;)
@@ -288,7 +290,7 @@ static int text_cmp(const void *a, const void *b)
 	return order ? order : (x.len > y.len) - (x.len < y.len);
 }
 
-/* Sorted by bytes, each once. */
+/* Sorts the globals by bytes and removes duplicates. */
 static void globals_finish(struct ck_catalog *c)
 {
 	size_t kept = 0;

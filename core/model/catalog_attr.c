@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_attr: who may read a tensor or another entry, and of when it is: both
- * follow from .metadata, the directory and the files of its items.
+ * catalog_attr: mode and mtime of a tensor or another entry. Both follow from the
+ * metadata, the directory and the files of its items. Called while a catalog is filled
+ * or edited.
  */
 #include "catalog_internal.h"
 #include "ckptfs/items.h"
@@ -10,8 +11,8 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-/* r bits that a shard file leaves to whom the mount shows as owner and group,
- * those of .metadata. */
+/* Returns the r bits that a data file grants to the owner, group and others of the
+ * metadata, whom the mount shows. */
 static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
 {
 	return 0444 & ck_rights_as(file->mode,
@@ -19,7 +20,7 @@ static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
 				   (struct ck_ids){ meta->uid, meta->gid });
 }
 
-/* Was the file seen at all? */
+/* True if the attributes of the file are known. */
 static bool has_attr(const struct ck_data_file *file)
 {
 	return !file->unseen && (file->err == 0 || (file->attr.mode & S_IFMT));
@@ -73,7 +74,7 @@ static bool is_shown(const struct ck_attr *attr, mode_t mode,
 	       attr->mtime.tv_nsec == mtime.tv_nsec;
 }
 
-/* A row that stays as it is stays shared. */
+/* An unchanged row stays shared with other catalogs. */
 int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor,
 			    struct ck_facts_met *met)
 {

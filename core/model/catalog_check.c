@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_check: what a finished catalog says beyond what was added: order of
- * boxes, sizes, modes, times, and every fault that can be told without
- * reading an item.
+ * catalog_check: finishes the rows of a catalog: order of boxes, sizes, modes, times,
+ * and every fault that can be found without reading an item.
  *
- *	shape or boxes impossible	the tensor, EIO
- *	dtype without whole bytes	the tensor, EBADMSG
- *	elements in no box		the tensor has holes: ENODATA there
- *	file missing, item beyond it	the box, ENODATA; or the file's error
- *	items sharing bytes		both boxes, EIO
+ * shape or boxes impossible       the tensor, EIO dtype without whole bytes       the
+ * tensor, EBADMSG elements in no box          the tensor has holes: ENODATA there file
+ * missing, item beyond it        the box, ENODATA; or the file's error items sharing
+ * bytes               both boxes, EIO
  *
- * Boxes of volume 0 hold nothing: nothing about them is a fault, save a
- * negative size.
+ * Boxes of volume 0 contain nothing: nothing about them is a fault, except for a
+ * negative size. The state lives for one call, in the thread that fills or edits the
+ * catalog.
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
@@ -23,14 +22,14 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* Steps of the search for overlaps that each value of a box is worth, which
- * is plenty for any grid, and those that all tensors of a checkpoint, or one that is
- * added, share beyond that. */
+/* Steps of the search for overlaps. Each value of a box allows STEPS_FOR_EACH, which
+ * suffices for any grid. STEPS_SHARED more are shared by all tensors of a checkpoint,
+ * or are allowed for one that is added. */
 enum { STEPS_FOR_EACH = 64 };
 
 #define STEPS_SHARED (UINT64_C(1) << 27)
 
-/* More cannot be the size of a file with a header before it. */
+/* Limit that leaves room for a header before the bytes in one file. */
 #define BYTES_MAX (INT64_MAX - 65536)
 
 /* Dimensions of a list shown in a fault. */
@@ -43,13 +42,13 @@ struct check {
 	struct ck_catalog *c;
 	struct ck_tiling tiling;
 	uint64_t shared;
-	struct ck_tensor_facts facts; /* of the tensor, from now on */
+	struct ck_tensor_facts facts; /* new facts of the tensor */
 };
 
 /* --- faults of a tensor ------------------------------------------------------------ */
 
 struct fault {
-	int err; /* positive errno, 0: none */
+	int err; /* positive errno, or 0 */
 	struct ck_buf text;
 };
 
@@ -99,7 +98,8 @@ bool ck_dims_have_zero(const int64_t *dims, uint32_t ndim)
 	return false;
 }
 
-/* Product of dimensions that are not negative; false: does not fit. */
+/* Sets *out to the product of dimensions that are not negative. False if it
+ * overflows. */
 static bool volume(const int64_t *dims, uint32_t ndim, uint64_t *out)
 {
 	uint64_t v = 1;
@@ -114,7 +114,7 @@ static bool volume(const int64_t *dims, uint32_t ndim, uint64_t *out)
 	return true;
 }
 
-/* Faults of the shape and dtype. Sets nbytes and *numel if there is none. */
+/* Finds faults of shape and dtype. Without a fault, sets t->nbytes and *numel. */
 static void shape_check(struct ck_tensor *t, uint64_t *numel, struct fault *f)
 {
 	const int64_t *shape = t->shape;
@@ -151,8 +151,8 @@ static bool is_inside(const int64_t *box, const int64_t *shape, uint32_t ndim)
 	return true;
 }
 
-/* Faults of single boxes. Collects those of positive volume in the tiling's
- * index, in order, and adds up their volumes. */
+/* Finds faults of single boxes. Lists those of positive volume in the tiling's index,
+ * in order, and returns the sum of their volumes. */
 static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 			    struct fault *f)
 {
@@ -173,7 +173,7 @@ static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 			box_show(&f->text, t, order[i]);
 			break;
 		}
-		/* Cannot overflow: inside a tensor that could be counted. */
+		/* No overflow: the box is inside a tensor whose volume fits. */
 		if (!volume(box + t->ndim, t->ndim, &v) ||
 		    !ck_add(&sum, sum, v))
 			sum = UINT64_MAX;
@@ -222,7 +222,7 @@ static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
 		c, (struct ck_str){ f->text.data, f->text.len }, &t->fault);
 }
 
-/* Which of the tensor's boxes come first, into the tiling's index. */
+/* Sorts the boxes of the tensor in the tiling's index. */
 static void order_find(struct check *k, const struct ck_tensor *t)
 {
 	struct ck_tiling *tiling = &k->tiling;
@@ -244,7 +244,7 @@ static void order_take(struct check *k, const struct ck_tensor *t,
 	k->facts.order = order;
 }
 
-/* Few boxes that come in their order have it in common with all others that do. */
+/* True if there are few boxes, in order: they share one constant order. */
 static bool has_few_sorted(const struct check *k, const struct ck_tensor *t)
 {
 	if (t->nchunks > CK_ARRAY_SIZE(few_sorted))
@@ -267,12 +267,12 @@ static int order_make(struct check *k, const struct ck_tensor *t)
 	return order ? 0 : -ENOMEM;
 }
 
-/* What is wrong with the shape, the dtype or the boxes. */
+/* Finds the first fault of shape, dtype or boxes. */
 static void boxes_judge(struct check *k, struct ck_tensor *t, struct fault *f)
 {
 	uint64_t numel = 0, sum = 0;
 
-	if (t->err) /* the format's own words */
+	if (t->err) /* a fault of the format */
 		fault_set(f, t->err, "%.*s", (int)t->fault.len, t->fault.p);
 	else
 		shape_check(t, &numel, f);
@@ -307,7 +307,7 @@ static const struct ck_data_file *file_of(const struct ck_catalog *c,
 					: NULL;
 }
 
-/* One past the item's last byte, or the largest number. */
+/* Returns the offset behind the last byte of the item; saturates. */
 static uint64_t item_end(const struct ck_item *chunk)
 {
 	uint64_t end;
@@ -332,7 +332,7 @@ uint8_t ck_catalog_item_err(const struct ck_catalog *c,
 /* Items of one tensor. */
 struct items {
 	const struct ck_catalog *c;
-	uint32_t chunk; /* the first */
+	uint32_t chunk; /* first chunk of the tensor */
 };
 
 static int place_cmp(const struct ck_item *x, const struct ck_item *y)
@@ -358,8 +358,8 @@ bool ck_tensor_box_is_empty(const struct ck_tensor *t, uint32_t i)
 	return ck_dims_have_zero(ck_tensor_box(t, i) + t->ndim, t->ndim);
 }
 
-/* The tensor's items that have data, sorted by place, in the tiling's index;
- * returns how many. */
+/* Lists the items of the tensor that have data in the tiling's index, sorted by
+ * location. Returns their number. */
 static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 {
 	struct items of = { k->c, t->chunk };
@@ -374,7 +374,8 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 							     t->chunk + i);
 
 		if (!file_of(k->c, item) || item->length == 0 ||
-		    item->form == CK_FORM_ELEMENTS || /* between others */
+		    /* they are ranges of other items */
+		    item->form == CK_FORM_ELEMENTS ||
 		    item->form == CK_FORM_WITHIN ||
 		    ck_tensor_box_is_empty(t, i))
 			continue;
@@ -387,14 +388,14 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 	return n;
 }
 
-/* Marks items that share bytes. It is enough to compare each with the one
- * that reaches furthest: if it meets another one, that one has met a further
- * reaching one before and is marked. */
+/* Marks items that share bytes. Each is compared only with the one that reaches
+ * furthest. If it meets another one, that one has met the furthest one before and is
+ * marked already. */
 static void sharing_check(struct check *k, const struct ck_tensor *t)
 {
 	uint32_t n = t->nchunks > 1 ? items_sort(k, t) : 0;
 	const struct ck_item *reach = NULL;
-	uint32_t furthest = 0; /* its chunk */
+	uint32_t furthest = 0; /* chunk of `reach` */
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t chunk = t->chunk + k->tiling.index[i];
@@ -412,7 +413,7 @@ static void sharing_check(struct check *k, const struct ck_tensor *t)
 	}
 }
 
-/* What is wrong with an item of box i. */
+/* Returns the positive errno of an item of box i, or 0. */
 static uint8_t item_fault(const struct ck_catalog *c, const struct ck_tensor *t,
 			  uint32_t i, const struct ck_item *item)
 {
@@ -423,7 +424,8 @@ static uint8_t item_fault(const struct ck_catalog *c, const struct ck_tensor *t,
 	return err;
 }
 
-/* A box is read from its first item that has no fault. */
+/* Checks replicas. If the item of a box has a fault, its first replica without one
+ * takes its place. */
 static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 {
 	uint32_t n, first = ck_catalog_replicas(c, t->chunk, t->nchunks, &n);
@@ -445,7 +447,7 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 	}
 }
 
-/* Most are as they are. */
+/* Checks items, and changes only rows whose error changes: most have none. */
 static void items_check(struct check *k, const struct ck_tensor *t)
 {
 	struct ck_item_walk walk = { 0 };
@@ -465,7 +467,7 @@ static void items_check(struct check *k, const struct ck_tensor *t)
 	replicas_check(k->c, t);
 }
 
-/* --- all ------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------- */
 
 static int tensor_finish(struct check *k, uint32_t tensor)
 {
@@ -480,7 +482,7 @@ static int tensor_finish(struct check *k, uint32_t tensor)
 static int object_finish(struct check *k, uint32_t object)
 {
 	struct ck_object *o = ck_catalog_own_object(k->c, object);
-	/* While it is filled, the catalog owns them. */
+	/* The catalog may change them while it is filled. */
 	struct ck_item *items = (struct ck_item *)(uintptr_t)o->items;
 
 	o->item.err = ck_catalog_item_err(k->c, &o->item);

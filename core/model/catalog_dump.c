@@ -47,8 +47,8 @@ void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim)
 	ck_buf_text(out, "]");
 }
 
-/* A stem has no control characters below U+0080, and every % in it is an
- * escape: what else must not be seen is escaped without touching those. */
+/* Prints a stem. It has no control characters below U+0080, and every % in it begins an
+ * escape, so other characters are escaped without changing those. */
 static void stem_print(struct ck_buf *out, struct ck_str stem)
 {
 	size_t done = 0;
@@ -116,7 +116,8 @@ static void item_print(const struct ck_catalog *c, const struct ck_item *item,
 	err_print(out, item->err);
 }
 
-/* Those of a chunk, bytes; nothing if its elements are in C order without gaps. */
+/* Prints the strides of a chunk in bytes; nothing if its elements are in C order
+ * without gaps. */
 static void strides_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			  uint32_t i, struct ck_buf *out)
 {
@@ -160,7 +161,7 @@ static void chunk_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	}
 }
 
-/* Are they the parts of the key between dots? */
+/* True if the path has the parts of the key between dots. */
 static bool is_in_key(const struct ck_entry *e)
 {
 	struct ck_str rest = e->key;
@@ -219,7 +220,7 @@ static void mesh_print(const struct ck_sharding *s, struct ck_buf *out)
 	}
 }
 
-/* What the key does not say. */
+/* Prints the facts of a tensor that do not follow from its key. */
 static void more_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		       struct ck_buf *out)
 {
@@ -302,7 +303,8 @@ static void loss_print(const struct ck_loss *loss, struct ck_buf *out)
 	ck_buf_text(out, "\"\n");
 }
 
-/* What single ranks have under names of others; copies of boxes are there as replicas. */
+/* Prints rows of single ranks under names of other entries, except for copies of boxes,
+ * which are printed as replicas. */
 static void own_print(const struct ck_catalog *c, struct ck_buf *out)
 {
 	for (uint32_t i = 0; c->own_tensors && i < c->tensors.n; i++) {

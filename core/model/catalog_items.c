@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_items: what few items have beside their place: strides, where in an archive they
- * are, and replicas. These are lists sorted by chunk, since chunks are added in their order.
+ * catalog_items: facts of few items: strides, locations inside an archive, and
+ * replicas. They are lists sorted by chunk, because chunks are added in order.
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
@@ -16,7 +16,7 @@ static int chunk_cmp(const void *key, const void *row)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* The row of a chunk, whose number it begins with; NULL: it has none. */
+/* Returns the row of a chunk, or NULL. A row begins with the number of its chunk. */
 static const void *row_of(const void *rows, size_t n, size_t size,
 			  uint32_t chunk)
 {
@@ -37,7 +37,7 @@ const struct ck_within *ck_catalog_within(const struct ck_catalog *c,
 	return row_of(c->within, c->nwithin, sizeof(*c->within), chunk);
 }
 
-/* The first replica that is not of a chunk before this one. */
+/* Returns the first replica of a chunk from this one on. */
 static uint32_t replica_at(const struct ck_catalog *c, uint32_t chunk)
 {
 	return (uint32_t)CK_COUNT_BEFORE(
@@ -69,8 +69,8 @@ int ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk)
 	return 0;
 }
 
-/* One past the last byte of a box's elements, from the first on; false: too far
- * to count. */
+/* Sets *out to the bytes from the first element of a box to the end of the last one.
+ * False if they overflow. */
 static bool span(const struct ck_tensor *t, const int64_t *size,
 		 const uint64_t *strides, uint64_t *out)
 {

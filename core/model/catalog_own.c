@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_own: rows of what single ranks have. They are tensors and other entries as all
- * are, but have the name of another one, and only local/ shows them: boxes of a tensor that
- * several ranks have, each as its rank has it; and what ranks have of something that is no
- * whole.
+ * catalog_own: rows for data of single ranks. They are tensors and objects like others,
+ * but have the name of another entry, and only local/ shows them. There are copies, for
+ * boxes of a tensor that several ranks have, and parts of something that has no whole
+ * entry.
  */
 #include "catalog_internal.h"
 
@@ -38,13 +38,13 @@ void ck_catalog_tensor_apart(struct ck_catalog *c)
 
 /* --- copies ------------------------------------------------------------------------ */
 
-/* Of the tensor added last, while its copies are made. */
+/* The copies of the tensor that was added last. */
 struct copies {
 	struct ck_catalog *c;
 	const struct ck_tensor *t;
 	uint32_t first, n; /* its replicas */
-	uint32_t most;	   /* items of one chunk */
-	uint32_t *have;	   /* of each chunk: how many items it has */
+	uint32_t most;	   /* most items of one chunk */
+	uint32_t *have;	   /* for each chunk, its number of replicas */
 };
 
 static int count(struct copies *k)
@@ -61,7 +61,8 @@ static int count(struct copies *k)
 	return 0;
 }
 
-/* The chunk's own, or one of its replicas. Those of a chunk follow each other. */
+/* Returns the item of a chunk (level 0) or one of its replicas, which are adjacent.
+ * before: number of replicas of earlier chunks. */
 static struct ck_item item_of(const struct copies *k, uint32_t i,
 			      uint32_t before, uint32_t level)
 {
@@ -78,12 +79,12 @@ static int strides_copy(struct ck_catalog *c, uint32_t chunk)
 
 	if (!strides || ndim == 0 || ndim > CK_MAX_DIMS)
 		return 0;
-	/* They may move when others are added. */
+	/* The array may move when strides are added. */
 	memcpy(copy, strides, ndim * sizeof(*copy));
 	return ck_catalog_strides_add(c, copy);
 }
 
-/* The box is among those of the tensor, which the copy shares. */
+/* Adds an item whose box is shared with the tensor. */
 static int shared_add(const struct copies *k, const struct ck_item *item)
 {
 	k->c->own_chunks++;
@@ -114,7 +115,7 @@ static int boxes_copy(const struct copies *k, uint32_t level, bool shared)
 	return rc;
 }
 
-/* All chunks have an item for it? Nearly always. */
+/* True if all chunks have an item of this level, as nearly always. */
 static bool is_full(const struct copies *k, uint32_t level)
 {
 	for (uint32_t i = 0; i < k->t->nchunks; i++)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_tensor: a tensor is added to the first catalog, with its boxes. There may be
- * millions: what is the same of many is kept once, where that is found without a long
- * search.
+ * catalog_tensor: adds a tensor to the first catalog, with its boxes. There may be
+ * millions, so facts that many share are stored once, where a short search finds them.
+ * Called by the thread that fills the catalog.
  */
 #include "catalog_internal.h"
 
 #include <errno.h>
 
-/* Of those that are known the name is there already. Nobody has one so long. */
+/* Sets *out to the name of a dtype. A name that is not known is copied, and cut after
+ * MOST bytes. */
 static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype, uint8_t id,
 			  struct ck_str *out)
 {
@@ -33,7 +34,7 @@ static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype, uint8_t id,
 	return rc;
 }
 
-/* All of a tensor, as a box. NULL: out of memory. */
+/* Returns the box of a whole tensor. NULL if memory is exhausted. */
 static const int64_t *whole_of(struct ck_catalog *c, uint32_t ndim,
 			       const int64_t *shape)
 {
@@ -59,13 +60,14 @@ static const int64_t *whole_of(struct ck_catalog *c, uint32_t ndim,
 	return box;
 }
 
-/* That of a tensor, behind whose zeros its shape is, while the catalog is filled. */
+/* Returns the box of a whole tensor that is being filled: its zeros precede the
+ * shape. */
 static const int64_t *whole_box(const struct ck_tensor *t)
 {
 	return t->shape - t->ndim;
 }
 
-/* Shape and dtype of one that begins. */
+/* Initialises a tensor with shape and dtype. */
 static int tensor_init(struct ck_catalog *c, struct ck_str dtype, uint32_t ndim,
 		       const int64_t *shape, struct ck_tensor *t)
 {
@@ -80,7 +82,7 @@ static int tensor_init(struct ck_catalog *c, struct ck_str dtype, uint32_t ndim,
 	if (!whole)
 		return -ENOMEM;
 	t->shape = whole + ndim;
-	t->boxes = whole; /* there is something to point at without any */
+	t->boxes = whole; /* not NULL without boxes */
 	if (ck_str_starts(dtype, CK_STR("torch.")))
 		dtype = (struct ck_str){ dtype.p + 6, dtype.len - 6 };
 	t->dtype = ck_dtype_by_name(dtype);
@@ -100,7 +102,7 @@ static int tensor_begin(struct ck_catalog *c, const struct ck_tensor *t)
 	return 0;
 }
 
-/* The row goes to the catalog, or what it has is given back. */
+/* Adds the row to the catalog, or drops its facts after an error. */
 static int tensor_end(struct ck_catalog *c, const struct ck_tensor *t, int rc)
 {
 	if (rc == 0)
@@ -158,7 +160,8 @@ void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind)
 	c->caps->last->kind = kind;
 }
 
-/* A copy, or one that was made a little before. NULL: out of memory. */
+/* Returns a copy of a sharding, or an equal one that was added recently. NULL if memory
+ * is exhausted. */
 static const struct ck_sharding *sharding_keep(
 	struct ck_catalog *c, const struct ck_sharding *sharding)
 {
@@ -248,7 +251,7 @@ int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of)
 	return 0;
 }
 
-/* Boxes move where there is room for n of them. */
+/* Moves the boxes of the last tensor to memory for n boxes. */
 static int boxes_move(struct ck_catalog *c, uint64_t n)
 {
 	struct ck_tensor *t = c->caps->last;
@@ -270,7 +273,7 @@ static int boxes_move(struct ck_catalog *c, uint64_t n)
 int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n)
 {
 	c->caps->expected = n;
-	/* One may be all of the tensor, and need none. */
+	/* A single box may be the whole tensor and need no memory. */
 	return n <= ck_max(1, c->caps->room) ? 0 : boxes_move(c, n);
 }
 
@@ -283,7 +286,7 @@ static bool is_whole(const struct ck_tensor *t, const int64_t *off,
 	return true;
 }
 
-/* Boxes that there is room for next. */
+/* Returns the number of boxes to allocate next. */
 static uint64_t room_next(const struct ck_catalog *c)
 {
 	uint64_t room = c->caps->room;

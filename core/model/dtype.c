@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dtype: the element types that torch can save, one row each.
+ * dtype: the table of element types that torch can save. Constant.
  *
- * Names and storage classes are those of torch/storage.py and
- * torch/_utils.py, hub names those of the safetensors library. `npy` is numpy's own name where numpy has the type, else
- * a void of the same width: numpy loads it and ml_dtypes views it. Types
- * packed below a byte with a quantizer (quint4x2, quint2x4) have no whole
- * number of bytes for each element of their shape, so size 0 and no npy.
+ * Names and storage classes are those of torch/storage.py and torch/_utils.py; hub
+ * names are those of the safetensors library. `npy` is the name in numpy, or, if numpy
+ * lacks the type, a void of the same width: numpy loads it and ml_dtypes views it.
+ * Types packed below a byte with a quantizer (quint4x2, quint2x4) have no whole number
+ * of bytes for each element of their shape, so size 0 and no npy.
  *
- * is_float says that flipping the top bit of a unit negates it; that is not
- * so for float8_e8m0fnu (no sign) and float4_e2m1fn_x2 (two in a byte).
+ * is_float is true if inverting the top bit of a unit negates it. It is false for
+ * float8_e8m0fnu (no sign) and float4_e2m1fn_x2 (two values in a byte).
  */
 #include "ckptfs/model.h"
 
@@ -75,7 +75,7 @@ uint8_t ck_dtype_by_name(struct ck_str name)
 	return CK_DTYPE_UNKNOWN;
 }
 
-/* What follows the last dot: old files say torch.cuda.FloatStorage. */
+/* Returns the part behind the last dot: old files have torch.cuda.FloatStorage. */
 static struct ck_str last_component(struct ck_str s)
 {
 	const char *dot = s.len ? memrchr(s.p, '.', s.len) : NULL;

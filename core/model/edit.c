@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit: the next catalog is changed: chunks have other places, entries are added,
- * renamed and removed. A new row owns what it points to, as one piece of memory,
- * so that it goes with the last generation that has the row. What is removed leaves
- * a row without a key, since numbers are not used again. When entries were others, a
- * new listing is made of their keys.
+ * edit: changes the next catalog: moves chunks, adds, renames and removes entries. A
+ * new row owns the memory that it points to, as one piece, which is freed with the last
+ * catalog that has the row. A removed entry leaves a row without a key, since numbers
+ * are not reused. If entries changed, a new listing is made from the keys. One thread
+ * edits, before others have the catalog.
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
@@ -14,7 +14,7 @@
 
 /* --- aliases ------------------------------------------------------------------ */
 
-/* It shows bytes of its own from now on. */
+/* Makes an alias a tensor with bytes of its own. */
 static int alias_end(struct ck_catalog *c, uint32_t alias)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, alias);
@@ -29,14 +29,15 @@ static int alias_end(struct ck_catalog *c, uint32_t alias)
 	return 0;
 }
 
-/* Those that are aliases of a tensor are aliases of the first of them. */
+/* Makes the aliases of a tensor aliases of the first of them, which then has the
+ * bytes. */
 static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor), *first = NULL;
 
 	if (!t)
 		return -ENOMEM;
-	/* They have larger numbers. */
+	/* Aliases have larger numbers. */
 	for (uint32_t i = tensor + 1; t->alias; i++) {
 		struct ck_tensor *alias;
 
@@ -58,7 +59,7 @@ static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
 	return 0;
 }
 
-/* The bytes of a tensor are nobody else's from now on. */
+/* Ends the sharing of a tensor with its aliases, because its bytes change. */
 static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
@@ -68,13 +69,13 @@ static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
 	return t->alias ? aliases_pass(c, tensor) : 0;
 }
 
-/* --- places ------------------------------------------------------------------- */
+/* --- locations -------------------------------------------------------------------- */
 
 static int place(struct ck_catalog *c, const struct ck_edit *e)
 {
 	struct ck_item *item;
 
-	/* It may have strides, which all generations share. */
+	/* Refused: such an item may have strides, which all generations share. */
 	if (e->item.form == CK_FORM_ELEMENTS)
 		return -EINVAL;
 	item = ck_catalog_own_item(c, e->number);
@@ -84,7 +85,7 @@ static int place(struct ck_catalog *c, const struct ck_edit *e)
 	return ck_catalog_replicas_drop(c, e->number);
 }
 
-/* Items of a tensor were edited. */
+/* Updates a tensor whose items were edited. */
 static int changed(struct ck_catalog *c, uint32_t tensor)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
@@ -101,7 +102,7 @@ static int changed(struct ck_catalog *c, uint32_t tensor)
 	return rc ? rc : ck_catalog_tensor_renew(c, tensor, NULL);
 }
 
-/* Those of one tensor, which follow each other; *n of them. */
+/* Applies the adjacent edits of locations of one tensor; sets *n to their number. */
 static int places(struct ck_catalog *c, const struct ck_edit *edits,
 		  uint32_t most, uint32_t *n)
 {
@@ -113,7 +114,7 @@ static int places(struct ck_catalog *c, const struct ck_edit *edits,
 	tensor = ck_catalog_tensor_of(c, edits->number);
 	if (!ck_tensor_is_there(c, tensor))
 		return -ENOENT;
-	/* local/ would show what was before. */
+	/* Otherwise local/ would show the old data. */
 	if (ck_catalog_tensor(c, tensor)->apart ||
 	    !ck_tensor_is_whole(c, tensor))
 		return -EINVAL;
@@ -126,15 +127,15 @@ static int places(struct ck_catalog *c, const struct ck_edit *edits,
 	return rc ? rc : changed(c, tensor);
 }
 
-/* --- what new rows own ----------------------------------------------------------- */
+/* --- memory of new rows ----------------------------------------------------------- */
 
-/* What a piece takes, so that the next one is aligned. */
+/* Returns the bytes of a piece, rounded up so that the next one is aligned. */
 static size_t room(size_t bytes)
 {
 	return (bytes + 7) / 8 * 8;
 }
 
-/* Takes bytes from a piece of memory that was made large enough. */
+/* Copies bytes to *at, and moves *at behind them. The memory must be large enough. */
 static void *take(char **at, const void *from, size_t bytes)
 {
 	char *to = *at;
@@ -145,7 +146,7 @@ static void *take(char **at, const void *from, size_t bytes)
 	return to;
 }
 
-/* Key and path. */
+/* Makes the key and path of an entry. */
 static int entry_own(struct ck_entry *e, const struct ck_new_entry *new)
 {
 	size_t bytes = room(new->key.len + 1) +
@@ -170,7 +171,7 @@ static int entry_own(struct ck_entry *e, const struct ck_new_entry *new)
 	return 0;
 }
 
-/* Shape, boxes and their order; the order is made later. */
+/* Makes memory for shape, boxes and their order, which the caller fills later. */
 static int tensor_own(struct ck_tensor *t, const struct ck_new_entry *new,
 		      uint64_t version, uint32_t **order)
 {
@@ -258,7 +259,7 @@ static int object_add(struct ck_catalog *c, const struct ck_edit *e)
 	return ck_catalog_object_renew(c, o.entry.number);
 }
 
-/* Is there still an entry that the edit can be of? */
+/* True if the entry of an edit exists. */
 static bool is_there(const struct ck_catalog *c, const struct ck_edit *e)
 {
 	struct ck_entry_id id = { e->number, e->is_object };
@@ -267,7 +268,7 @@ static bool is_there(const struct ck_catalog *c, const struct ck_edit *e)
 	       ck_catalog_entry(c, id)->key.p;
 }
 
-/* NULL: out of memory. */
+/* Returns an entry to be changed. NULL if memory is exhausted. */
 static struct ck_entry *own_entry(struct ck_catalog *c, const struct ck_edit *e)
 {
 	struct ck_object *o;
@@ -299,7 +300,7 @@ static int rename_entry(struct ck_catalog *c, const struct ck_edit *e)
 	return 0;
 }
 
-/* Nobody has the items of a tensor that is removed. */
+/* Marks the items of a removed tensor as lost. */
 static int items_drop(struct ck_catalog *c, const struct ck_tensor *t)
 {
 	int rc = 0;
@@ -323,7 +324,7 @@ static int remove_tensor(struct ck_catalog *c, uint32_t number)
 	uint64_t nbytes;
 
 	if (t && (t->apart || t->entry.role != CK_ROLE_WHOLE))
-		return -EINVAL; /* local/ would have what is left */
+		return -EINVAL; /* local/ would still show parts of it */
 	if (rc == 0)
 		rc = part_from_aliases(c, number);
 	if (rc)
@@ -332,7 +333,7 @@ static int remove_tensor(struct ck_catalog *c, uint32_t number)
 	rc = ck_tensor_facts_set(t, &facts, NULL);
 	if (rc)
 		return rc;
-	if (c->nbytes < UINT64_MAX) /* more cannot be counted */
+	if (c->nbytes < UINT64_MAX) /* a saturated sum stays */
 		c->nbytes -= nbytes;
 	ck_owned_put(t->entry.owner);
 	*t = (struct ck_tensor){ .entry.number = number,
@@ -365,7 +366,7 @@ static int list_again(const struct ck_catalog *c, struct ck_listing *l,
 	return key.p ? ck_listing_add(l, id, key) : 0;
 }
 
-/* Those that have the names of others. */
+/* Lists the rows with the names of other entries again. */
 static int same_again(const struct ck_catalog *c, struct ck_listing *l)
 {
 	const struct ck_listing *old = c->listing;
@@ -379,7 +380,7 @@ static int same_again(const struct ck_catalog *c, struct ck_listing *l)
 	return rc;
 }
 
-/* Those that were there in their order, then those that were added in theirs. */
+/* Lists old entries in their order, then added ones in theirs. */
 static int list_all(const struct ck_catalog *c, struct ck_listing *l,
 		    const struct ck_edit *edits, uint32_t n)
 {
@@ -426,7 +427,7 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 	return 0;
 }
 
-/* --- all ------------------------------------------------------------------------------ */
+/* --- edits ------------------------------------------------------------------------ */
 
 static int edit_entry(struct ck_catalog *c, const struct ck_edit *e,
 		      struct ck_diag *d)

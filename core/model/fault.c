@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fault: one spelling of what is wrong, for check, the damage report, the
- * attribute `error`, inspect and the log; and the faults that a catalog
- * knows without reading an item.
+ * fault: one text for each fault, for check, the damage report, the attribute `error`,
+ * inspect and the log; and the faults that a catalog has without reading an item. No
+ * state; any thread.
  */
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* The mount's own errno, ENOTSUP's second name and the like never come. */
+/* Falls back to EIO for a number without a name. */
 static const char *errno_name(int err)
 {
 	const char *name = strerrorname_np(err);
@@ -56,7 +56,7 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 			      f->found);
 }
 
-/* --- what a catalog knows ------------------------------------------------------ */
+/* --- faults of a catalog ---------------------------------------------------------- */
 
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
 					  const struct ck_item *item)
@@ -64,7 +64,7 @@ static const struct ck_data_file *file_of(const struct ck_catalog *c,
 	return item->file < c->files.n ? ck_catalog_file(c, item->file) : NULL;
 }
 
-/* Whatever is not known to be outside. */
+/* True unless the item is known to end behind its file. */
 static bool is_inside(const struct ck_data_file *file,
 		      const struct ck_item *item)
 {
@@ -140,7 +140,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 	ck_catalog_place_fault(c, ck_catalog_item(c, t->chunk + i), out);
 }
 
-/* Of box i of a tensor: what is wrong with one of its items. */
+/* Describes the fault of an item of box i. False without a fault. */
 static bool box_item_has_fault(const struct ck_catalog *c,
 			       const struct ck_tensor *t, uint32_t i,
 			       const struct ck_item *item, struct ck_fault *out)
@@ -231,7 +231,7 @@ bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
 	return true;
 }
 
-/* Elements of a box that the catalog has found to be inside. */
+/* Returns the elements of a box; 0 if its size is impossible. */
 static uint64_t box_volume(const struct ck_tensor *t, uint32_t i)
 {
 	const int64_t *size = ck_tensor_box(t, i) + t->ndim;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat: a run of elements as boxes, and a tensor that is a part of a flat one.
+ * flat: splits a run of elements into boxes, and adds a tensor that is a part of a flat
+ * one.
  *
- * A run in C order consists of the rest of a row, of rows up to the end of their plane, and
- * so on outwards; then of what it has whole of the widest dimension; then inwards again,
- * down to the beginning of a row. So each box is the largest that begins where the one
- * before has ended: it is as wide as where it begins, and what is left, allow.
+ * A run in C order consists of the rest of a row, the rest of a plane, and so on
+ * outwards; then of whole indexes of the widest dimension; then of parts inwards again,
+ * down to the beginning of a row. So each box is the largest one that begins where the
+ * previous one ends. No state; any thread, with a catalog of its own.
  */
 #include "ckptfs/flat.h"
 #include "ckptfs/model.h"
@@ -16,8 +17,8 @@
 
 /* --- boxes of a run --------------------------------------------------------------- */
 
-/* The outermost dimension of which the run, where it begins, has whole indexes, and the
- * elements of one. */
+/* Returns the outermost dimension of which the run, at its beginning, has whole
+ * indexes. Sets *step to the elements of one index. */
 static uint32_t widest(const struct ck_flat_run *run, uint64_t *step)
 {
 	uint32_t dim = run->ndim - 1;
@@ -34,8 +35,8 @@ static uint32_t widest(const struct ck_flat_run *run, uint64_t *step)
 	return dim;
 }
 
-/* Sets what there is before and behind dimension `dim`, and where the box begins in it:
- * index `at` of it and those before it, counted as one. */
+/* Sets the box for a run that begins at index `at` of dimension `dim` and the outer
+ * ones, counted as one dimension. */
 static void place(const struct ck_flat_run *run, uint32_t dim, uint64_t at,
 		  int64_t *off, int64_t *len)
 {
@@ -73,8 +74,7 @@ uint64_t ck_run_next(struct ck_flat_run *run, int64_t *off, int64_t *len)
 
 /* --- shards ---------------------------------------------------------------------------- */
 
-/* Files and places in them come in the order in which they were given, and that is what
- * qsort() is not bound to keep. */
+/* A shard with its position, which keeps the sort stable: qsort(3) need not be. */
 struct sorted {
 	struct ck_flat_shard shard;
 	uint32_t given;
@@ -101,7 +101,7 @@ static int overlap(const struct ck_flat_shard *a, const struct ck_flat_shard *b,
 		b->count);
 }
 
-/* They are in order: which are replicas, and does any begin within another? */
+/* Marks replicas among sorted shards. Fails if shards overlap. */
 static int compare(struct ck_flat_shard *shards, uint32_t n, struct ck_diag *d)
 {
 	const struct ck_flat_shard *last = shards;
@@ -120,7 +120,7 @@ static int compare(struct ck_flat_shard *shards, uint32_t n, struct ck_diag *d)
 	return 0;
 }
 
-/* Those that have elements. */
+/* Lists the shards that have elements. */
 static int take(const struct ck_flat_shard *shards, uint32_t n,
 		struct sorted *out, uint32_t *taken, struct ck_diag *d)
 {
@@ -158,14 +158,14 @@ int ck_flat_sort(struct ck_flat_shard *shards, uint32_t *n, struct ck_diag *d)
 	return compare(shards, taken, d);
 }
 
-/* --- a tensor of it ---------------------------------------------------------------------- */
+/* --- a tensor in a flat one ------------------------------------------------------- */
 
 /* A tensor while its boxes are added. */
 struct adding {
 	struct ck_catalog *c;
 	uint32_t ndim;
 	const int64_t *shape;
-	uint64_t offset, count; /* in the flat one */
+	uint64_t offset, count; /* elements in the flat tensor */
 	uint32_t size;		/* bytes of an element */
 };
 
@@ -178,7 +178,7 @@ static uint64_t count_of(uint32_t ndim, const int64_t *shape)
 	return count;
 }
 
-/* What the tensor has of a shard: how many elements, and which run of its own. */
+/* Returns the run of the tensor that is in a shard. */
 static struct ck_flat_run run_of(const struct adding *a,
 				 const struct ck_flat_shard *s)
 {
@@ -190,8 +190,8 @@ static struct ck_flat_run run_of(const struct adding *a,
 	return run;
 }
 
-/* The elements from `first` on of a shard's item, as one of their own. Of an archive it is
- * the same one: where its elements are is not known yet. */
+/* Returns the item of `count` elements from `first` on of a shard. For an archive it is
+ * the same item, whose elements are located when it is read. */
 static struct ck_item item_of(const struct adding *a,
 			      const struct ck_flat_shard *s, uint64_t first,
 			      uint64_t count)
@@ -205,7 +205,7 @@ static struct ck_item item_of(const struct adding *a,
 	item.form = CK_FORM_ELEMENTS;
 	item.length = count * a->size;
 	if (!ck_add(&item.fpos, item.fpos, first * a->size))
-		item.fpos = UINT64_MAX; /* behind the end of every file */
+		item.fpos = UINT64_MAX; /* beyond the end of any file */
 	return item;
 }
 
@@ -236,7 +236,7 @@ static int boxes_add(const struct adding *a, const struct ck_flat_shard *shards,
 	}
 }
 
-/* The first shard that does not end before an element; they are disjoint. */
+/* Returns the first shard that ends behind an element; shards are disjoint. */
 static uint32_t first_at(const struct ck_flat_shard *shards, uint32_t n,
 			 uint64_t element)
 {
@@ -254,7 +254,7 @@ int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 
 	if (rc || ndim > CK_MAX_DIMS)
 		return rc;
-	ck_catalog_tensor_apart(c); /* local/ is as without a sidecar */
+	ck_catalog_tensor_apart(c); /* local/ is the same without a sidecar */
 	a.count = count_of(ndim, shape);
 	a.size = ck_dtype_at(ck_dtype_by_name(dtype))->size;
 	for (uint32_t i = first_at(shards, n, offset), end = i;
@@ -266,7 +266,7 @@ int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 	return rc;
 }
 
-/* --- how FSDP1 cuts -------------------------------------------------------------------- */
+/* --- shards of FSDP1 -------------------------------------------------------------- */
 
 uint64_t ck_flat_chunk(uint64_t numel, uint64_t world, uint64_t rank,
 		       uint64_t *begin)

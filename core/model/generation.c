@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * generation: catalogs that are made of each other. The next one is a copy of a
- * small struct: it shares the blocks of all rows, and the arrays that no edit
- * changes. An edit copies the blocks of the rows that it changes. Who holds an old
- * generation keeps those blocks that it alone has; the last one of all to go takes
- * the arrays with it.
+ * generation: makes the next catalog from the current one. It is a copy of a small
+ * struct that shares the blocks of all rows, and the arrays that no edit changes. An
+ * edit copies the blocks of the rows that it changes. Blocks and arrays are counted and
+ * freed with the last catalog that has them. Any thread may hold and put catalogs.
  */
 #include "catalog_internal.h"
 
 #include <errno.h>
 #include <stddef.h>
 
-/* --- what rows own ---------------------------------------------------------- */
+/* --- memory of rows --------------------------------------------------------------- */
 
 struct ck_owned *ck_owned_make(size_t bytes)
 {
@@ -51,10 +50,10 @@ struct ck_owned *ck_tensor_hold(const struct ck_tensor *t)
 
 /* --- facts ------------------------------------------------------------------ */
 
-/* Nobody changes what it says, but rows are counted. */
-/* The count is outside of the facts: they are copied while other threads change it. */
+/* Facts that rows share. The count is outside of the facts, which are copied while
+ * other threads change the count. */
 struct shared_facts {
-	struct ck_tensor_facts facts; /* first; constant */
+	struct ck_tensor_facts facts; /* first member; constant */
 	uint32_t refs; /* atomic: rows and tables that point to it */
 };
 
@@ -100,7 +99,7 @@ static const struct ck_tensor_facts *facts_make(
 	return &f->facts;
 }
 
-/* CK_FACTS_WAYS of what was met, among which these have their place. */
+/* Returns the CK_FACTS_WAYS slots of the cache for these facts. */
 static const struct ck_tensor_facts **places_of(struct ck_facts_met *met,
 						const struct ck_tensor_facts *f)
 {
@@ -114,7 +113,7 @@ static const struct ck_tensor_facts **places_of(struct ck_facts_met *met,
 	return &met->facts[set * CK_FACTS_WAYS];
 }
 
-/* The same that were met, or NULL. */
+/* Returns equal facts in the slots, or NULL. */
 static const struct ck_tensor_facts *met_find(
 	const struct ck_tensor_facts **places,
 	const struct ck_tensor_facts *want)
@@ -125,7 +124,7 @@ static const struct ck_tensor_facts *met_find(
 	return NULL;
 }
 
-/* In place of those that were entered there longest ago. */
+/* Enters facts in place of the oldest ones in the slots. */
 static void met_enter(const struct ck_tensor_facts **places,
 		      const struct ck_tensor_facts *f)
 {
@@ -204,7 +203,7 @@ static void object_drop(const void *row)
 	ck_owned_put(((const struct ck_object *)row)->entry.owner);
 }
 
-/* Blocks of 1 to 2 KiB: what an edit of one row copies. */
+/* Blocks of 1 to 2 KiB, which an edit of one row copies. */
 static const struct ck_rows_type file_type = { sizeof(struct ck_data_file), 4,
 					       file_hold, file_drop };
 static const struct ck_rows_type tensor_type = { sizeof(struct ck_tensor), 3,
@@ -272,7 +271,7 @@ static void catalog_free(struct ck_catalog *c)
 	free(c);
 }
 
-/* Nobody changes a catalog that others have, but it counts them. */
+/* Returns the reference count, the only field of a shared catalog that changes. */
 static uint32_t *refs_of(const struct ck_catalog *c)
 {
 	return (uint32_t *)(uintptr_t)&c->refs;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: see layout.h. Made by core/format, which finds what is in it.
+ * layout: the locations of the boxes of one tensor: lookup by chunk, and comparison of
+ * two layouts. core/format makes layouts. A layout is constant, except for `touches`,
+ * which is atomic; any thread.
  */
 #include "ckptfs/layout.h"
 
@@ -27,7 +29,7 @@ void ck_layout_renew(const struct ck_layout *layout, uint64_t touches)
 		__atomic_store_n(to, touches, __ATOMIC_RELEASE);
 }
 
-/* Bytes from the first element of box k to the end of the last one. */
+/* Returns the bytes from the first element of box k to the end of the last one. */
 static uint64_t span_of(const struct ck_layout *layout, uint32_t k)
 {
 	const int64_t *size = layout->boxes +

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * listing: what entries are shown as: names and stems of all of them, and the
- * table that finds an entry by its stem.
+ * listing: names and stems of all entries, and the table that finds an entry by its
+ * stem.
  *
- * Every key first gets a candidate: the key without wrappers, and without
- * `module.` if all have it. An entry keeps its key instead if its candidate
- * is also another's candidate, or is the key that another entry keeps. The
- * second rule is followed until nothing changes; it can only add keepers, so
- * each entry is looked at once. Then all names differ, because keys do.
+ * Every key first gets a candidate: the key without wrappers, and without `module.` if
+ * all have it. An entry keeps its key instead in two cases: its candidate is also that
+ * of another entry, or is a key that another entry keeps. The second rule is repeated
+ * until nothing changes. It only adds keepers, so each entry is checked once. Then all
+ * names differ, because keys differ.
  *
- * Names share bytes where they can: most keys, names and stems are one text. Those of
- * which this is so are not kept at all when the listing is finished.
+ * Names share bytes where possible: most keys, names and stems are the same text. The
+ * names of such entries are not stored when the listing is finished. A listing is
+ * constant then, and counted; any thread.
  */
 #include "catalog_internal.h"
 #include "ckptfs/table.h"
@@ -24,7 +25,7 @@ enum by { BY_KEY, BY_NAME, BY_STEM };
 struct table {
 	const struct ck_listing *l;
 	enum by by;
-	uint32_t *slots; /* entry + 1; 0 empty. At most half are used */
+	uint32_t *slots; /* entry + 1, or 0 if empty; at most half are used */
 	size_t mask;
 };
 
@@ -57,7 +58,7 @@ static size_t slot_first(const struct ck_listing *l, struct ck_str text,
 	return (size_t)ck_hash64_seeded(text, l->hash_seed) & mask;
 }
 
-/* The slot where text is, or the empty one where it belongs. */
+/* Returns the slot of a text, or the empty slot where it belongs. */
 static uint32_t *table_slot(const struct table *t, struct ck_str text)
 {
 	size_t i = slot_first(t->l, text, t->mask);
@@ -67,7 +68,7 @@ static uint32_t *table_slot(const struct table *t, struct ck_str text)
 	return &t->slots[i];
 }
 
-/* A text of the listing's own. */
+/* Copies a text into the listing. */
 static int text_add(struct ck_listing *l, struct ck_str s, struct ck_str *out)
 {
 	*out = ck_arena_copy(&l->text, s);
@@ -126,15 +127,14 @@ static int candidates_make(struct ck_listing *l)
 /* Entries that keep their key. */
 struct keepers {
 	struct ck_listing *l;
-	struct table by_name; /* of candidates: first entry of each */
-	uint32_t *next;	      /* entry + 1 with the same candidate; 0: none */
-	uint32_t *list;	      /* entries that keep their key */
+	struct table by_name; /* first entry of each candidate */
+	uint32_t *next; /* next entry with the same candidate, + 1; or 0 */
+	uint32_t *list; /* entries that keep their key */
 	size_t n;
 	bool *is;
 };
 
-/* Chains entries with equal candidates, in order; returns whether there are
- * any. */
+/* Chains entries with equal candidates, in order. True if there are any. */
 static bool chain_equal(struct keepers *k)
 {
 	bool any = false;
@@ -158,7 +158,7 @@ static void keep(struct keepers *k, uint32_t entry)
 	k->list[k->n++] = entry;
 }
 
-/* Others whose candidate is this keeper's key keep theirs too. */
+/* Makes other entries whose candidate is the key of a keeper keepers, too. */
 static void keep_equal(struct keepers *k, uint32_t keeper)
 {
 	struct ck_str key = k->l->names[keeper].key;
@@ -179,8 +179,7 @@ static void keepers_find(struct keepers *k)
 		keep_equal(k, k->list[i]);
 }
 
-/* They are shown by their keys. Those of them that would not have been anyway
- * are remembered. */
+/* Names the keepers by their keys, and lists those whose candidate was another text. */
 static void keepers_name(struct keepers *k)
 {
 	struct ck_listing *l = k->l;
@@ -226,7 +225,8 @@ static int keepers_init(struct keepers *k, struct ck_listing *l)
 	return table_init(&k->by_name, l, BY_NAME);
 }
 
-/* Equal keys have equal candidates: without those there is nothing to do. */
+/* Resolves clashes. Equal keys have equal candidates, so without equal candidates there
+ * is no clash. */
 static int clashes_solve(struct ck_listing *l, struct ck_diag *d)
 {
 	struct keepers k;
@@ -251,7 +251,7 @@ static int clashes_solve(struct ck_listing *l, struct ck_diag *d)
 struct stemmer {
 	struct ck_listing *l;
 	struct table by_stem;
-	unsigned *nth; /* of each entry: the last ~n given to its stem */
+	unsigned *nth; /* for each entry, the last number ~n of its stem */
 	struct ck_buf text;
 };
 
@@ -263,8 +263,9 @@ static struct ck_str stem_spell(struct stemmer *s, struct ck_str name,
 	return (struct ck_str){ s->text.data, s->text.len };
 }
 
-/* Names differ, so two stems agree only where both are cut and their hashes
- * agree. That can be arranged; then the later one gets the next number. */
+/* Sets the stem of an entry. Names differ, so two stems are equal only if both are cut
+ * and their hashes are equal. An attacker can arrange that; the later one then gets the
+ * next number. */
 static int stem_make(struct stemmer *s, size_t entry)
 {
 	struct ck_names *names = &s->l->names[entry];
@@ -307,7 +308,7 @@ static int stems_make(struct ck_listing *l)
 	return rc;
 }
 
-/* --- as a value --------------------------------------------------------------- */
+/* --- the value -------------------------------------------------------------------- */
 
 static void number_count(struct ck_entry_id e, uint32_t *tensors,
 			 uint32_t *objects)
@@ -330,7 +331,7 @@ static int same_cmp(const void *a, const void *b)
 	return order ? order : ck_entry_id_cmp(x->id, y->id);
 }
 
-/* Where the tensors and the other entries are. */
+/* Makes the tables from tensors and objects to entries. */
 static int places_make(struct ck_listing *l)
 {
 	uint32_t tensors = 0, objects = 0;
@@ -398,9 +399,9 @@ int ck_listing_same(struct ck_listing *l, struct ck_entry_id id,
 	return 0;
 }
 
-/* --- what is kept ------------------------------------------------------------------ */
+/* --- stored names ----------------------------------------------------------------- */
 
-/* Do name and stem follow from the key alone? */
+/* True if name and stem follow from the key alone. */
 static bool is_plain(const struct ck_listing *l, const struct ck_names *n)
 {
 	return n->name.p == n->key.p + l->dropped &&
@@ -408,7 +409,7 @@ static bool is_plain(const struct ck_listing *l, const struct ck_names *n)
 	       n->stem.p == n->name.p && n->stem.len == n->name.len;
 }
 
-/* Nearly all do: a million names are not kept beside the keys that they are. */
+/* Stores only names that do not follow from their keys: nearly all of a million do. */
 static int names_settle(struct ck_listing *l)
 {
 	for (size_t i = 0; i < l->n; i++) {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * name: keys, shown names and stems.
+ * name: keys, shown names and stems. Stateless; any thread.
  *
- *	key   _fsdp_wrapped_module.layers.0._orig_mod.w   as stored
- *	name  layers.0.w                                  what the user knows
- *	stem  layers.0.w                                  a legal file name
+ * key   _fsdp_wrapped_module.layers.0._orig_mod.w   as stored name  layers.0.w
+ * as shown to the user stem  layers.0.w                                  a valid file
+ * name
  *
- * A stem is the name with %XX for what a file name cannot hold or a terminal
- * should not see, so short stems decode by themselves. A stem longer than
- * STEM_MAX is cut and ends in a hash of the name: `%~`, which no escape is,
- * marks it.
+ * A stem is the name with %XX for characters that a file name cannot have or a terminal
+ * should not show, so short stems can be decoded. A stem longer than STEM_MAX is cut
+ * and ends in a hash of the name. It begins with `%~`, which is not an escape.
  */
 #include "ckptfs/model.h"
 
@@ -17,7 +16,7 @@
 
 enum {
 	STEM_MAX = 200,	  /* bytes of a stem that is not shortened */
-	PREFIX_MAX = 120, /* bytes kept of one that is */
+	PREFIX_MAX = 120, /* bytes that a shortened stem keeps */
 };
 
 /* --- unwrap --------------------------------------------------------------- */
@@ -30,8 +29,8 @@ static bool is_wrapper(struct ck_str component)
 	       ck_str_is(component, "_fpw_module");
 }
 
-/* Dropping a component leaves the next one at a boundary again, so one pass
- * removes repeated wrappers too. */
+/* One pass also removes repeated wrappers: behind a removed component, the next one
+ * begins at a boundary again. */
 void ck_name_unwrap(struct ck_str key, struct ck_buf *out)
 {
 	while (key.len) {
@@ -57,8 +56,8 @@ static bool stands_for_itself(struct ck_str name, size_t at)
 	       !(c == '.' && at == 0);
 }
 
-/* Spells the character (or lone byte) at `at`; returns its length there and
- * sets *used to its bytes in the name. */
+/* Writes the character, or invalid byte, at `at`. Returns its length in the stem, and
+ * sets *used to its length in the name. */
 static size_t spell(struct ck_str name, size_t at, char out[static 4],
 		    size_t *used)
 {

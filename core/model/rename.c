@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rename: parses a map of names, see rename.h, and applies it to the names of a listing.
+ * rename: parses a map of names and applies it to the names of a listing. A map is
+ * constant after it was parsed, and counted; any thread.
  *
- * Lines are in two tables by their old name: single names, and prefixes. A name is looked up
- * as a whole, then by each of its beginnings, the longest first.
+ * Lines are in two tables by their old name: single names, and prefixes. A name is
+ * looked up as a whole, then by each of its prefixes, the longest first.
  */
 #include "ckptfs/rename.h"
 #include "catalog_internal.h"
@@ -47,7 +48,7 @@ static bool cut_star(struct ck_str *name)
 	return star;
 }
 
-/* NULL, or why it is malformed. */
+/* Returns NULL, or why the line is malformed. */
 static const char *line_parse(struct ck_str text, struct line *out)
 {
 	const char *tab = memchr(text.p, '\t', text.len);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sections: see sections.h.
+ * sections: a file of many parts, as tables of rows and columns that a maker describes.
+ * The offset of each row is stored; those of parts in a row are computed. A struct
+ * ck_sections is constant and counted; any thread.
  */
 #include "ckptfs/sections.h"
 
@@ -15,7 +17,7 @@ struct table {
 	uint64_t *ends; /* bytes at which its rows end */
 };
 
-/* Constant, but for its count. */
+/* Constant, except for its count. */
 struct ck_sections {
 	struct ck_sections_maker *maker;
 	uint32_t n;
@@ -26,15 +28,15 @@ struct ck_sections {
 	uint64_t ends[]; /* of all tables */
 };
 
-/* An open one. */
+/* A slice of the file. */
 struct open {
-	struct ck_slice slice; /* first */
+	struct ck_slice slice; /* first member */
 	struct ck_sections *of;
 };
 
 /* --- from parts to bytes ----------------------------------------------------- */
 
-/* Where part i is; there is such a part. */
+/* Returns the location of part i, which must exist. */
 static struct ck_section_at at_part(const struct ck_sections *s, uint32_t i)
 {
 	uint32_t k = s->n - 1;
@@ -141,7 +143,7 @@ static bool table_add(struct ck_sections *s, uint32_t k,
 	return true;
 }
 
-/* All rows; false: there are too many parts. */
+/* Sets *rows to the number of all rows. False if there are too many parts. */
 static bool rows_count(const struct ck_section *sections, uint32_t n,
 		       uint64_t *rows)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sharding: see sharding.h. */
+/* sharding: kinds of tensors, and how a tensor is distributed over a mesh of ranks:
+ * printing, comparison, copies. A sharding is a constant value; any thread. */
 #include "ckptfs/sharding.h"
 
 #include <inttypes.h>

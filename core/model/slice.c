@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slice: see slice.h.
+ * slice: the content of one file as an ordered list of parts: lookup of a part by
+ * offset, and slices of at most four parts, as one allocation. A slice is constant; any
+ * thread.
  */
 #include "ckptfs/slice.h"
 
 #include <assert.h>
 #include <errno.h>
 
-/* A file may have 100,000 of them. */
+/* A file may have 100,000 parts. */
 _Static_assert(sizeof(struct ck_part) <= 32, "a part is small");
 
 void ck_slice_free(struct ck_slice *s)
@@ -72,8 +74,8 @@ void ck_slice_add_range(struct ck_slice_builder *b, uint32_t file,
 		add(b, part, len, 0);
 }
 
-/* The slice, its parts and where they begin; then what is copied, each at a
- * multiple of 8. */
+/* The slice, its parts and their offsets; then copied bytes, each piece at a multiple
+ * of 8. */
 struct built {
 	struct ck_slice slice;
 	struct ck_part parts[4];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spec: see spec.h.
+ * spec: parses the name of a directory that describes a mesh of ranks: `8` or
+ * `dp=2,tp=4`. Stateless; any thread.
  */
 #include "ckptfs/spec.h"
 
@@ -14,7 +15,8 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Digits at *text, which is moved behind them. */
+/* Reads a number from 1 to CK_SPEC_RANKS without leading zeros, and moves *text behind
+ * it. */
 static bool size_take(struct ck_str *text, uint32_t *size)
 {
 	const char *p = text->p, *end = p + text->len;
@@ -31,7 +33,7 @@ static bool size_take(struct ck_str *text, uint32_t *size)
 	return *size > 0;
 }
 
-/* A name at *text, which is moved behind it and the sign. */
+/* Reads a name and `=`, and moves *text behind them. */
 static bool name_take(struct ck_str *text, struct ck_str *name)
 {
 	size_t n = 0;

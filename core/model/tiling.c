@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tiling: finds out whether boxes are disjoint, fast for the grids that
- * sharding makes and bounded for anything else.
+ * tiling: checks whether boxes are disjoint, fast for the grids that sharding makes and
+ * with bounded work for any others.
  *
- * Project a set of boxes on one dimension: where the intervals leave a gap
- * or only touch, the set falls into groups, and boxes of different groups
- * are disjoint. Each group is projected on the next dimension. A grid is cut
- * into single boxes by one pass for each dimension, and the sorting is free
- * because the boxes come sorted. A group that no dimension cuts has an
- * overlap, or is a tiling of the pinwheel kind: its boxes are compared with
- * each other where their intervals in one dimension meet. That may be
- * quadratic, as may a tiling that loses one box with each cut; therefore
- * every step is counted and the search ends with the budget.
+ * The boxes are projected on one dimension. At gaps of their intervals, and where
+ * intervals only touch, they fall into groups, and boxes of different groups are
+ * disjoint. Each group is projected on the next dimension. A grid is cut into single
+ * boxes by one pass for each dimension, and sorting is free because the boxes are
+ * sorted already. A group that no dimension cuts has an overlap, or is a tiling of the
+ * pinwheel kind: its boxes are compared where their intervals in one dimension meet.
+ * That may be quadratic, as may a tiling that loses one box with each cut. So every
+ * step is counted, and the search ends with the budget. A struct ck_tiling is used by
+ * one thread.
  */
 #include "catalog_internal.h"
 
@@ -32,7 +32,7 @@ int ck_tiling_init(struct ck_tiling *t, uint32_t max)
 	*t = (struct ck_tiling){ 0 };
 	t->index = calloc(n, sizeof(*t->index));
 	t->spare = calloc(n, sizeof(*t->spare));
-	/* Groups that wait are disjoint and hold two boxes at least. */
+	/* Pending groups are disjoint and have at least two boxes. */
 	t->stack = calloc(n / 2 + 1, sizeof(*t->stack));
 	if (t->index && t->spare && t->stack)
 		return 0;
@@ -63,9 +63,9 @@ static int64_t end_of(const struct ck_tiling *t, uint32_t box, uint32_t dim)
 	return off_of(t, box, dim) + off_of(t, box, t->ndim + dim);
 }
 
-/* --- sorting: merging of the runs that are there ------------------------------ */
+/* --- sorting: merges existing runs ------------------------------------------------ */
 
-/* What is sorted: a part of the index, by the offsets in [dim, dim_end). */
+/* A part of the index, to be sorted by the offsets in [dim, dim_end). */
 struct sorting {
 	uint32_t begin, end;
 	uint32_t dim, dim_end;
@@ -142,7 +142,7 @@ static void range_sort(struct ck_tiling *t, const struct ck_tiling_range *r,
 
 /* --- comparing ---------------------------------------------------------------- */
 
-/* Boxes a and b share an element; remembers them. */
+/* True if boxes a and b share an element. Records them as t->a and t->b. */
 static bool meet(struct ck_tiling *t, uint32_t a, uint32_t b)
 {
 	uint32_t d = 0;
@@ -177,8 +177,8 @@ static enum ck_tiling_result compare(struct ck_tiling *t,
 	return CK_TILING_DISJOINT;
 }
 
-/* The dimension in which fewest intervals lie above each other: the sum of
- * their sizes is smallest for the room they span. */
+/* Returns the dimension in which intervals overlap least: the sum of their lengths is
+ * smallest, relative to the range that they span. */
 static uint32_t thinnest_dim(struct ck_tiling *t,
 			     const struct ck_tiling_range *r)
 {
@@ -208,8 +208,8 @@ static uint32_t thinnest_dim(struct ck_tiling *t,
 
 /* --- cutting -------------------------------------------------------------------- */
 
-/* Do all intervals begin at one place? Then all meet there, and this
- * dimension cannot cut. */
+/* True if all intervals begin at one offset: then all meet there, and this dimension
+ * cannot cut. */
 static bool is_flat(struct ck_tiling *t, const struct ck_tiling_range *r,
 		    uint32_t dim)
 {
@@ -222,8 +222,8 @@ static bool is_flat(struct ck_tiling *t, const struct ck_tiling_range *r,
 	return i == r->end;
 }
 
-/* Pushes the groups of r in one dimension that have more than one box; returns
- * how many groups there are, whatever their size. */
+/* Pushes the groups of r in one dimension that have more than one box. Returns the
+ * number of all groups. */
 static uint32_t cut(struct ck_tiling *t, const struct ck_tiling_range *r,
 		    uint32_t dim, size_t *depth)
 {
@@ -250,7 +250,7 @@ static uint32_t cut(struct ck_tiling *t, const struct ck_tiling_range *r,
 	return groups;
 }
 
-/* Cuts a group in the first dimension that can, or compares its boxes. */
+/* Cuts a group in the first dimension that cuts it, or compares its boxes. */
 static enum ck_tiling_result settle(struct ck_tiling *t,
 				    const struct ck_tiling_range *r,
 				    size_t *depth)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * window: the chunks of a tensor that a window of it touches, found as the
- * planner finds those of a piece: chunks are sorted by their offsets, those that
- * begin behind the window's last element are skipped, and going backwards from
- * there the search ends when the window is full.
+ * window: finds the chunks of a tensor that a window of it touches. Chunks are sorted
+ * by offset. The search skips those that begin behind the last element of the window,
+ * goes backwards from there, and ends when the window is covered. Stateless; any
+ * thread.
  */
 #include "ckptfs/model.h"
 #include "ckptfs/table.h"
 
 #include <errno.h>
 
-/* A box without elements may be anywhere, and of any size otherwise. */
+/* True for a box without elements, whose offsets and other sizes may have any
+ * values. */
 static bool is_empty(const uint64_t *size, uint32_t ndim)
 {
 	return ck_dims_have_zero((const int64_t *)size, ndim);
@@ -25,7 +26,7 @@ static uint64_t volume(const uint64_t *size, uint32_t ndim)
 	return elements;
 }
 
-/* Elements that a chunk and the window share. */
+/* Returns the number of elements that a chunk and the window share. */
 static uint64_t shared(const struct ck_tensor *t, uint32_t chunk,
 		       const uint64_t *window)
 {
@@ -42,7 +43,7 @@ static uint64_t shared(const struct ck_tensor *t, uint32_t chunk,
 	return elements;
 }
 
-/* Does a box begin behind an element? */
+/* True if a box begins behind an element, in C order. */
 static bool is_behind(const int64_t *off, uint32_t ndim, const int64_t *last)
 {
 	for (uint32_t d = 0; d < ndim; d++)
@@ -59,7 +60,7 @@ uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
 		!is_behind(boxes + (size_t)order[i] * 2 * ndim, ndim, last));
 }
 
-/* How many chunks, in their order, are not behind the window. */
+/* Returns the number of chunks, in order, that do not begin behind the window. */
 static uint32_t count_before(const struct ck_tensor *t, const uint64_t *window)
 {
 	int64_t last[CK_MAX_DIMS];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf: hf/ is a checkpoint's model as it would lie on a hub: safetensors files, an index
- * where there are several, and the small files that lie beside them.
+ * hf: the view hf/: the model of a checkpoint in the layout of a hub: safetensors
+ * files, an index if there are several, and the small files beside them ("aside"). The
+ * state of a mount, struct hf, has the current plan and the numbers of all names, which
+ * never change; any thread, under its lock.
  */
 #include "hf.h"
 #include "ckptfs/weight_map.h"
@@ -12,13 +14,14 @@
 
 enum { NO_FILE = UINT32_MAX };
 
-/* A name that a file has, or had, or will have again: its place is its number. */
+/* A name that a file has or had. Its index is its number. */
 struct name {
 	char *text;
-	uint32_t aside; /* NO_FILE: it is of the plan */
+	/* number of the small file; NO_FILE for a file of plans */
+	uint32_t aside;
 };
 
-/* What is made of a checkpoint. */
+/* The state of the view. */
 struct hf {
 	/* Constant: */
 	const struct ck_view_options *options;
@@ -26,12 +29,12 @@ struct hf {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_hf_plan
-		*plan; /* of the newest generation asked for; or NULL */
+	/* of the newest generation that was requested; or NULL */
+	struct ck_hf_plan *plan;
 	struct name *names;
 	size_t nnames, cap;
-	bool has_asides;   /* they are in names */
-	bool noted;	   /* the log has the line that there is no CONFIG */
+	bool has_asides;   /* small files are in names */
+	bool noted;	   /* the log has the line about a missing CONFIG */
 	bool noted_absent; /* the log has the reason for an absent hf/ */
 };
 
@@ -92,7 +95,8 @@ static int name_add(struct hf *s, const char *text, uint32_t aside)
 	return 0;
 }
 
-/* A program looked for it, or lists the directory to its end. Once. */
+/* Logs once that CONFIG is missing, when a program looks it up or lists the whole
+ * directory. */
 static void note_no_config(struct hf *s)
 {
 	bool is_first;
@@ -106,14 +110,14 @@ static void note_no_config(struct hf *s)
 		ck_log("hf: " CK_NO_CONFIG "; " CK_USE_TEMPLATE);
 }
 
-/* Those behind the first n, which nobody has seen. */
+/* Drops the names behind the first n, which were not published yet. */
 static void names_drop(struct hf *s, size_t n)
 {
 	while (s->nnames > n)
 		free(s->names[--s->nnames].text);
 }
 
-/* Files of the plan get the numbers that their names have. */
+/* Gives the files of a plan the numbers of their names. */
 static int numbers_give(struct hf *s, struct ck_hf_plan *p)
 {
 	size_t before = s->nnames;
@@ -143,7 +147,8 @@ static struct ck_hf_plan *plan_hold(struct ck_hf_plan *p)
 	return p;
 }
 
-/* Of the first one all files are as old as their tensors are. */
+/* Makes a plan. The files of the first one have the versions of their tensors; those of
+ * later ones at least that of the generation. */
 static int plan_make(struct hf *s, const struct ck_catalog *c,
 		     struct ck_hf_plan **out)
 {
@@ -164,7 +169,7 @@ static int plan_make(struct hf *s, const struct ck_catalog *c,
 	return 0;
 }
 
-/* Is the plan that is there the catalog's? */
+/* True if the current plan is that of the catalog. */
 static bool is_present(const struct hf *s, const struct ck_catalog *c)
 {
 	return s->plan && s->plan->c->listing == c->listing;
@@ -190,10 +195,12 @@ static int asides_add(struct hf *s)
 	s->has_asides |= rc == 0;
 	if (rc)
 		names_drop(s, before);
-	return ck_is_shortage(rc) ? rc : 0; /* asked again the next time */
+	return ck_is_shortage(rc) ? rc : 0; /* the next call tries again */
 }
 
-/* The plan of a catalog; what lies aside is known then. Put it back. */
+/* Gets the plan of a catalog, and lists the small files. Caller must call
+ * ck_hf_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW; other transient errors of
+ * listing. */
 static int plan_get(const struct ck_dir *dir, const struct ck_catalog *c,
 		    struct ck_hf_plan **out)
 {
@@ -213,7 +220,7 @@ static int plan_get(const struct ck_dir *dir, const struct ck_catalog *c,
 
 /* --- entries ---------------------------------------------------------------------------- */
 
-/* Numbers of the first plan are places in it. */
+/* Finds a file by its number. In the first plan, numbers are indexes. */
 static uint32_t file_find(const struct ck_hf_plan *p, uint32_t number)
 {
 	if (number < p->nfiles && p->files[number].number == number)
@@ -224,13 +231,13 @@ static uint32_t file_find(const struct ck_hf_plan *p, uint32_t number)
 	return NO_FILE;
 }
 
-/* What a number stands for, in a catalog: a file of the plan, or one that lies aside. */
+/* The file of a number in a catalog: a file of the plan, or a small file. */
 struct entry {
 	struct ck_hf_plan *plan;
-	uint32_t file, aside; /* NO_FILE: it is the other */
+	uint32_t file, aside; /* NO_FILE if it is the other one */
 };
 
-/* -ENOENT: it stands for none. */
+/* Finds the file of a number. Returns 0, or: -ENOENT. */
 static int entry_find(const struct ck_dir *dir, uint32_t number,
 		      struct entry *e)
 {
@@ -245,7 +252,8 @@ static int entry_find(const struct ck_dir *dir, uint32_t number,
 	return e->file != NO_FILE || e->aside != NO_FILE ? 0 : -ENOENT;
 }
 
-/* If it is 0, the plan is to be put back. */
+/* entry_find() with the plan of a catalog. After success caller must call
+ * ck_hf_plan_put(e->plan). */
 static int entry_get(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t number, struct entry *e)
 {
@@ -360,7 +368,7 @@ static int hf_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 	return rc;
 }
 
-/* --- what is said of it ------------------------------------------------------------------ */
+/* --- status and log --------------------------------------------------------------- */
 
 static void many_put(void *arg)
 {
@@ -391,8 +399,8 @@ static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 	return 0;
 }
 
-/* Without a plan it can be told without making one, but for a template, which may have none
- * of the tensors. */
+/* Answers without making a plan, except for a template, which may have none of the
+ * tensors. */
 static bool hf_is_empty(const struct ck_catalog *c, const void *state)
 {
 	const struct ck_dir dir = { .state = state };
@@ -432,7 +440,7 @@ static uint64_t hf_count(const struct ck_catalog *c, const void *state)
 	return n;
 }
 
-/* Why hf/ is empty, and the option that changes that. */
+/* Prints why hf/ is empty, and the option that changes it. */
 static void print_absent(const struct hf *s, const struct ck_catalog *c,
 			 struct ck_buf *out)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf: what hf/ consists of, in three steps, each of which knows the one before: which
- * tensors it has and by which names (hf_choose.c), into which files they go (hf_plan.c),
- * and what the bytes of a file are (hf_file.c).
+ * hf: the contents of the view hf/, in three steps, each of which uses the previous
+ * one: which tensors it has, under which names (hf_choose.c); into which files they go
+ * (hf_plan.c); the bytes of a file (hf_file.c). A plan is counted and constant, except
+ * for facts under its lock; any thread.
  */
 #ifndef CK_HF_H
 #define CK_HF_H
@@ -14,46 +15,49 @@
 
 /* --- hf_choose.c -------------------------------------------------------------------- */
 
-/* Which tensors, and how their names begin. */
+/* The chosen tensors, and the prefix of their names. */
 struct ck_hf_chosen {
-	char *root;	   /* names begin with it and a dot; "": with neither */
-	bool by_path;	   /* keys do, which are shown without "module." */
-	bool module;	   /* and then, all of them, with "module." */
-	uint32_t *tensors; /* in the checkpoint's order */
+	/* names begin with it and a dot; "" if they have no common prefix */
+	char *root;
+	bool by_path; /* keys begin with it; they are shown without "module." */
+	bool module;  /* behind it, all names begin with "module." */
+	uint32_t *tensors; /* in the order of the checkpoint */
 	uint32_t n;
-	struct ck_left_out
-		*left_out; /* texts of the catalog, or of a template */
+	/* names and reasons; texts of the catalog, or of a template */
+	struct ck_left_out *left_out;
 	uint32_t nleft_out;
 	size_t left_cap; /* private */
 };
 
-/* -ENOMEM; *out is the caller's in any case. Texts are good as long as the listing of the
- * catalog. */
+/* Chooses the tensors. Texts are valid as long as the listing of the catalog. Caller
+ * must call ck_hf_chosen_fini(), also after an error. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_hf_choose(const struct ck_catalog *c,
 			     const struct ck_view_options *o,
 			     struct ck_hf_chosen *out);
 void ck_hf_chosen_fini(struct ck_hf_chosen *chosen);
+/* Records that a name is left out. `why` must be static. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
 				const char *why);
-/* Why a name that only a template has is left out. */
+/* Reason for a name that only a template has. */
 extern const char ck_hf_only_template[];
-/* What the tensor is called in hf/: a part of its shown name. */
+/* Returns the name of a tensor in hf/: a part of its shown name. */
 struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 			 const struct ck_catalog *c, uint32_t tensor);
-/* Whether ck_hf_choose() would find any, which takes no memory. */
+/* True if ck_hf_choose() would choose any tensor. Allocates no memory. */
 bool ck_hf_has_some(const struct ck_catalog *c,
 		    const struct ck_view_options *o);
-/* Appends the parts before the first dot of the names of tensors, the first eight. */
+/* Appends the first eight different parts before the first dot in names of tensors. */
 void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out);
 
 /* --- hf_file.c ---------------------------------------------------------------------- */
 
-/* Bytes of an element, or of two of float4_e2m1fn_x2. Of chosen tensors. */
+/* Returns the bytes of an element of a chosen tensor, or of two of float4_e2m1fn_x2. */
 uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor);
-/* The product of the shape that the file has of a chosen tensor. */
+/* Returns the number of values of a chosen tensor, as the file counts them. */
 uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor);
-/* A file of these tensors, in this order, which is the one that makes each aligned: widths
- * descend. Takes the tensors in any case; holds c. -ENOMEM, -EOVERFLOW. */
+/* Makes a file of these tensors, in this order. Widths must descend, so that each
+ * tensor is aligned. Takes `tensors`, also after an error; holds c. Caller owns *out.
+ * Returns 0, or: -ENOMEM; -EOVERFLOW. */
 CK_MUST_USE int ck_hf_file_make(const struct ck_catalog *c,
 				const struct ck_hf_chosen *chosen,
 				uint32_t *tensors, uint32_t n,
@@ -63,19 +67,20 @@ CK_MUST_USE int ck_hf_file_make(const struct ck_catalog *c,
 
 struct ck_hf_file {
 	char *name;
-	uint32_t number;	 /* of its name in the directory, see hf.c */
-	const uint32_t *tensors; /* n, in the file's order */
+	uint32_t number; /* number of its name in the directory, see hf.c */
+	const uint32_t *tensors; /* n, in the order of the file */
 	uint32_t n;
 	uint64_t bytes;		      /* of the tensors */
-	struct ck_sections *sections; /* NULL of the index */
-	char *text;		      /* of the index */
-	/* Under the lock of the plan, of the catalog `seen`: */
+	struct ck_sections *sections; /* NULL for the index */
+	char *text;		      /* the index; else NULL */
+	/* Under the lock of the plan; facts of the catalog `seen`: */
 	mode_t mode;
 	struct timespec mtime;
 	uint64_t version;
 };
 
-/* Of one listing, whatever generation has it. Constant, but for what is said. */
+/* The files of one listing, which several generations of the catalog may have.
+ * Constant, except for the fields under lock. */
 struct ck_hf_plan {
 	/* Atomic: */
 	unsigned refs;
@@ -84,19 +89,21 @@ struct ck_hf_plan {
 	struct ck_hf_chosen chosen;
 	struct ck_hf_file *files; /* in the order shown */
 	uint32_t nfiles;
-	uint64_t born; /* no file is of an earlier version */
+	uint64_t born; /* lowest version of its files */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	const struct ck_catalog *seen;
 };
 
-/* -ENOMEM; -EOVERFLOW. */
+/* Makes a plan. Caller must call ck_hf_plan_put(). Returns 0, or: -ENOMEM;
+ * -EOVERFLOW. */
 CK_MUST_USE int ck_hf_plan_make(const struct ck_catalog *c,
 				const struct ck_view_options *o, uint64_t born,
 				struct ck_hf_plan **out);
 void ck_hf_plan_put(struct ck_hf_plan *p); /* NULL is allowed */
-/* Mode, time and version that a file has in a catalog. */
+/* Sets *out to the facts of a file in a catalog: kind, mode, mtime, version and
+ * size. */
 void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
 		      uint32_t file, struct ck_file_content *out);
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf_choose: a training checkpoint has a model and what trains it. Which part is the model
- * its keys say, or who mounts it.
+ * hf_choose: chooses the tensors of hf/. A training checkpoint has a model and the
+ * state of its training. The keys show which part is the model, unless the user selects
+ * one with root=. Stateless; any thread.
  */
 #include "hf.h"
 
 #include <errno.h>
 
-/* Where jobs have it, as parts of a path: the first that has tensors counts. */
+/* Paths of the model in checkpoints, as parts. The first one that has tensors is
+ * used. */
 static const char *const roots[][2] = {
 	{ "app", "model" },  { "model" },
 	{ "pytorch_model" }, { "pytorch_model_fsdp" },
@@ -15,7 +17,7 @@ static const char *const roots[][2] = {
 	{ "module" },
 };
 
-/* What names begin with that are no model's. */
+/* First parts of names that are not of a model. */
 static const char *const trainers[] = {
 	"optim",
 	"optimizer",
@@ -37,12 +39,12 @@ static const char *const trainers[] = {
 
 #define MODULE "module."
 
-/* Which tensors are meant. */
+/* The rule that selects tensors. */
 enum by { BY_ALL, BY_NAME, BY_PATH, BY_TRAINERS };
 
 struct rule {
 	enum by by;
-	const char *name;	  /* BY_NAME: before the dot */
+	const char *name;	  /* BY_NAME: the prefix before the dot */
 	const char *const *parts; /* BY_PATH */
 };
 
@@ -53,7 +55,7 @@ static uint32_t nparts(const char *const parts[2])
 	return parts[1] ? 2 : 1;
 }
 
-/* Is it below that path? */
+/* True if the entry is below that path. */
 static bool is_below(const struct ck_entry *e, const char *const parts[2])
 {
 	uint32_t n = nparts(parts);
@@ -81,8 +83,8 @@ static bool is_flat(const struct ck_tensor *t, struct ck_str name)
 		 name.p[name.len - flat.len - 1] == '.'));
 }
 
-/* The next tensor of the listing that can be in hf/ at all, from *at on; false: there is
- * none. */
+/* Sets *out to the next tensor of the listing that can be in hf/, from *at on. False at
+ * the end. */
 static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
 {
 	for (; *at < c->listing->n; ++*at) {
@@ -99,7 +101,7 @@ static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
 	return false;
 }
 
-/* The part of a name before its first dot. */
+/* Returns the part of a name before its first dot. */
 static struct ck_str top_of(struct ck_str name)
 {
 	const char *dot = name.len ? memchr(name.p, '.', name.len) : NULL;
@@ -144,7 +146,7 @@ static struct rule rule_of(const struct ck_catalog *c,
 				      : rule_of_paths(c);
 }
 
-/* A name that begins so, and with a dot. */
+/* True if a name begins with root and a dot. */
 static bool is_name_below(struct ck_str name, const char *root)
 {
 	size_t len = strlen(root);
@@ -169,7 +171,7 @@ static bool is_meant(const struct ck_catalog *c, const struct rule *rule,
 	}
 }
 
-/* --- what is left out ------------------------------------------------------------------ */
+/* --- left out tensors ------------------------------------------------------------- */
 
 int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
 		    const char *why)
@@ -184,7 +186,7 @@ int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
 	return 0;
 }
 
-/* NULL: nothing is wrong. */
+/* Returns why a tensor cannot be in a safetensors file, or NULL. */
 static const char *why_not(const struct ck_catalog *c,
 			   const struct ck_hf_chosen *chosen, uint32_t tensor)
 {
@@ -205,7 +207,8 @@ static const char *why_not(const struct ck_catalog *c,
 	return NULL;
 }
 
-/* Names are known when it is known how they begin. */
+/* Keeps the tensors that can be in a file. Called after `root` and `module` are set,
+ * which names depend on. */
 static int good_keep(const struct ck_catalog *c, struct ck_hf_chosen *chosen)
 {
 	uint32_t n = 0;
@@ -243,8 +246,8 @@ static char *root_name(const struct rule *rule)
 	return name.data;
 }
 
-/* Where all keys begin with "module." they are shown without it, and nothing is cut off.
- * Nor is where the user gives names: these are complete. */
+/* Nothing is cut off if all keys begin with "module." and are shown without it, or if
+ * the user gives names, which are complete. */
 struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 			 const struct ck_catalog *c, uint32_t tensor)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf_file: a safetensors file of many tensors, as sections: the header, which is made
- * when it is read, some tensors at a time, and the tensors.
+ * hf_file: a safetensors file of many tensors, as sections: the header and the tensors.
+ * The header is generated when it is read, in blocks of tensors. A struct maker is
+ * constant; any thread.
  *
  * Source: huggingface/safetensors, README.md, "Format", and safetensors/src/tensor.rs,
  * 0.8: the length of the header as u64, the header, padded with spaces, and the data,
@@ -16,21 +17,21 @@
 enum { BEGIN, NAMES, END, DATA, SECTIONS };
 
 enum {
-	BLOCK = 64, /* tensors that are one part of the header */
-	ALIGN = 64, /* bytes: the data begin at a multiple */
+	BLOCK = 64, /* tensors in one part of the header */
+	ALIGN = 64, /* the data begin at a multiple of this */
 };
 
 #define OPENING "{\"__metadata__\":{\"format\":\"pt\"}"
 
 struct maker {
-	struct ck_sections_maker ops; /* first */
+	struct ck_sections_maker ops; /* first member */
 	const struct ck_catalog *c;   /* held */
 	struct ck_hf_chosen names;    /* root and module only */
 	uint32_t *tensors;
 	uint32_t n;
 	uint64_t *blocks; /* bytes of each block of the header */
 	uint64_t header;  /* bytes between the braces, both included */
-	uint64_t at[];	  /* where in the data each begins */
+	uint64_t at[];	  /* offset of each tensor in the data */
 };
 
 /* --- one tensor ---------------------------------------------------------------------- */
@@ -45,7 +46,7 @@ uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor)
 	return ck_dtype_at(ck_catalog_tensor(c, tensor)->dtype)->size;
 }
 
-/* Of F4, torch counts bytes of two values, and the file counts values. */
+/* torch counts bytes of two values of F4; the file counts values. */
 uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
@@ -88,7 +89,7 @@ static void print_block(const struct maker *m, uint32_t row, struct ck_buf *out)
 		print_entry(m, i, out);
 }
 
-/* Spaces behind the header. */
+/* Returns the number of spaces behind the header. */
 static uint64_t padding(const struct maker *m)
 {
 	return (ALIGN - (sizeof(uint64_t) + m->header) % ALIGN) % ALIGN;
@@ -161,8 +162,8 @@ static uint32_t blocks_of(uint32_t n)
 	return n / BLOCK + (n % BLOCK != 0);
 }
 
-/* Where each begins, and how long the header and its blocks are: told once, since it takes
- * as long as making them. -ENOMEM, -EOVERFLOW. */
+/* Computes the offsets of tensors and the lengths of the header and its blocks, once,
+ * because it takes as long as generating them. Returns 0, or: -ENOMEM; -EOVERFLOW. */
 static int measure(struct maker *m)
 {
 	uint64_t at = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf_plan: into which files the tensors go: one, or as many as a size allows, or those of
- * a template; and the index of several.
+ * hf_plan: distributes the tensors of hf/ over files: one file, or several of a maximum
+ * size, or those of a template; and makes the index of several. A plan is made once,
+ * then constant, except for the facts of its files in a catalog, under p->lock.
  */
 #include "ckptfs/json.h"
 #include "ckptfs/table.h"
@@ -15,11 +16,12 @@
 #define ONE   "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-/* While a plan is made: the file of each of the chosen tensors. */
+/* State of making a plan. */
 struct dealing {
 	const struct ck_catalog *c;
 	struct ck_hf_plan *p;
-	uint32_t *file; /* by place in chosen.tensors; NO_FILE: it is in none */
+	/* file of each of chosen.tensors; NO_FILE if it is left out */
+	uint32_t *file;
 	size_t cap;
 };
 
@@ -32,7 +34,7 @@ static uint64_t bytes_of(const struct ck_catalog *c, uint32_t tensor)
 	return ck_catalog_tensor(c, tensor)->nbytes;
 }
 
-/* NULL: out of memory. */
+/* Appends a file. NULL if memory is exhausted. */
 static struct ck_hf_file *file_add(struct dealing *l, const char *name)
 {
 	struct ck_hf_plan *p = l->p;
@@ -52,8 +54,8 @@ static struct ck_hf_file *file_add(struct dealing *l, const char *name)
 
 /* --- by size ------------------------------------------------------------------------- */
 
-/* A new file when one that is not empty would pass the size; 0: never. The number of
- * files. */
+/* Begins a new file if one that is not empty would become longer than `most` bytes;
+ * never if most is 0. Returns the number of files. */
 static uint32_t deal_by_size(const struct dealing *l, uint64_t most)
 {
 	const struct ck_hf_chosen *chosen = &l->p->chosen;
@@ -101,7 +103,7 @@ static struct ck_str row_name(const void *arg, uint32_t i)
 	return map->rows[i].name;
 }
 
-/* Which rows the chosen tensors are; those that none is are left out. */
+/* Finds the row of each chosen tensor. Names without a counterpart are left out. */
 static int rows_match(struct dealing *l, const struct ck_weight_map *map,
 		      struct ck_table *rows, bool *met)
 {
@@ -146,8 +148,8 @@ static int deal_as_template(struct dealing *l, const struct ck_weight_map *map)
 
 /* --- files ------------------------------------------------------------------------------- */
 
-/* Tensors by file and, in it, in order; begins: where each file's begin, one more than
- * there are files. */
+/* Returns the tensors, sorted by file, then by descending width. begins[nfiles + 1]
+ * receives the index of the first tensor of each file. NULL if memory is exhausted. */
 static uint32_t *tensors_sort(const struct dealing *l, uint32_t *begins)
 {
 	const struct ck_hf_chosen *chosen = &l->p->chosen;
@@ -184,14 +186,14 @@ static int sections_make(const struct dealing *l, struct ck_hf_file *f,
 	rc = ck_hf_file_make(l->c, &l->p->chosen, own, n, &f->sections);
 	if (rc)
 		return rc;
-	f->tensors = own; /* as long as the sections */
+	f->tensors = own; /* valid as long as the sections, which own them */
 	f->n = n;
 	for (uint32_t i = 0; i < n; i++)
 		f->bytes += bytes_of(l->c, own[i]);
 	return 0;
 }
 
-/* Those of a template that no tensor is in are not there. */
+/* Makes the sections of files. Files of a template without tensors are removed. */
 static int files_make(const struct dealing *l)
 {
 	struct ck_hf_plan *p = l->p;
@@ -278,7 +280,8 @@ static void index_print(const struct dealing *l, const struct named *all,
 	ck_buf_text(out, "\n  }\n}\n");
 }
 
-/* One file needs none, if it is called as who reads it expects. */
+/* Appends the index, unless there is only one file, with the name that readers
+ * expect. */
 static int index_make(struct dealing *l)
 {
 	uint32_t n = 0;
@@ -322,7 +325,7 @@ static int plan_fill(struct ck_hf_plan *p, const struct ck_view_options *o)
 		rc = files_make(&l);
 	if (rc == 0)
 		rc = index_make(&l);
-	free(ck_steal(&p->chosen.tensors)); /* files have them */
+	free(ck_steal(&p->chosen.tensors)); /* now in the files */
 	return rc;
 }
 
@@ -363,7 +366,7 @@ void ck_hf_plan_put(struct ck_hf_plan *p)
 	free(p);
 }
 
-/* --- what files are in a catalog ------------------------------------------------------------- */
+/* --- facts of files in a catalog -------------------------------------------------- */
 
 static bool is_later(struct timespec a, struct timespec b)
 {
@@ -380,7 +383,8 @@ static void facts_add(struct ck_hf_file *f, mode_t mode, struct timespec mtime,
 	f->version = ck_max(f->version, version);
 }
 
-/* The index is one file more, of all tensors. */
+/* Computes the facts of all files. The index has those of all tensors, but its own
+ * version. */
 static void facts_look(struct ck_hf_plan *p, const struct ck_catalog *c)
 {
 	struct ck_hf_file *index = NULL;
