@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interface between the parts of the file set: files.c (the set), look.c
- * (recording and comparing), open_cache.c (open files), touch.c (ctime), remote.c
- * (files on other hosts), path_access.c (search permission).
+ * files_internal: interface between the parts of the file set: files.c (the set),
+ * revalidate.c (recording and comparing), open_cache.c (open files), touch.c (ctime),
+ * remote_files.c (files on other hosts), path_access.c (search permission). One thread
+ * at a time adds files; any thread uses files that were added before. Fields below name
+ * their lock, or are atomic or constant.
  */
 #ifndef CK_FILES_INTERNAL_H
 #define CK_FILES_INTERNAL_H
@@ -13,15 +15,15 @@
 #include <pthread.h>
 
 struct ck_file_slot {
-	struct ck_file_slot *older, *newer; /* in the idle list, while users
-					     * is 0 */
+	/* neighbours in the idle list, if users is 0 */
+	struct ck_file_slot *older, *newer;
 	uint32_t number;
 	uint32_t users;
 	int fd;
-	void *map; /* NULL if the file is empty or not mapped (yet); set
-		    * under the lock */
+	/* NULL if the file is empty or not mapped; set under the lock */
+	void *map;
 	size_t map_len;
-	bool retired; /* not found any more; closed after its last use */
+	bool retired; /* no longer found; closed after its last use */
 };
 
 struct ck_seen_file {
@@ -53,13 +55,13 @@ struct ck_seen_file {
 	uint64_t needed;     /* the catalog uses bytes up to here */
 	const char *differs; /* see ck_files_note_differs() */
 	bool needs_end;
-	int trouble; /* 0 or the transient negative errno of the last look() */
+	int trouble; /* 0, or the transient negative errno of the last record */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
 
 enum {
 	CK_FILES_FIRST = 64,
-	CK_FILES_BLOCKS = 24, /* 1 << 30 files, nearly */
+	CK_FILES_BLOCKS = 24, /* almost 1 << 30 files */
 };
 
 struct ck_files {
@@ -87,7 +89,7 @@ struct ck_files {
 	uint64_t shown;
 	/* Only for the one thread that adds files: */
 	struct ck_arena arena; /* struct ck_seen_file and paths */
-	uint32_t *by_path;     /* hash table: number + 1, 0 empty */
+	uint32_t *by_path;     /* hash table: number + 1, or 0 if empty */
 	uint32_t nbuckets;     /* power of two, 0 at first */
 
 	pthread_mutex_t lock;
@@ -97,17 +99,17 @@ struct ck_files {
 	struct ck_file_slot idle; /* list head: newer is the longest unused */
 };
 
-/* A time in one word that is never 0. */
+/* Returns a time as one word that is never 0. */
 static inline uint64_t ck_ctime_stamp(const struct timespec *t)
 {
-	const uint64_t seconds = UINT64_C(0x3ffffffff); /* as many as fit */
+	const uint64_t seconds = UINT64_C(0x3ffffffff); /* the bits that fit */
 	uint64_t stamp = ((uint64_t)t->tv_sec & seconds) << 30 |
 			 (uint64_t)t->tv_nsec;
 
 	return stamp ? stamp : 1;
 }
 
-/* Which block a file is in, and where there. */
+/* Returns the block of a file, and sets *at to the index in the block. */
 static inline unsigned ck_file_block(uint32_t number, uint32_t *at)
 {
 	unsigned k = 31 - (unsigned)__builtin_clz(number / CK_FILES_FIRST + 1);
@@ -125,18 +127,21 @@ static inline struct ck_seen_file *ck_file_of(const struct ck_files *f,
 	return f->blocks[k][at];
 }
 
-/* Records the present state of a file in all fields but `seen`. An error is
- * transient and sets only `trouble`. */
+/* Records the present state of a file in all fields except `seen`. Returns 0, also for
+ * a file that cannot be used (info.err); or a transient error, which sets only
+ * `trouble`. */
 CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
+/* Returns the owner and group that files are shown with. Any thread. */
 struct ck_ids ck_files_shown_as(const struct ck_files *f);
-/* Compare a file, by name or by descriptor, with the recorded state. Return 0,
- * -ESTALE, or the error of the comparison: then *passing is true. */
+/* Compare a file, by name or by descriptor, with the recorded state. Return 0; -ESTALE
+ * if it differs, with *passing false; or a transient error, with *passing true. Any
+ * thread. */
 CK_MUST_USE int ck_file_check_name(struct ck_files *f,
 				   struct ck_seen_file *file, bool *passing);
 CK_MUST_USE int ck_file_check_fd(struct ck_files *f, struct ck_seen_file *file,
 				 int fd, bool *passing);
-/* Opens the recorded file. Returns a descriptor, or a negative errno as
+/* Opens the recorded file. Returns a descriptor, which the caller owns, or an error as
  * above. */
 CK_MUST_USE int ck_file_open(struct ck_files *f, struct ck_seen_file *file,
 			     bool *passing);
@@ -167,7 +172,7 @@ static inline bool ck_file_is_remote(const struct ck_seen_file *file)
 	return __atomic_load_n(&file->remote, __ATOMIC_ACQUIRE);
 }
 
-/* As ck_files_check() for a remote file: by the last report of its host. */
+/* ck_files_check() for a remote file, by the last report of its host. */
 CK_MUST_USE int ck_file_check_remote(const struct ck_seen_file *file,
 				     bool *passing);
 /* Closes the file of a slot that no thread can find any more. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* hostlist: reading the texts; see hostlist.h. */
+/* hostlist: parses the hosts of a mount from options and files, and the paths of the
+ * checkpoint on them. A struct ck_host_list is filled by one thread, then completed by
+ * hostlist_settle.c. */
 #include "hostlist_internal.h"
 
 #include <errno.h>
@@ -8,7 +10,7 @@
 
 enum {
 	FILE_MOST = 1 << 20, /* bytes of a file of hosts */
-	WHERE_SIZE = 512,    /* of where in it something is wrong */
+	WHERE_SIZE = 512,    /* bytes of the location in a message */
 };
 
 /* --- pieces ------------------------------------------------------------------------- */
@@ -36,7 +38,7 @@ static bool is_one_of(char c, char first, char last)
 	return c >= first && c <= last;
 }
 
-/* Not isalnum(3), which depends on the locale. */
+/* isalnum(3) depends on the locale. */
 static bool is_name_char(char c)
 {
 	return is_one_of(c, 'a', 'z') || is_one_of(c, 'A', 'Z') ||
@@ -78,7 +80,7 @@ static int out_of_memory(struct ck_diag *d)
 
 /* --- hosts -------------------------------------------------------------------------- */
 
-/* piece: for the message. */
+/* Parses a number of ranks. piece: for the message. */
 static int ranks_of(struct ck_str text, struct ck_str piece, const char *where,
 		    uint32_t *out, struct ck_diag *d)
 {
@@ -113,7 +115,7 @@ static int append(struct ck_host_list *list, struct ck_str name, uint32_t ranks,
 	return 0;
 }
 
-/* NAME[:N] */
+/* Adds one host, NAME[:N]. */
 static int add_one(struct ck_host_list *list, struct ck_str piece,
 		   const char *where, struct ck_diag *d)
 {
@@ -192,7 +194,7 @@ static int add_lines(struct ck_host_list *list, struct ck_str text,
 	return rc;
 }
 
-/* A pipe, too. */
+/* Reads a file or a pipe. */
 static int read_file(const char *file, struct ck_buf *out)
 {
 	FILE *stream = fopen(file, "re");
@@ -280,7 +282,7 @@ int ck_host_list_map(struct ck_host_list *list, const char *text,
 	return map_one(list, ck_str_from(text), d);
 }
 
-/* Takes what is before the next `+` that has no `\` before it. False: it was the last. */
+/* Takes the text before the next `+` that has no `\` before it. False at the end. */
 static bool next_map(const char **text, struct ck_buf *map)
 {
 	const char *p = *text;

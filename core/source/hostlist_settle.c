@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hostlist_settle: who of a list is this host, and where the checkpoint lies on each.
- * A name is this host's if gethostname(2) says it, or if it leads to an address of an
- * interface here. Two names of one host would be two owners of the same files.
+ * hostlist_settle: finds this host in a list of hosts, and sets the path of the
+ * checkpoint on each host. A name is of this host if gethostname(2) returns it, or if
+ * it resolves to an address of a local interface. Two names of one host are an error:
+ * they would be two file servers of the same files. Used by one thread, before any
+ * other host is contacted.
  */
 #include "hostlist_internal.h"
 
@@ -42,7 +44,7 @@ static void here_fini(struct here *here)
 		freeifaddrs(here->addresses);
 }
 
-/* The name of this host, or that up to its first '.'. */
+/* True for localhost, the name of this host, or its part before the first '.'. */
 static bool is_own_name(const struct here *here, const char *name)
 {
 	size_t first = strcspn(here->name, ".");
@@ -54,7 +56,8 @@ static bool is_own_name(const struct here *here, const char *name)
 			  strncasecmp(name, here->name, first) == 0));
 }
 
-/* The bytes of an address, without port and scope; 0: of another family. */
+/* Sets *bytes to an address without port and scope, and returns its length; 0 for
+ * another family. */
 static size_t bytes_of(const struct sockaddr *a, const void **bytes)
 {
 	if (a && a->sa_family == AF_INET) {
@@ -70,7 +73,8 @@ static size_t bytes_of(const struct sockaddr *a, const void **bytes)
 	return 0;
 }
 
-/* All of 127.0.0.0/8 is here, of which interfaces list one. */
+/* True for an address of a local interface, or of 127.0.0.0/8, of which interfaces list
+ * only one. */
 static bool is_own_address(const struct here *here, const struct sockaddr *a)
 {
 	const void *bytes = NULL, *own = NULL;
@@ -86,7 +90,8 @@ static bool is_own_address(const struct here *here, const struct sockaddr *a)
 	return false;
 }
 
-/* A name that leads nowhere may be known to the agent alone. */
+/* True if a name resolves to this host. A name that does not resolve may be known to
+ * the launch agent only. */
 static bool leads_here(const struct here *here, const char *name)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
@@ -107,7 +112,7 @@ static bool is_here(const struct here *here, const char *name)
 	return is_own_name(here, name) || leads_here(here, name);
 }
 
-/* --- this host is the first --------------------------------------------------------- */
+/* --- this host becomes the first -------------------------------------------------- */
 
 static void move_to_front(struct ck_host_list *list, size_t at)
 {
@@ -135,7 +140,8 @@ static int find_own(struct ck_host_list *list, const struct here *here,
 	return 0;
 }
 
-/* Nobody has named it. What it calls itself may be no name for others. */
+/* Adds this host to a list without it. Its own name may not be a valid name of a
+ * host. */
 static int add_own(struct ck_host_list *list, const struct here *here,
 		   struct ck_diag *d)
 {
@@ -177,7 +183,8 @@ char *ck_host_absolute(const char *source)
 	return joined;
 }
 
-/* list->n: there is none. A list knows this host under one name, people under more. */
+/* Returns the index of a host, or list->n if it is not listed. This host, index 0, is
+ * also found by its other names. */
 static size_t find(const struct ck_host_list *list, const struct here *here,
 		   struct ck_str name)
 {

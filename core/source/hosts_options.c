@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hosts_options: see hosts_options.h. */
+/* hosts_options: parses and completes the options for several hosts. A struct
+ * ck_hosts_options belongs to one thread until it is complete, and is constant then. */
 #include "ckptfs/hosts_options.h"
 
 #include "hostlist_internal.h"
@@ -18,7 +19,7 @@ enum {
 
 static const uint64_t kib = 1 << 10, mib = 1 << 20, gib = 1 << 30;
 
-/* What an option is set with: see ck_hosts_options_set(). */
+/* Arguments of ck_hosts_options_set(). */
 struct setting {
 	const char *name, *value; /* the name without `=` */
 	char separator;
@@ -54,7 +55,7 @@ static int parse_seconds(const struct setting *s, unsigned most,
 	return 0;
 }
 
-/* A network of IPv4, which are those that OpenMPI understands. */
+/* True for an IPv4 network, the only kind that OpenMPI accepts. */
 static bool is_network(struct ck_str text)
 {
 	char address[INET_ADDRSTRLEN];
@@ -140,7 +141,7 @@ static int set_allhosts(struct ck_hosts_options *o, const struct setting *s,
 	return 0;
 }
 
-/* mpirun takes what is behind a `:` for another agent, in place of the first. */
+/* mpirun treats the text behind a `:` as an alternative agent. */
 static int set_agent(struct ck_hosts_options *o, const struct setting *s,
 		     struct ck_diag *d)
 {
@@ -229,7 +230,7 @@ static int set_ownermem(struct ck_hosts_options *o, const struct setting *s,
 	return set_memory(&o->ownermem, s, d);
 }
 
-/* The first two are the hosts, which the others need. */
+/* The first two name hosts; all others need one of them. */
 static const struct hosts_option {
 	const char *name;
 	int (*set)(struct ck_hosts_options *o, const struct setting *s,
@@ -261,7 +262,7 @@ int ck_hosts_options_set(struct ck_hosts_options *o, const char *name,
 	return table[i].set(o, &s, d);
 }
 
-/* --- all of them -------------------------------------------------------------------- */
+/* --- all options ------------------------------------------------------------------ */
 
 bool ck_hosts_options_given(const struct ck_hosts_options *o)
 {
@@ -303,7 +304,8 @@ static void set_defaults(struct ck_hosts_options *o)
 		o->ownermem = 256 * mib;
 }
 
-/* What starts it is in another directory. */
+/* Makes a relative path of the agent absolute: mpirun starts it from another
+ * directory. */
 static int settle_agent(struct ck_hosts_options *o, struct ck_diag *d)
 {
 	size_t len = o->agent ? strcspn(o->agent, " ") : 0;

@@ -39,7 +39,7 @@ static void idle_append(struct ck_files *f, struct ck_file_slot *s)
 	s->newer->older = s;
 }
 
-/* Lock held. */
+/* Must hold f->lock. */
 static void slot_use(struct ck_file_slot *s)
 {
 	if (s->users++ == 0)
@@ -158,7 +158,7 @@ static bool map_has_room(struct ck_files *f, uint64_t size)
 	return has;
 }
 
-/* Lock held. */
+/* Must hold f->lock. */
 static void slot_map_set(struct ck_files *f, struct ck_file_slot *s, void *map,
 			 size_t len)
 {

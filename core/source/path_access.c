@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* The x bits of a directory, shifted to r bits: who may search it. */
+/* Returns the x bits of a directory, shifted to r bits: search permission. */
 static mode_t searchers(int dir, struct ck_ids shown)
 {
 	mode_t left = ck_acl_leaves_of(dir, "", AT_EMPTY_PATH);
@@ -108,7 +108,7 @@ mode_t ck_dir_closed(int dir, struct ck_ids shown)
 	return 0444 & ~searchers(dir, shown);
 }
 
-/* --- for whom it is ------------------------------------------------------------ */
+/* --- owner and group -------------------------------------------------------------- */
 
 void ck_files_show_as(struct ck_files *f, struct ck_ids ids)
 {

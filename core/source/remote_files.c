@@ -214,7 +214,7 @@ int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
 	return __atomic_load_n(&file->changed, __ATOMIC_RELAXED) ? -ESTALE : 0;
 }
 
-/* --- their bytes --------------------------------------------------------------- */
+/* --- bytes of remote files -------------------------------------------------------- */
 
 /* The length to fetch: it grows with each repetition of a request, so that a
  * reader with small steps does not need a round trip for each. */

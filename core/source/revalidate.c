@@ -223,7 +223,7 @@ int ck_file_open(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 	return rc;
 }
 
-/* --- the first look ------------------------------------------------------ */
+/* --- recording -------------------------------------------------------------------- */
 
 enum why {
 	NO_REASON,
@@ -369,7 +369,7 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	return 0;
 }
 
-/* --- which file it is ---------------------------------------------------- */
+/* --- identity --------------------------------------------------------------------- */
 
 const struct ck_file_access *ck_files_access(const struct ck_files *f,
 					     uint32_t number)

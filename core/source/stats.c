@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stats: atomic counters of reads, and their text. Any thread.
+ * stats: counters of reads, one struct for a mount, and their text as JSON. Counters
+ * are atomic and only grow; any thread.
  */
 #include "ckptfs/stats.h"
 
