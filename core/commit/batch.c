@@ -16,7 +16,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* --- which file --------------------------------------------------------------- */
+/* --- choice of files -------------------------------------------------------------- */
 
 static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 {
@@ -143,7 +143,7 @@ static int choose_shards(const struct ck_catalog *c, struct ck_cuts *cuts)
 	return shard < CK_SHARDS_MAX ? 0 : -EMFILE;
 }
 
-/* --- which part of it ------------------------------------------------------------ */
+/* --- planning of ranges ----------------------------------------------------------- */
 
 static int cut_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
 		    struct ck_cut *cut)
@@ -274,7 +274,7 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 	return rc;
 }
 
-/* --- room --------------------------------------------------------------------------- */
+/* --- disk space ------------------------------------------------------------------- */
 
 /* Zeros [begin, end) before it is reused, since writers may skip zeros. Returns
  * false if that fails. */

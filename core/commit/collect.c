@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * collect: what was left behind. An interrupted commit, and the files that
- * later commits took the place of, have names of ours and are needed by no
- * metadata.
+ * collect: removes files that earlier commits left: those of interrupted commits, and
+ * data files that later commits replaced. Such files have names that only commits give,
+ * and no metadata references them. Runs once, when a writer opens, under the lock of
+ * the checkpoint.
  *
- * A metadata may lead to a file by another path than its name: `./name`, a
- * symbolic link, a hard link. So files are compared, not names, and as long as
- * one of those that the metadata names cannot be looked at, it may be any.
+ * Metadata may reference a file by another path than its name: `./name`, a symbolic
+ * link, a hard link. So files are compared, not names. If a file of the metadata cannot
+ * be identified, nothing is removed, since any file may be that one.
  */
 #include "commit_internal.h"
 
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- which files ------------------------------------------------------------ */
+/* --- files of the metadata -------------------------------------------------------- */
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -40,8 +41,8 @@ static bool ids_have(const struct ids *ids, const struct stat *st)
 	       bsearch(&id, ids->list, ids->n, sizeof(id), compare_ids);
 }
 
-/* All files that the metadata leads to. An error: it is not known which they
- * are. */
+/* Lists all files that the metadata references. After an error the list is
+ * incomplete. */
 static int ids_find(struct ids *ids, const struct ck_files *files,
 		    struct ck_diag *d)
 {
@@ -63,14 +64,14 @@ static int ids_find(struct ids *ids, const struct ck_files *files,
 	return 0;
 }
 
-/* --- what is not needed ------------------------------------------------------- */
+/* --- unreferenced files ----------------------------------------------------------- */
 
 struct found {
 	uint64_t generation;
 	unsigned n;
 };
 
-/* A regular file with a name that only a commit gives. */
+/* True for a regular file with a name that only a commit gives. */
 static bool is_ours(const struct ck_writer *w, const char *name,
 		    uint64_t *generation, struct stat *st)
 {
@@ -111,7 +112,8 @@ static void remove_others(struct ck_writer *w, DIR *dir, const struct ids *ids)
 		       ck_show(ck_str_from(w->cp->path)), removed);
 }
 
-/* Nothing is removed as long as it may be needed. */
+/* Sets the last generation, and removes unreferenced files if all files of the metadata
+ * are identified. */
 static void collect(struct ck_writer *w, DIR *dir)
 {
 	struct found found = { 0 };

@@ -281,7 +281,7 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	sync_names,	 /* the rename is durable */
 };
 
-/* --- all ------------------------------------------------------------------------ */
+/* --- running the steps ------------------------------------------------------------ */
 
 static void undo(struct commit *k)
 {

@@ -29,7 +29,7 @@ struct ck_writer {
 	/* Under lock: */
 	struct ck_bits busy; /* tensors with a stage, in any transaction */
 	uint64_t generation;
-	struct stat owned; /* its owner is possible for new files */
+	struct stat owned; /* .metadata for which ck_owner_check() passed */
 };
 
 struct ck_transaction {
@@ -48,7 +48,7 @@ struct ck_transaction {
 	struct ck_stage *stages; /* open stages */
 };
 
-/* --- batch.c: what one commit will have -------------------------------------- */
+/* --- batch.c: files and items of one commit --------------------------------------- */
 
 /* most files of a commit; with more ranks there is one file */
 #define CK_SHARDS_MAX 64
@@ -141,13 +141,14 @@ void ck_batch_clear(struct ck_batch *b);
 
 /* --- reshard.c: elements to boxes --------------------------------------------- */
 
-/* Maps written elements, in their order, to locations in files. */
+/* Maps written elements, in order, to locations in files. One thread at a time. */
 struct ck_cutter {
 	struct ck_request request; /* its arrays are owned */
 	struct ck_place *places;   /* one for each chunk */
-	uint8_t unit;		   /* bytes reversed together; 1: not swapped */
+	uint8_t unit; /* bytes that are reversed together; 1 if not swapped */
 };
 
+/* Makes a map; swapped: elements are big-endian. Caller must call ck_cutter_fini(). */
 CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 			       uint32_t tensor, uint32_t box, bool fortran,
 			       bool swapped);
@@ -168,10 +169,9 @@ CK_MUST_USE int ck_cutter_fetch(struct ck_cutter *k, uint64_t pos, void *bytes,
 /* Target of a file that can be written. */
 struct ck_accepted {
 	uint32_t tensor;
-	uint32_t box;	 /* index of its box, or CK_ALL_BOXES */
-	uint64_t nbytes; /* of the elements */
-	struct ck_buf
-		header; /* shown before the elements; owned; empty: no header */
+	uint32_t box;	      /* index of its box, or CK_ALL_BOXES */
+	uint64_t nbytes;      /* of the elements */
+	struct ck_buf header; /* owned; empty without a header */
 };
 
 /* Returns 0, or an error of ck_stage_open() other than -EBUSY; there is no header to free then.
@@ -231,18 +231,19 @@ CK_MUST_USE int ck_stage_verify(struct ck_stage *s, struct ck_diag *d);
 int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err);
 /* Spoils a stage that would end at `end`, behind its size; returns -EFBIG. */
 int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d);
-/* Plans locations for elements in this order and byte order. */
+/* Plans locations for elements in this order. -ENOMEM; errors of ck_cuts_plan(). */
 CK_MUST_USE int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
 			       struct ck_diag *d);
-/* Plans locations and makes files, unless that was done. */
+/* The same, and makes files, unless that was done. Errors of ck_cuts_make(), too. */
 CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
-/* Returns 0 if all bytes are in its files; -EINVAL with the reason; as ck_stage_make(). */
+/* Returns 0, or: -EINVAL if bytes are missing, d has the reason; as ck_stage_make(). */
 CK_MUST_USE int ck_stage_complete(struct ck_stage *s, struct ck_diag *d);
-/* Plans locations in another batch and copies the written bytes there. */
+/* Moves the written bytes to another batch. Must hold placing for writing. After an
+ * error the stage is unchanged: errors of ck_cuts_plan(), _make() and _copy(). */
 CK_MUST_USE int ck_stage_move(struct ck_stage *s, struct ck_batch *to);
 /* Discards all bytes and spoils the stage for the reason `why`: write the file again. */
 void ck_stage_lose(struct ck_stage *s, const char *why);
-/* Resets the stage to its state after the open. */
+/* Resets the stage to its state after the open; `foreign` remembers another header. */
 void ck_stage_renew(struct ck_stage *s);
 
 /* --- group_commit.c ------------------------------------------------------------- */
@@ -286,7 +287,7 @@ void ck_header_order(struct ck_stage *s);
 /* Adds an open stage; a tensor has at most one. Returns 0, or -EBUSY. */
 CK_MUST_USE int ck_transaction_enlist(struct ck_transaction *x,
 				      struct ck_stage *s);
-/* Must hold placing. */
+/* Removes a stage from the list. Must hold placing for reading. */
 void ck_transaction_delist(struct ck_transaction *x, struct ck_stage *s);
 
 /* --- collect.c ---------------------------------------------------------------- */

@@ -21,7 +21,7 @@ struct ck_ownership {
 	const char *name; /* name of the metadata file */
 	int fd;
 	struct stat st;
-	struct ck_buf acl; /* empty: no ACL */
+	struct ck_buf acl; /* empty without an ACL */
 };
 
 /* Opens the current .metadata and reads its owner, mode and ACL. Returns 0, or:
@@ -41,8 +41,8 @@ struct ck_mode_cap {
 	bool no_acl;
 };
 
-/* Sets owner, group, mode and ACL of a new file. limit: NULL: no limit. Returns 0,
- * or -EPERM or another error of fchown(2), fchmod(2) or fsetxattr(2). */
+/* Sets owner, group, mode and ACL of a new file. limit: NULL without a limit. Returns
+ * 0, or -EPERM or another error of fchown(2), fchmod(2) or fsetxattr(2). */
 CK_MUST_USE int ck_file_own(const struct ck_ownership *o,
 			    const struct ck_mode_cap *limit, int fd,
 			    struct ck_diag *d);
@@ -65,20 +65,24 @@ CK_MUST_USE int ck_owner_check(struct ck_writer *w, struct ck_diag *d);
 
 /* --- shard.c: files that have no name yet --------------------------------- */
 
-/* Sets owner and mode as ck_file_own(). limits: one for each file, or NULL. */
+/* ck_file_own() for all files of a batch. limits: one for each file, or NULL. */
 CK_MUST_USE int ck_batch_own(const struct ck_ownership *o,
 			     const struct ck_mode_cap *limits,
 			     const struct ck_batch *b, struct ck_diag *d);
+/* Syncs all files. Returns 0 or an error of fsync(2). */
 CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
-/* Gives the files names that were never used. */
+/* Gives the files names that were never used. Returns 0, or an error of linkat(2). The
+ * names are in ck_shard.name, also after an error. */
 CK_MUST_USE int ck_batch_link(const struct ck_writer *w, uint64_t generation,
 			      struct ck_batch *b, struct ck_diag *d);
-/* Removes the names. */
+/* Removes the names. Errors are ignored: the next writer removes them. */
 void ck_batch_unlink(const struct ck_writer *w, struct ck_batch *b);
 
-/* Makes an unnamed file in the directory of the checkpoint. Caller owns *fd. */
+/* Makes an unnamed file in the directory of the checkpoint. Caller owns *fd. Returns 0,
+ * or: -EOPNOTSUPP if the file system has no unnamed files; errors of open(2). */
 CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
 			     struct ck_diag *d);
+/* Gives an unnamed file a name. Returns 0, or: -EEXIST; errors of linkat(2). */
 CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,
 			     const char *name, struct ck_diag *d);
 

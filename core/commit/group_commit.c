@@ -51,7 +51,7 @@ int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 	return rc == -ESTALE ? 0 : rc;
 }
 
-/* --- what is kept ------------------------------------------------------------- */
+/* --- staged items ----------------------------------------------------------------- */
 
 static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
 {
@@ -97,7 +97,7 @@ void ck_outcome_fini(struct ck_outcome *out)
 	*out = (struct ck_outcome){ 0 };
 }
 
-/* --- taking it away -------------------------------------------------------------- */
+/* --- taking the batch ------------------------------------------------------------- */
 
 static void stage_move(struct ck_stage *s, struct ck_batch *to)
 {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * header: compares the header that a program writes before the elements with the
+ * header: compares the npy header that a program writes before the elements with the
  * tensor. A dtype that numpy lacks has several spellings: bfloat16 is `|V2`, `<V2`
  * (ml_dtypes), `<u2` or its name.
  *
  * The header usually comes first, and gives the order of the elements. Without O_TRUNC
- * it replaces the one that the mount shows, and has its length. Elements that come
- * before it are taken in the order in which the mount shows them, and the header must
- * then agree.
+ * it replaces the header that the mount shows, and must have its length. Elements that
+ * are written before the header have the order of the mount, and the header must then
+ * agree.
+ *
+ * The state is in struct ck_stage; calls for one stage do not overlap.
  */
 #include "ckptfs/npy.h"
 #include "commit_internal.h"
@@ -16,11 +18,12 @@
 #include <stdio.h>
 
 enum {
-	PREAMBLE = 12,	     /* magic, version, a length of up to 4 bytes */
+	PREAMBLE = 12,	     /* magic, version, length of up to 4 bytes */
 	HEADER_MAX = 1 << 20 /* bytes */
 };
 
-/* Bytes that an npy header has, as far as head says it already. */
+/* Returns the length of an npy header, or of its first part if `head` is too short to
+ * have the length. */
 static uint64_t header_len(const struct ck_buf *head)
 {
 	const uint8_t *p = (const uint8_t *)head->data;
@@ -35,7 +38,7 @@ static uint64_t header_len(const struct ck_buf *head)
 	return ck_min(12 + len, HEADER_MAX);
 }
 
-/* The kind and size of a descr, without its byte order. */
+/* Returns the kind and size of a descr, and sets *order to its byte order. */
 static struct ck_str kind_of(struct ck_str descr, char *order)
 {
 	*order = '|';
@@ -46,8 +49,8 @@ static struct ck_str kind_of(struct ck_str descr, char *order)
 	return descr;
 }
 
-/* ml_dtypes has kinds of its own for float8_e5m2, and for complex32 and bcomplex32.
- * numpy.save() writes them into the header; numpy.load() does not know them. */
+/* True for a kind of ml_dtypes, which has its own for float8_e5m2, complex32 and
+ * bcomplex32. numpy.save() writes them; numpy.load() does not accept them. */
 static bool is_ml_dtype(struct ck_str kind, const struct ck_dtype *dtype)
 {
 	return (ck_str_is(kind, "f1") &&
@@ -97,7 +100,7 @@ static int refuse_shape(const struct ck_npy *npy, const int64_t *shape,
 	return rc;
 }
 
-/* Whether s->head is a header of the dtype and shape that s is for; else
+/* Checks that s->head is a header with the dtype and shape of the stage. Returns 0, or:
  * -EINVAL. */
 static int header_accept(const struct ck_stage *s, struct ck_npy *npy,
 			 bool *swapped, struct ck_diag *d)
@@ -124,7 +127,7 @@ static bool is_fortran(const struct ck_npy *npy)
 	return npy->fortran_order && npy->ndim > 1;
 }
 
-/* --- as it is written -------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------- */
 
 int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
 {
@@ -173,7 +176,7 @@ void ck_header_order(struct ck_stage *s)
 	s->swapped = swapped;
 }
 
-/* Room for [0, end) of the header; what was not written is 0. */
+/* Grows the header to `end` bytes, with zeros. */
 static int head_grow(struct ck_stage *s, uint64_t end)
 {
 	static const char zeros[256];
@@ -194,7 +197,8 @@ static int head_put(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	return rc;
 }
 
-/* The header comes first: takes what belongs to it. *used: bytes taken. */
+/* Takes the bytes that belong to the header, which comes first. Sets *used to their
+ * number. */
 static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
 		       uint64_t len, uint64_t *used, struct ck_diag *d)
 {
@@ -217,7 +221,8 @@ static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
 	return 0;
 }
 
-/* Elements come before their header: it is taken to be as long as the one shown. */
+/* Called if elements come before their header: assumes the length of the header that
+ * the mount shows. */
 static int assume_header(struct ck_stage *s)
 {
 	s->data = s->of.header.len;
@@ -225,7 +230,7 @@ static int assume_header(struct ck_stage *s)
 	return head_grow(s, s->data);
 }
 
-/* Bytes of a header whose place is known. */
+/* Stores bytes of a header whose length is known. */
 static int change_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
 			 uint64_t len)
 {

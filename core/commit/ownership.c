@@ -17,7 +17,7 @@
 
 #define ACL "system.posix_acl_access"
 
-/* --- what .metadata has ------------------------------------------------------ */
+/* --- the metadata file ------------------------------------------------------------ */
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
@@ -27,7 +27,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* ACL of an open file. */
+/* Reads the ACL of an open file. */
 static int read_acl(int fd, struct ck_buf *out)
 {
 	out->len = 0;
@@ -177,7 +177,7 @@ int ck_limits_find(struct ck_mode_cap *limits, const struct ck_ownership *o,
 		  : 0;
 }
 
-/* --- what new files get -------------------------------------------------------- */
+/* --- new files -------------------------------------------------------------------- */
 
 /* An unnamed file may have inherited an ACL from its directory. */
 static int give_acl(const struct ck_buf *acl, int fd)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranges: which bytes of a file were written, or are free. A program that writes
- * from front to back makes one range; one that jumps about makes many, of which
- * neighbours are joined; how many there may be is bounded.
+ * ranges: sets of byte ranges of a file that were written, or are free. A program that
+ * writes from front to back makes one range; random writes make many. Adjacent ranges
+ * are joined, and their number is limited. No locks; the caller synchronizes.
  */
 #include "ckptfs/table.h"
 #include "ckptfs/written_ranges.h"
 
 #include <errno.h>
 
-/* More separate pieces than any program writes a tensor in. */
+/* Limit of separate ranges, above the number of any real program. */
 enum { RANGES_MAX = 1 << 20 };
 
-/* The first range that ends at or behind pos. */
+/* Returns the first range that ends at or behind pos. */
 static size_t find(const struct ck_ranges *ranges, uint64_t pos)
 {
 	return CK_COUNT_BEFORE(ranges->n, i, ranges->r[i].end < pos);
@@ -29,7 +29,7 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 	if (!r)
 		return -ENOMEM;
 	ranges->r = r;
-	/* [first, last) touch it */
+	/* [first, last) overlap or adjoin the new range */
 	for (; last < ranges->n && r[last].begin <= end; last++) {
 		begin = ck_min(begin, r[last].begin);
 		end = ck_max(end, r[last].end);
@@ -42,7 +42,7 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 	return 0;
 }
 
-/* Of r[i], which [begin, end) is a part of, what is before and behind it. */
+/* Splits r[i] into the parts before and behind [begin, end). */
 static int split(struct ck_ranges *ranges, size_t i, uint64_t begin,
 		 uint64_t end)
 {
@@ -113,7 +113,7 @@ bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 				ranges->r[i].end >= end);
 }
 
-/* In the order of their lengths, and of their places. */
+/* Orders ranges by length, then by offset. */
 static bool precedes(const struct ck_range *a, const struct ck_range *b)
 {
 	uint64_t x = a->end - a->begin, y = b->end - b->begin;

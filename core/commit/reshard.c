@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reshard: where the elements that a program writes belong. It is the request of a
- * read, asked backwards. Fortran order of a shape is C order of the reversed
- * shape, so everything is reversed then: shapes, boxes, strides. Bytes of the
- * other byte order are exchanged within each number, wherever a write ends.
+ * reshard: maps the elements that a program writes to boxes. It uses the request of a
+ * read in reverse. Fortran order of a shape is C order of the reversed shape, so
+ * shapes, boxes and strides are reversed then. Bytes of the other byte order are
+ * reversed within each number, also if a write ends inside a number. A struct ck_cutter
+ * is used by one thread at a time.
  */
 #include "commit_internal.h"
 
@@ -53,7 +54,7 @@ static bool arrays_make(struct arrays *a, struct ck_cutter *k, uint32_t n,
 	       k->places;
 }
 
-/* One chunk: its box, and the strides that its item will have. */
+/* Sets the box of a chunk, and the strides of its new item. */
 static void fill_chunk(const struct arrays *a, uint32_t i, const int64_t *box,
 		       uint32_t ndim, uint32_t item, bool fortran)
 {
@@ -70,7 +71,7 @@ static void fill_chunk(const struct arrays *a, uint32_t i, const int64_t *box,
 	}
 }
 
-/* What the file holds: the whole tensor, or one box of it. */
+/* Sets the extent of the file: the whole tensor, or one box of it. */
 static void fill_extent(const struct arrays *a, const int64_t *off,
 			const int64_t *size, uint32_t ndim, bool fortran)
 {
@@ -150,7 +151,7 @@ static int place(struct ck_cutter *k, uint64_t pos, const void *bytes,
 	return ck_host_scatter(&k->request, k->places, bytes);
 }
 
-/* The first bytes of a number whose other bytes come later. */
+/* Places bytes of an incomplete number one by one. */
 static int place_piece(struct ck_cutter *k, uint64_t pos, const uint8_t *bytes,
 		       uint64_t len)
 {
@@ -205,7 +206,7 @@ static int fetch(struct ck_cutter *k, uint64_t pos, void *bytes, uint64_t len)
 	return ck_host_collect(&k->request, k->places, bytes);
 }
 
-/* Whole numbers, whose bytes are then exchanged. */
+/* Reads whole numbers, and reverses their bytes. */
 static int fetch_swapped(struct ck_cutter *k, uint64_t pos, uint8_t *bytes,
 			 uint64_t len)
 {

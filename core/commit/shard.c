@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* shard: the new files of a commit. They have no name until all that is in
- * them is whole: a process that is killed before leaves no file behind. */
+/* shard: the new files of a commit. They have no name until all their contents are
+ * complete: a process that is killed before that leaves no file. Called by the thread
+ * of the commit; ck_file_make() by any thread. */
 #include "commit_internal.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ int ck_file_make(const struct ck_writer *w, int *fd, struct ck_diag *d)
 		       ck_show(ck_str_from(w->cp->path)), strerror(-*fd));
 }
 
-/* --- all of a batch ---------------------------------------------------------- */
+/* --- all files of a batch --------------------------------------------------------- */
 
 int ck_batch_own(const struct ck_ownership *o, const struct ck_mode_cap *limits,
 		 const struct ck_batch *b, struct ck_diag *d)

@@ -233,7 +233,7 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	return rc ? ck_fail(d, -rc, "staging: %s", strerror(-rc)) : 0;
 }
 
-/* --- what fs calls ----------------------------------------------------------------- */
+/* --- functions for fs ------------------------------------------------------------- */
 
 /* Finds the first missing bytes; there must be some. */
 static int explain_gap(const struct ck_stage *s, struct ck_diag *d)

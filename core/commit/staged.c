@@ -10,7 +10,7 @@
 
 static int fetch(struct ck_stage *s, uint64_t vpos, char *to, uint64_t len)
 {
-	/* Before the header is complete nothing lies behind it. */
+	/* Before the header is complete there are no elements. */
 	uint64_t data = s->data_known ? s->data : s->head.len;
 	uint64_t head = vpos < data ? ck_min(len, data - vpos) : 0;
 

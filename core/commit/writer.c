@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * writer: the right to change a checkpoint. Writers of ckptfs exclude each
- * other by flock(2) on the directory, for as long as they are mounted. What
- * an interrupted commit left carries a name of ours and is named by no
- * metadata; it is removed before anything is written. Nothing else is needed
- * to recover.
+ * writer: the right to change a checkpoint. A writer holds flock(2) on the directory
+ * for as long as it is mounted, which excludes other writers of ckptfs. Files of an
+ * interrupted commit have names of commits and no metadata references them; they are
+ * removed before the first write (collect.c). This is the only recovery. Any thread may
+ * use an open writer.
  */
 #include "commit_internal.h"
 
@@ -15,11 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOCK_TRIES = 100 }; /* in 2 s */
+enum { LOCK_TRIES = 100 }; /* 2 s in total */
 
 /* --- the writer ------------------------------------------------------------ */
 
-/* A daemon whose mount is gone may still hold the lock for a moment. */
+/* Tries for 2 s: a daemon whose mount was removed may still hold the lock for a short
+ * time. */
 static bool try_lock(int fd)
 {
 	const struct timespec moment = { .tv_nsec = 20 * 1000 * 1000 };
@@ -50,7 +51,7 @@ static int lock(struct ck_writer *w, struct ck_diag *d)
 	return ck_fail(d, errno, "cannot be locked: %s", strerror(errno));
 }
 
-/* The rename of a commit would replace the link. */
+/* Refuses a symbolic link, which the rename of a commit would replace. */
 static int check_no_link(const struct ck_writer *w, struct ck_diag *d)
 {
 	const char *name = ck_metadata_name(w->cp);
@@ -73,12 +74,13 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 		rc = check_no_link(w, d);
 	if (rc)
 		return rc;
-	/* Read before it was locked: another writer may have been faster. */
+	/* The metadata was read before the lock was taken; another writer may have
+	 * changed it. */
 	rc = ck_checkpoint_same(w->cp, d);
 	if (rc)
 		return rc;
-	/* Whoever cannot make files that belong to the owner of .metadata would be
-	 * told by his first commit. */
+	/* Report at the mount, not at the first commit, that new files cannot get the
+	 * owner of .metadata. */
 	rc = ck_owner_check(w, d);
 	if (rc)
 		return rc;

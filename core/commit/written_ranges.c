@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * written_ranges: which bytes of a file its writers have written. A program that dies
- * half-way, or a thread that raises, leaves bytes that were never written; they must
- * not become zeros of a tensor.
+ * written_ranges: the bytes of a file that were written. If a program is killed or a
+ * thread throws, bytes that were never written must not become zeros of a tensor. No
+ * locks; the caller synchronizes.
  *
  * Some tools skip runs of zeros on purpose: `cp --sparse`, `tar -S`, `dd conv=sparse`.
  * Each of them writes front to back and closes the file, all in one thread, sets the
- * size last if the file ends with zeros, and does not sync a file that it has not
- * closed. A program that writes in any other way must write every byte. So must one
- * that writes a single zero behind skipped bytes: it sets the size of a file that it
- * will map (numpy.memmap), which ckptfs refuses.
+ * size last if the file ends with zeros, and does not sync a file before it closes it.
+ * A program that writes in any other way must write every byte. So must one that writes
+ * a single zero behind skipped bytes: it sets the size of a file that it will map
+ * (numpy.memmap), which ckptfs refuses.
  */
 #include "ckptfs/written_ranges.h"
 
