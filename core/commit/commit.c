@@ -33,7 +33,7 @@
 
 struct commit {
 	struct ck_writer *w;
-	struct ck_stage *stage;	  /* NULL: all staged items of a transaction */
+	struct ck_stage *stage; /* NULL for all staged items of a transaction */
 	struct ck_transaction *x; /* set if `stage` is NULL */
 	struct ck_outcome *out;	  /* set together with `x` */
 	struct ck_batch *batch;

@@ -40,7 +40,7 @@ struct ck_transaction {
 	 * stages. */
 	pthread_rwlock_t placing;
 	/* Under placing: */
-	struct ck_batch *batch; /* shared; NULL: each stage has its own */
+	struct ck_batch *batch; /* shared; NULL if each stage has its own */
 	/* Under ck_writer.lock: */
 	uint32_t nstages;
 	/* Changed under ck_writer.lock, with placing held for reading. Must hold
@@ -187,8 +187,8 @@ struct ck_stage {
 	const struct ck_catalog *catalog; /* held: that of the open */
 	struct ck_stage *next;		  /* in x->stages */
 	struct ck_accepted of;		  /* constant */
-	struct ck_batch *batch;		  /* owned; NULL: not made, or shared */
-	struct ck_cuts cuts; /* locations in the files of the batch */
+	struct ck_batch *batch; /* owned; NULL if not made, or shared */
+	struct ck_cuts cuts;	/* locations in the files of the batch */
 	const struct ck_batch *kept_in; /* has items staged last */
 	struct ck_cutter cutter;
 	bool placing, made;    /* locations are planned; files are made */

@@ -82,8 +82,8 @@ static int take_parts(struct ck_accepted *s, const struct ck_catalog *c,
 	return s->header.err ? ck_fail(d, ENOMEM, "out of memory") : 0;
 }
 
-/* False if the elements lie unwrapped in a file, or are a part of a flat parameter:
- * the metadata has no location of them. */
+/* False if the elements are in a file without an archive around them, or are a part of
+ * a flat parameter: the metadata has no location of them. */
 static bool is_replaceable(const struct ck_catalog *c,
 			   const struct ck_tensor *t)
 {

@@ -5,7 +5,7 @@
  * locks; the caller synchronizes.
  *
  * Some tools skip runs of zeros on purpose: `cp --sparse`, `tar -S`, `dd conv=sparse`.
- * Each of them writes front to back and closes the file, all in one thread, sets the
+ * Each of them writes front to back and closes the file, all in one thread. It sets the
  * size last if the file ends with zeros, and does not sync a file before it closes it.
  * A program that writes in any other way must write every byte. So must one that writes
  * a single zero behind skipped bytes: it sets the size of a file that it will map

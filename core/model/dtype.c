@@ -6,7 +6,7 @@
  * names are those of the safetensors library. `npy` is the name in numpy, or, if numpy
  * lacks the type, a void of the same width: numpy loads it and ml_dtypes views it.
  * Types packed below a byte with a quantizer (quint4x2, quint2x4) have no whole number
- * of bytes for each element of their shape, so size 0 and no npy.
+ * of bytes for each element. So their size is 0, and they have no npy.
  *
  * is_float is true if inverting the top bit of a unit negates it. It is false for
  * float8_e8m0fnu (no sign) and float4_e2m1fn_x2 (two values in a byte).

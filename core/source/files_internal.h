@@ -56,7 +56,7 @@ struct ck_seen_file {
 	const char *differs; /* see ck_files_note_differs() */
 	bool needs_end;
 	int trouble; /* 0, or the transient negative errno of the last record */
-	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
+	struct ck_file_slot *slot; /* NULL if not open; under the lock */
 };
 
 enum {
@@ -73,8 +73,8 @@ struct ck_files {
 	bool any_remote;      /* not constant but atomic: becomes true */
 	bool watches_ctime;   /* see ck_files_watch_ctime() */
 	struct ck_fetch kept; /* bytes of remote files */
-	struct ck_remote_reader *reader; /* NULL: reads must not block */
-	struct ck_stats *stats;		 /* NULL: no statistics */
+	struct ck_remote_reader *reader; /* NULL if reads must not block */
+	struct ck_stats *stats;		 /* NULL without statistics */
 
 	/* Only one thread adds files; other threads use only files that were
 	 * added before. Block k has CK_FILES_FIRST << k files and never
@@ -118,6 +118,7 @@ static inline unsigned ck_file_block(uint32_t number, uint32_t *at)
 	return k;
 }
 
+/* Returns a file that was added. Any thread. */
 static inline struct ck_seen_file *ck_file_of(const struct ck_files *f,
 					      uint32_t number)
 {
@@ -167,6 +168,7 @@ void ck_file_head_add(struct ck_file_head *head, const void *bytes, size_t len,
 		      uint64_t fpos);
 void ck_file_head_free(struct ck_file_head *head); /* NULL is allowed */
 
+/* True if reads of the file go to other hosts. Any thread. */
 static inline bool ck_file_is_remote(const struct ck_seen_file *file)
 {
 	return __atomic_load_n(&file->remote, __ATOMIC_ACQUIRE);

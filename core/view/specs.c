@@ -16,7 +16,7 @@ struct ck_specs {
 	/* Under lock: */
 	uint32_t n;
 	char *names[CK_SPECS_MOST]; /* copies; never freed before the table */
-	uint16_t slots[SLOTS];	    /* 1 + number, by hash; 0: free */
+	uint16_t slots[SLOTS];	    /* 1 + number, by hash; 0 if free */
 };
 
 int ck_specs_make(struct ck_specs **out)

@@ -10,7 +10,8 @@
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 extern const struct ck_view ck_view_local, ck_view_hf;
 
-/* The common functions of the views with one file for each tensor. */
+/* The functions of struct ck_view (view.h) for views with one file for each tensor. An
+ * entry is the number of a tensor. Any thread. */
 #define CK_TENSOR_VIEW                                                         \
 	.lookup = ck_tensors_lookup, .next = ck_tensors_next,                  \
 	.name = ck_tensors_name, .stat = ck_tensors_stat,                      \

@@ -124,6 +124,8 @@ struct ck_dcp_reader {
 enum ck_dcp_kind ck_dcp_classify(struct ck_dcp_reader *r,
 				 const struct ck_pv *v);
 
+/* Returns the kind of a class; CK_DCP_UNKNOWN for another value, or if there are more
+ * than CK_DCP_GLOBALS globals. */
 static inline enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r,
 					   const struct ck_pv *v)
 {

@@ -39,6 +39,7 @@ void ck_dcp_known_next(struct ck_dcp_known *k);
 CK_MUST_USE int ck_dcp_place_check(const struct ck_catalog *c,
 				   const struct ck_dcp_known *k, uint32_t chunk,
 				   struct ck_diag *d);
+/* Frees the BUILDs. */
 void ck_dcp_known_fini(struct ck_dcp_known *k);
 
 /* One change of the bytes: an insertion before a BUILD, which replaces an earlier one. */
@@ -60,6 +61,7 @@ struct ck_dcp_wish {
 	struct ck_dcp_edit *edits;
 };
 
+/* Frees the edits. */
 void ck_dcp_wish_fini(struct ck_dcp_wish *w);
 /* Writes the old bytes with the changes into `out`. Returns 0, or: -ESTALE if `old` has
  * other bytes than the known `.metadata`; -EINVAL if the changes are not sorted; -EIO

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sidecar: ckptfs-flat.json, the layout of the parameters in the flat parameters of FSDP1.
- * mount-helpers/python/ckptfs_sidecar.py writes it. A value, immutable after it was read:
- * it depends neither on the catalog nor on files, and any thread may read it.
+ * sidecar: ckptfs-flat.json, the layout of the parameters in the flat parameters of
+ * FSDP1. mount-helpers/python/ckptfs_sidecar.py writes it. A value, immutable after it
+ * was read: it depends neither on the catalog nor on files, and any thread may read it.
  *
- * Source: torch/distributed/fsdp/_flat_param.py, _init_flat_param_and_metadata() (order,
- * alignment, what is shared), torch/optim/optimizer.py, state_dict() (numbers of state).
+ * Source: torch/distributed/fsdp/_flat_param.py, _init_flat_param_and_metadata()
+ * (order, alignment, shared parameters), torch/optim/optimizer.py, state_dict()
+ * (numbers of state).
  */
 #ifndef CK_SIDECAR_H
 #define CK_SIDECAR_H
@@ -83,6 +84,7 @@ CK_MUST_USE int ck_sidecar_read(struct ck_sidecar *s, struct ck_str text,
 				struct ck_diag *d);
 void ck_sidecar_fini(struct ck_sidecar *s);
 
+/* Returns the ndim sizes of a parameter, in elements. */
 static inline const int64_t *ck_sidecar_shape(const struct ck_sidecar *s,
 					      const struct ck_sidecar_param *p)
 {

@@ -12,7 +12,7 @@
 
 struct ck_remarks;
 
-struct ck_remarks *ck_remarks_make(void); /* NULL: out of memory */
+struct ck_remarks *ck_remarks_make(void); /* NULL if memory is exhausted */
 void ck_remarks_free(struct ck_remarks *r);
 
 /* Notes the unknown classes that a pickle names. r may be NULL. */

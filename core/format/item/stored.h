@@ -21,7 +21,7 @@ struct ck_stored {
 	/* The caller must repeat all reads: they have failed over to replicas
 	 * of the file on other hosts. */
 	bool again;
-	uint64_t ahead; /* end of the read-ahead request; 0: not requested */
+	uint64_t ahead; /* end of the read-ahead request; 0 without one */
 };
 
 /* Takes a use of the file of an item. After success caller calls ck_stored_put(). Returns 0,

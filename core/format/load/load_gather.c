@@ -280,7 +280,8 @@ int ck_checkpoint_gather_beside(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	if (!cp->elsewhere)
 		return 0;
-	need_all(cp, c); /* each host is asked about a file only once */
+	/* files() requests each file from the hosts only once */
+	need_all(cp, c);
 	ck_files_need_end(cp->files, file);
 	rc = cp->elsewhere->files(cp->elsewhere, cp->files, &shown, d);
 	if (rc == 0 && is_far(cp, file)) {

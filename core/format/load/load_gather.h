@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load_gather: what formats use to load a checkpoint, whose files may be on several hosts. The
- * directories of all hosts appear as one: ck_dir_each() lists it, ck_files_get() and
- * ck_files_read() read its data files.
+ * load_gather: functions with which formats load a checkpoint, whose files may be on
+ * several hosts. The directories of all hosts appear as one: ck_dir_each() lists it,
+ * ck_files_get() and ck_files_read() read its data files. Used by the thread that opens
+ * the checkpoint.
  */
 #ifndef CK_LOAD_GATHER_H
 #define CK_LOAD_GATHER_H

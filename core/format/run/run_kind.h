@@ -8,8 +8,10 @@
 
 extern const struct ck_format ck_format_run;
 
-/* A directory with a step of a format with is_sure; with a step of another format. */
+/* True for a directory with a step of a format with is_sure, at most src->level levels
+ * below. */
 int ck_run_is_sure(const struct ck_src *src, struct ck_diag *d);
+/* True for a directory with a step of another format, directly below. */
 int ck_run_is_here(const struct ck_src *src, struct ck_diag *d);
 
 #endif

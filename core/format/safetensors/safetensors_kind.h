@@ -8,10 +8,11 @@
 
 extern const struct ck_format ck_format_safetensors;
 
-/* A directory with `*.safetensors.index.json`; with `*.safetensors`. The last one: a
- * safetensors file. */
+/* True for a directory with an index, `*.safetensors.index.json`. */
 int ck_safetensors_has_index(const struct ck_src *src, struct ck_diag *d);
+/* True for a directory with `*.safetensors`. */
 int ck_safetensors_has_files(const struct ck_src *src, struct ck_diag *d);
+/* True for a safetensors file, by its first bytes. */
 int ck_safetensors_is_file(const struct ck_src *src, struct ck_diag *d);
 
 #endif

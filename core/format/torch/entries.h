@@ -269,8 +269,8 @@ CK_MUST_USE int ck_torch_path_add(const struct ck_torch_load *l,
 
 /* --- ../ranks/ranks_join.c -------------------------------------------------------- */
 
-/* Joins rows of one path, each of another rank, sorted by rank, into one entry. What a
- * row lacks becomes a line of damage. */
+/* Joins rows of one path, each of another rank, sorted by rank, into one entry. Lost
+ * data of a row become a line of damage. */
 CK_MUST_USE int ck_rank_rows_join(struct ck_torch_load *l,
 				  const struct ck_torch_row *const *rows,
 				  uint32_t n, struct ck_str key);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * legacy: reads the container that torch.save made before 1.6, and still makes without
- * _use_new_zipfile_serialization. Its contents: five pickles (a magic number, a
- * version, the system that wrote it, the value, the keys of its storages), then for
- * each storage the number of its elements, and the elements (torch/serialization.py,
- * _legacy_save). The state is in struct ck_torch_file and lives for one call.
+ * _use_new_zipfile_serialization. It begins with five pickles: a magic number, a
+ * version, the system that wrote it, the value, and the keys of its storages. Each
+ * storage follows as the number of its elements, then the elements
+ * (torch/serialization.py, _legacy_save). The state is in struct ck_torch_file and
+ * lives for one call.
  */
 #include "ckptfs/table.h"
 #include "ckptfs/value.h"

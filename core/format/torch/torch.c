@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * torch: the format of files of torch.save that one process wrote. A checkpoint is one
- * file with a state dict, several independent files, or the pieces of one state dict,
- * with or without an index, as transformers wrote them before safetensors. The load
- * runs in one thread (struct ck_torch_load); the state that remains is in own.c.
+ * file with a state dict, several independent files, or the pieces of one state dict.
+ * Pieces may have an index, as transformers wrote it before safetensors. The load runs
+ * in one thread (struct ck_torch_load); the state that remains is in own.c.
  */
 #include "../load/load_gather.h"
 #include "../ranks/ranks_flat.h"

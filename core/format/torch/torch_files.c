@@ -58,8 +58,8 @@ static int module_note(const struct ck_torch_load *l,
 }
 
 /* Appends the rows of a file. All files together may use as much memory as one file of
- * their total size. If a file cannot be read, the memory that it used is returned to
- * the limit, except for an eighth, which bounds the work on many such files. */
+ * their total size. A file that cannot be read returns the memory that it used to the
+ * limit, except for an eighth. That bounds the work on many such files. */
 static int rows_read(struct ck_torch_load *l, uint32_t i, struct ck_diag *d)
 {
 	struct ck_torch_file *f = &l->files[i];
