@@ -344,18 +344,29 @@ def check_strangers(tree):
                     yield f'{path}:{number}: {said}'
 
 
-@check('README paragraphs', 'README.md',
-       'word ' * 91 + '\n', '\n'.join(['word ' * 30] * 4) + '\n',
-       '```\n$ true\n```\n' + 'word ' * 91 + '\n', '- ' + 'word ' * 90 + '\n')
+LONG = ('word ' * 91 + '\n', '\n'.join(['word ' * 30] * 4) + '\n',
+        '```\n$ true\n```\n' + 'word ' * 91 + '\n', '- ' + 'word ' * 90 + '\n')
+
+
+@check('README paragraphs', 'README.md', *LONG)
 def check_readme(tree):
+    yield from named(tree, 'README.md', long_paragraphs)
+
+
+@check('SEMANTICS paragraphs', evidence.SEMANTICS, *LONG)
+def check_semantics_paragraphs(tree):
+    yield from named(tree, evidence.SEMANTICS, long_paragraphs)
+
+
+def long_paragraphs(tree, path):
     """Paragraphs and list items have at most 90 words; not code and tables."""
     words, first, code = 0, 0, False
-    text = tree.text('README.md') if 'README.md' in tree.paths else ''
+    text = tree.text(path)
     for number, line in lines_of(text + '\n\n'):
         fence = line.startswith('```')
         if fence or code or line[:1] in ('', '-', '|', '#'):
             if words > 90:
-                yield f'README.md:{first}: {words} words, at most 90'
+                yield f'{path}:{first}: {words} words, at most 90'
             words = 0
         code ^= fence
         if not (fence or code) and line[:1] not in ('|', '#'):
@@ -382,22 +393,40 @@ def named(tree, path, faults):
 TEST = 'mount `umount-clean`: `busy`'
 
 
-@check('promises have tests', 'fs/SEMANTICS.md',
-       '- **P1** No test.\n',
-       '- **P1** No list of tests. mount `umount-clean`\n',
-       '- **P1** No case. [mount `umount-clean`]\n',
-       '- **P1** No such test. [mount `canary`: `busy`]\n',
-       '- **P1** Not run. [mount `functions`: `done_testing`]\n',
-       f'- **P1** One case is not. [{TEST}, `canary`]\n',
-       f'- **P1** A comment is no case. [{TEST}, `Readers at work`]\n',
-       f'- **P1** One test is not. [{TEST}; unit `canary`: `busy`]\n',
-       '- **P1** A part of a name. [unit `zip`: `test_wor`]\n',
-       f'- **P2** Before a smaller one. [{TEST}]\n- **P1** Here. [{TEST}]\n',
-       f'- **P1** Twice. [{TEST}]\n- **P1** Here. [{TEST}]\n',
-       f'- **P1** Other form. [{TEST}]\n* **P2** Here. [{TEST}]\n',
-       'Nothing is promised.\n')
+@check('promises have tests', evidence.PROMISES,
+       '| P1 | No test. | |\n',
+       f'| P1 | | {TEST} |\n',
+       '| P1 | No case. | mount `umount-clean` |\n',
+       '| P1 | No such test. | mount `canary`: `busy` |\n',
+       '| P1 | Not run. | mount `functions`: `done_testing` |\n',
+       f'| P1 | One case is not. | {TEST}, `canary` |\n',
+       f'| P1 | A comment is no case. | {TEST}, `Readers at work` |\n',
+       f'| P1 | One test is not. | {TEST}; unit `canary`: `busy` |\n',
+       '| P1 | A part of a name. | unit `zip`: `test_wor` |\n',
+       f'| P2 | Before a smaller one. | {TEST} |\n| P1 | Here. | {TEST} |\n',
+       f'| P1 | Twice. | {TEST} |\n| P1 | Here. | {TEST} |\n',
+       f'| P1 | Other form. | {TEST} |\n- **P2** Here. [{TEST}]\n',
+       f'| P1 | Other form. | {TEST} |\n|P2 | Here. | {TEST} |\n',
+       f'| P99999 | Not in the document for users. | {TEST} |\n',
+       'The table is empty.\n')
 def check_promises(tree):
-    yield from named(tree, 'fs/SEMANTICS.md', evidence.promise_faults)
+    yield from named(tree, evidence.PROMISES, evidence.promise_faults)
+
+
+@check('promises for users', evidence.SEMANTICS,
+       'Not in the table (P99999).\n',
+       '- One is (P1), one is not (P1, P99999).\n',
+       '# Title\n\nDefinition.\n\nA paragraph (P1).\n\nA paragraph without.\n',
+       '- An item (P1).\n- An item without.\n',
+       '- An item (P1).\n  - An item in it without.\n',
+       '- An item (P1). A sentence behind it.\n',
+       '| a | b |\n|---|---|\n| a row | with (P1) |\n| a row | without |\n',
+       '- Without parentheses: P1 (P2).\n',
+       '- Two forms (P1; P2).\n',
+       'Definition.\n')
+def check_semantics(tree):
+    """fs/SEMANTICS.md has the numbers of tests/PROMISES.md, one behind each statement."""
+    yield from named(tree, evidence.SEMANTICS, evidence.semantics_faults)
 
 
 @check('statements have tests', 'tests/SECURITY.md',

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Documents that name tests: each promise of fs/SEMANTICS.md and each
-statement of tests/SECURITY.md has at least one, and it is there.
+"""Documents that name tests: each row of tests/PROMISES.md and each statement of
+tests/SECURITY.md has at least one, and it is there. fs/SEMANTICS.md has the same
+numbers as tests/PROMISES.md, and a number behind each statement.
 
 A reference is the kind of test, its name, and its cases, as in
 
@@ -119,18 +120,6 @@ def judge(tree, path, rows):
             yield f'{path}:{line}: {letters}{number}: {fault}'
 
 
-# "- **P7** What is promised. [references]", over several lines.
-PROMISE = re.compile(r'^- \*\*(P)(\d+)\*\*((?:(?!\n- |\n\n|\n#).)*)',
-                     re.M | re.S)
-
-
-def promises(text):
-    for m in PROMISE.finditer(text):
-        end = re.search(r'\[([^][]*)\]\s*\Z', m.group(3))
-        yield (text.count('\n', 0, m.start()) + 1, m.group(1),
-               int(m.group(2)), end.group(1) if end else '')
-
-
 # "| S-P7 | what is said | references |"
 STATEMENT = re.compile(r'^\| (S-[A-Z])(\d+) \|.*?\|(.*)\|$', re.M)
 
@@ -145,13 +134,78 @@ def lines_like(text, rule):
     return len(re.findall(rule, text, re.M))
 
 
+SEMANTICS, PROMISES = 'fs/SEMANTICS.md', 'tests/PROMISES.md'
+# "| P7 | a short promise | references |"
+PROMISE = re.compile(r'^\| (P)(\d+) \|[^|\n]*\w[^|\n]*\|(.*)\|$', re.M)
+NUMBERS = re.compile(r'\((P\d+(?:,\s+P\d+)*)\)')
+
+
+def line_of(text, position):
+    return text.count('\n', 0, position) + 1
+
+
+def promises(text):
+    for m in PROMISE.finditer(text):
+        yield line_of(text, m.start()), m.group(1), int(m.group(2)), m.group(3)
+
+
+def cited(text):
+    """Each number that a text has in parentheses, with its line."""
+    for m in NUMBERS.finditer(text):
+        for number in re.finditer(r'\d+', m.group(1)):
+            yield line_of(text, m.start(1) + number.start()), int(number.group(0))
+
+
+def number_faults(numbers, path, others, other):
+    """Numbers of one file that the other file lacks."""
+    for line, number in numbers:
+        if number not in others:
+            yield f'{path}:{line}: P{number} is not in {other}'
+
+
 def promise_faults(tree, path):
     text = tree.text(path)
     rows = list(promises(text))
-    # What looks like a promise and is none would be passed over.
-    if not rows or lines_like(text, r'\*\*P\d') != len(rows):
-        yield f'{path}:1: a promise begins "- **P<number>** "'
+    # A row of another form would not be checked.
+    if not rows or lines_like(text, r'^\W*P\d') != len(rows):
+        yield f'{path}:1: a row is "| P<number> | ... | ... |"'
     yield from judge(tree, path, rows)
+    others = {number for _, number in cited(read(tree, SEMANTICS) or '')}
+    yield from number_faults([(row[0], row[2]) for row in rows], path, others, SEMANTICS)
+
+
+# A paragraph, list item, heading, or row of a table.
+BLOCK = re.compile(r'^(?! *$).+\n?(?:(?! *(?:[-*] |[|#]|$)).+\n?)*', re.M)
+TABLE_HEAD = re.compile(r'\|.*\n\|[-|]+\n|\|[-|]+$', re.M)
+
+
+def statements_of(text):
+    """Blocks that state a promise, with their lines: all but headings, the first paragraph
+    of a section, heads of tables, and blocks that end with a colon."""
+    first = False
+    for m in BLOCK.finditer(text):
+        block = m.group(0).strip()
+        heading = block.startswith('#')
+        definition = first and not re.match(r'[-*] |\|', block)
+        if not (heading or definition or block.endswith(':')
+                or TABLE_HEAD.match(text, m.start())):
+            yield line_of(text, m.start()), block
+        first = heading
+
+
+def semantics_faults(tree, path):
+    text = tree.text(path)
+    numbers = list(cited(text))
+    others = {row[2] for row in promises(read(tree, PROMISES) or '')}
+    yield from number_faults(numbers, path, others, PROMISES)
+    rest = NUMBERS.sub(lambda m: re.sub(r'\S', '.', m.group(0)), text)
+    for m in re.finditer(r'\bP\d', rest):
+        yield f'{path}:{line_of(rest, m.start())}: write (P<number>) or (P<number>, P<number>)'
+    for line, block in statements_of(text):
+        if not re.search(NUMBERS.pattern + r'[.;]?(?: \|)?$', block):
+            yield f'{path}:{line}: "{block[:40]}" does not end with the number of a promise'
+    if not numbers:
+        yield f'{path}:1: has no promise'
 
 
 def statement_faults(tree, path):
