@@ -3,12 +3,12 @@
 
     tests/bench/run --program build/mount-helpers/ckptfs --data DIR --only hosts [--span MIB] [--repeat N]
 
-Needs root, Open MPI, and DIR on a filesystem with hard links; DIR/chunks for one row. --span says how much of the tensor
-of 1 GiB is read as a stream, for a run that is short. A figure stands beside one of the same run, taken in turn with it:
-what MPI itself moves between the same hosts (tests/mpi/mpi_pair.c), or a mount of one directory with all shards. Both
-have the seconds of processor for each GB beside them: of the reader, and of all processes of the mount on all hosts, without
-what the kernel does for the network by itself. The wire is a pair of virtual interfaces and all hosts share the processors,
-so that only ratios say something.
+Needs root, Open MPI, and DIR on a filesystem with hard links; one row needs DIR/chunks. --span limits the bytes of the
+1 GiB tensor that are streamed, for a short run. Each figure is compared with another one of the same run, measured in
+turn: the transfer of MPI between the same hosts (tests/mpi/mpi_pair.c), or a mount of one directory with all shards. Both
+have processor seconds per GB: of the reader, and of all processes of the mount on all hosts, without the kernel's own
+network processing. The network is a pair of virtual interfaces and all hosts share the processors, so only ratios are
+meaningful.
 """
 import contextlib
 import json
@@ -32,7 +32,7 @@ from hosts_mount import mounted                                                 
 
 SIZE, SHARDS = 1 << 30, 8   # of the large tensor: bytes, shards
 RANDOM = 2000               # reads of 4 KiB, of all readers together
-LOOK, SEARCH = 0.02, 0.25   # seconds: so often it is looked what processes have used that end with cat, and which there are
+LOOK, SEARCH = 0.02, 0.25   # seconds: intervals of reading the usage of processes, and of listing them
 ASIDE = 64 * MIB            # bytes of a tensor that only one host has
 TCP = """
 import socket, sys
@@ -59,7 +59,8 @@ else:
 
 @contextlib.contextmanager
 def hosts_with(bench, count, source_, how="by rank"):
-    """Hosts that have the files of a checkpoint; they are links, so that its page cache is theirs."""
+    """Hosts with the files of a checkpoint. The files are hard links, so that they share their
+    page cache."""
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = str(bench.data)
     try:
@@ -69,7 +70,7 @@ def hosts_with(bench, count, source_, how="by rank"):
         if before is not None:
             os.environ["TMPDIR"] = before
     with made as hosts:
-        if how == "others":     # the first one has none
+        if how == "others":     # the first host has no files
             deal.deal(bench.data / source_, {name: path for name, path in hosts.directories.items() if name != "h1"},
                       "by rank", 1, "all", link=True)
         elif source_:
@@ -82,7 +83,7 @@ def mounted_there(bench, hosts, *options):
 
 
 def ticks(processes):
-    """Seconds of processor that they have used."""
+    """Processor seconds used by processes."""
     total = 0
     for pid in processes:
         with contextlib.suppress(OSError):
@@ -125,13 +126,13 @@ def read_here(bench, pattern, pieces, *flags):
 
 
 def read_there(bench, hosts, pattern, pieces, *flags):
-    """By a program on the first host. What nsenter needs is not worth a GB."""
+    """Reads by a program on the first host. The cost of nsenter is negligible."""
     return read(bench, lambda: of_mount(hosts), lambda argv: hosts.run(
         "h1", argv, stdout=subprocess.PIPE, text=True, check=True).stdout, pattern, pieces, *flags)
 
 
 def in_turn(bench, native, ours):
-    """The best of each, one after the other."""
+    """The best figure of each, measured in turn."""
     natives, found = [], []
     for _ in range(bench.repeat):
         bench.settle()
@@ -152,7 +153,7 @@ def columns(bench, mnt):
 
 
 def stream(bench, mnt):
-    """Pieces: all of the large tensor, or as much of the beginning of each of its shards."""
+    """Ranges of a file: the whole large tensor, or the beginning of each of its shards."""
     file = f"{mnt}/full/{BIG}.npy"
     if bench.span * MIB >= SIZE:
         return [file]
@@ -160,7 +161,7 @@ def stream(bench, mnt):
 
 
 def fresh_there(bench, hosts, pieces, *flags):
-    """Shards in page cache, nothing of the mount is."""
+    """Shards are in page cache, files of the mount are not."""
     with mounted_there(bench, hosts) as mnt:
         bench.warm()
         return read_there(bench, hosts, "read", pieces(bench, mnt), *flags)
@@ -174,11 +175,12 @@ def fresh_here(bench, pieces, *flags):
 
 # ---- ranks of one machine, which share memory -----------------------------------------------------------------------
 
-RANK = 'hostname "$1"; mount --bind "$2" "$3"; shift 3; exec "$@"'     # in a mount and a UTS namespace of its own
+RANK = 'hostname "$1"; mount --bind "$2" "$3"; shift 3; exec "$@"'     # in its own mount and UTS namespaces
 
 
 class Ranks:
-    """A job of one mpirun; each rank has files of its own, and what the first one mounts all see."""
+    """A job of one mpirun. Each rank has its own files; all ranks see the mount of the first
+    one."""
 
     def __init__(self, bench, count, source_):
         self.bench, self.base = bench, pathlib.Path(tempfile.mkdtemp(prefix="ranks", dir=bench.data))
@@ -217,7 +219,8 @@ class Ranks:
                 job.communicate()
 
     def read(self, pieces, *flags):
-        """By a program beside the mount, when nothing of it is in the page cache."""
+        """Reads by a program on the machine of the mount, without cached pages of the
+        mount."""
         with self.mounted() as mnt:
             self.bench.warm()
             return read(self.bench, self.processes, lambda argv: subprocess.check_output(argv, text=True), "read",
@@ -240,7 +243,7 @@ def ranks_with(bench, count, source_):
 
 
 def four_ranks(bench):
-    """The same two reads as of hosts, without a network."""
+    """The two reads of group_hosts, without a network."""
     with ranks_with(bench, 4, "big") as ranks:
         alone = ["env", "OMPI_MCA_btl_vader_single_copy_mechanism=none", pair_of(bench), min(bench.span, 512)]
         moved = ranks.mpirun(*[alone] * 4)
@@ -253,14 +256,14 @@ def four_ranks(bench):
                 lambda: fresh_here(bench, stream), lambda: ranks.read(stream), None, None)
 
 
-# ---- what is native -------------------------------------------------------------------------------------------------
+# ---- native transfers -------------------------------------------------------------------------------------------------
 
 def pair_of(bench):
     return bench.reader.parent.parent / "mpi/mpi_pair"
 
 
 def mpi(bench, hosts):
-    """What mpi_pair says, with a rank on each host."""
+    """The output of mpi_pair, with a rank on each host."""
     done = hosts.run("h1", ["mpirun", *hosts.mpi, "--mca", "mpi_yield_when_idle", "1", "-H", ",".join(hosts.names),
                             "-n", str(len(hosts.names)), str(pair_of(bench)),
                             str(min(bench.span, 512))], stdout=subprocess.PIPE, text=True, check=True)
@@ -268,7 +271,7 @@ def mpi(bench, hosts):
 
 
 def native_of(found, limit=False):
-    """limit: memory may be what limits, not MPI."""
+    """limit: also limits the rate to that of memcpy."""
     return Figure(min(found["gbps"], found["memcpy"]) if limit else found["gbps"], found["cpu"])
 
 
@@ -284,7 +287,8 @@ def tcp(bench, hosts):
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 def cat(bench, hosts, path):
-    """Seconds, and seconds of processor, of ckptfs cat to nowhere, with all that it has started on the hosts."""
+    """Seconds and processor seconds of `ckptfs cat` to /dev/null, with all processes that it
+    starts on the hosts."""
     argv = [str(bench.program), "cat", "--hosts", ",".join(hosts.names), "-o", f"agent={hosts.agent},net=10.77.0.0/24",
             hosts.src, path]
     used, start = {}, time.monotonic()
@@ -304,7 +308,8 @@ def cat(bench, hosts, path):
 
 
 def rate_of_cat(bench, hosts, start):
-    """Of a large tensor, without what a small one takes at least: how long it is until there are hosts."""
+    """The figure of a large tensor, minus that of a small one, which is the time to start the
+    hosts."""
     bench.warm()
     seconds, used = (all_ - least for all_, least in zip(cat(bench, hosts, f"full/{BIG}.npy"), start))
     return Figure(SIZE / seconds / 1e9, used / SIZE * 1e9)
@@ -344,7 +349,7 @@ def two_hosts(bench):
 
 
 def at_random(bench, hosts, readers):
-    """Microseconds of a read. 16 readers: of all reads, one after the other."""
+    """Microseconds of a read. With 16 readers: the total time divided by all reads."""
     trips, ours = [], []
     with mounted_there(bench, hosts) as mnt:
         for _ in range(bench.repeat):
@@ -372,7 +377,7 @@ def seconds_of(call):
 
 
 def seconds_to_mount(bench, hosts):
-    """Until a name can be looked up."""
+    """The time until a lookup succeeds."""
     start = time.monotonic()
     with mounted_there(bench, hosts) as mnt:
         hosts.run("h1", ["ls", f"{mnt}/full"], stdout=subprocess.DEVNULL, check=True)
@@ -408,7 +413,7 @@ def mounting_chunks(bench):
 
 
 def aside(hosts):
-    """A checkpoint with a tensor for each host, which no other has."""
+    """A checkpoint with one tensor for each host, without replicas."""
     checkpoint = source.Checkpoint()
     checkpoint.items, checkpoint.entries, shape = {}, {}, (ASIDE // 4,)
     for i, name in enumerate(hosts.names):
@@ -419,7 +424,8 @@ def aside(hosts):
 
 
 def others_of_lost(bench):
-    """While a host is stopped, or its cable is out, what another one has; from the first moment on, also once it is down."""
+    """Reads from one host while another one is stopped or unplugged, from the first moment
+    until it is detected as down."""
     with hosts_with(bench, 3, None) as hosts:
         aside(hosts)
         for what, lose, find in (("stopped", hosts.stop, hosts.cont), ("cut off", None, None)):
@@ -454,7 +460,7 @@ def lost(bench, hosts, mnt, lose, find):
 
 
 def together(figures):
-    """Of runs of as many bytes, one after the other: one that had to wait counts."""
+    """The figure of several runs of equal size: a run that had to wait counts."""
     figures = list(figures)
     return Figure(len(figures) / sum(1 / f.gbps for f in figures), sum(f.cpu for f in figures) / len(figures))
 

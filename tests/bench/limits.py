@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Reads of a tensor of 1 GiB beside what the kernel allows and what others reach, in turn with them.
+"""Compares reads of a tensor of 1 GiB with the limit of the kernel and with other filesystems, in alternating runs.
 
-The limit is tests/bench/hot: a file of the same size, answered from one buffer. The others have the tensor as an ordinary
-file: squashfuse_ll (packages squashfuse and squashfs-tools) in an image that is not compressed, and libfuse's example
-passthrough_ll, compiled from the documentation of libfuse3-dev. What each reads from is in page cache: all of it is read
-before each measurement.
+The limit is tests/bench/hot: a file of the same size, answered from one buffer. The other filesystems serve the tensor as
+an ordinary file: squashfuse_ll (packages squashfuse and squashfs-tools) from an image without compression, and libfuse's
+example passthrough_ll, compiled from the documentation of libfuse3-dev. The source files are in page cache: they are read
+completely before each measurement.
 """
 import contextlib
 import os
@@ -24,14 +24,14 @@ ROWS = (("first", "first read", 0.75, 2), ("again", "hot re-read", 0.95, None), 
 
 @contextlib.contextmanager
 def served(command, mnt):
-    """A mount by a program that stays in the foreground; in a session of its own, as daemons are, and scheduled like one."""
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    """A mount by a foreground program, which runs in its own session and is scheduled like a daemon."""
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
             while not os.path.ismount(mnt):
                 if process.poll() is not None:
-                    said.seek(0)
-                    raise RuntimeError(f"{command[0]} ended with {process.returncode}: {said.read()}")
+                    output.seek(0)
+                    raise RuntimeError(f"{command[0]} ended with {process.returncode}: {output.read()}")
                 time.sleep(0.005)
             favour(process.pid)
             yield
@@ -42,13 +42,13 @@ def served(command, mnt):
 
 
 def ahead_of(mnt):
-    """The kernel's file that says how much of this mount is read ahead."""
+    """The file in /sys that sets the read-ahead of this mount."""
     device = os.stat(mnt).st_dev
     return pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
 
 
 class Limit:
-    """Has the size of requests and the read-ahead that the kernel has for a mount of ours."""
+    """The limit, with the request size and the read-ahead of a ckptfs mount."""
     name = "limit"
 
     def __init__(self, bench, file):
@@ -101,7 +101,8 @@ class Squashfuse:
 
 
 class Passthrough:
-    """It hands O_DIRECT on to the disk; with cache=never its reads are as direct, and their bytes come from memory."""
+    """passthrough_ll would pass O_DIRECT on to the disk. The option cache=never makes its reads
+    as direct, with bytes from memory."""
     name = "passthrough_ll"
 
     def __init__(self, bench, file):
@@ -125,7 +126,7 @@ class Passthrough:
 
 @contextlib.contextmanager
 def as_file(bench):
-    """The tensor in a directory of its own, on the disk of the shards."""
+    """The tensor as a file in a temporary directory, on the disk of the shards."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=".bench-", dir=bench.data))
     try:
         (folder / "tensor").mkdir()
@@ -138,7 +139,8 @@ def as_file(bench):
 
 
 def rates(bench, contender):
-    """GB/s of each row, by a fresh mount for what is cached and one for what is not."""
+    """GB/s of each row. The cached rows share a fresh mount; the O_DIRECT row has another
+    one."""
     found = {}
     for direct, rows in ((False, ("first", "again")), (True, ("direct",))):
         bench.settle()
@@ -152,7 +154,8 @@ def rates(bench, contender):
 
 
 def rounds(bench, contenders):
-    """For each contender its rates, round by round; another one begins each."""
+    """The rates of each contender, round by round. The first contender of a round
+    alternates."""
     found = {contender.name: [] for contender in contenders}
     for first in range(bench.repeat):
         for i in range(len(contenders)):
@@ -162,7 +165,7 @@ def rounds(bench, contenders):
 
 
 def print_rows(bench, found):
-    """Figures are medians: those of the ratios, of the ratio in each round."""
+    """Figures are medians of the rounds; ratios are medians of the ratios of the rounds."""
     for row, what, floor, floor_others in ROWS:
         figures = {name: [rates[row] for rates in list_] for name, list_ in found.items()}
         medians = {name: statistics.median(list_) for name, list_ in figures.items()}

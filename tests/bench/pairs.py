@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Rows of tests/bench/run for two kinds of mounts, in turn: what one option, or another build, makes of each.
+"""Compares the rows of tests/bench/run for two kinds of mounts, which differ by an option or by the build.
 
     tests/bench/run --program PROGRAM --data DIR --pairs 15 --with gpu=auto --against gpu=off [--other PROGRAM]
                     [--only GROUP]... [--rows REGEX] [--minutes N]
 
-A round is three runs of a group, each with one repetition: against, with, against, the first and the last of them changing
-places from round to round. So each round gives a pair of the two, and one of the second beside itself, which shows
-how much of the first is noise. Figures are medians of rounds; a ratio is the median of those of the rounds, above 1 if the
-first is better, be it a rate or a time. Nothing native is measured: where the table has a figure in ratio to something
-native, it is the rate, or the time, itself here. --other is the program whose mounts the first is compared against.
+A round is three runs of a group, each with one repetition: against, with, against. The two outer runs change places from
+round to round. So each round gives a pair of the two mounts, and a pair of the second mount with itself, which shows the
+noise. Figures are medians of rounds. A ratio is the median of the ratios of the rounds, above 1 if the first mount is
+better, for rates and for times. Native reads are not measured: where the table has a ratio to native reads, this one has
+the rate or the time. --other is the program of the second kind of mounts.
 
---rows leaves out all rows in which the expression is not found; those that are a comparison are not measured then, of the
-others all of their group are. --minutes ends it after the round in which they are over; a group of which no round was
-whole is named. The groups check, units and unmounted, which mount nothing, and limits, which has the readings of
-first, hot and direct, are measured if --only names them.
+--rows selects the rows in which the expression is found. Comparisons without a selected row are skipped; other groups are
+measured completely. --minutes ends the measurement after the current round; a group without a complete round is named.
+The groups check, units and unmounted mount nothing, and limits repeats the reads of first, hot and direct: these groups
+are measured only if --only names them.
 """
 import copy
 import re
@@ -28,7 +28,7 @@ LEFT_OUT = "check", "units", "unmounted", "limits", "kinds", "hf_many", "hf", "h
 
 
 class Side(Bench):
-    """One kind of mounts. What is measured of it is kept."""
+    """One kind of mounts. It stores its figures."""
 
     def __init__(self, options, program, mount_options):
         options = copy.copy(options)
@@ -49,14 +49,14 @@ class Side(Bench):
         self.skipped[what] = why
 
     def run(self, unit):
-        """{row: its figure, of which more is better}"""
+        """{row: figure, where more is better}"""
         self.found = {}
         unit(self)
         return self.found
 
 
 def median_of(ratios):
-    """With the quartiles, if there are some."""
+    """The median, with the quartiles if there are enough values."""
     text = f"{statistics.median(ratios):.3f}"
     if len(ratios) < 4:
         return text
@@ -65,7 +65,7 @@ def median_of(ratios):
 
 
 def print_row(what, rounds):
-    """rounds: figures of (against, with, against). One that is nothing has no ratio."""
+    """rounds: figures of (against, with, against). A round with a figure 0 has no ratio."""
     rounds = [three for three in rounds if min(three) > 0]
     if not rounds:
         print(f"| {what} | 0 | | | {FLOOR} | no figure |", flush=True)
@@ -87,7 +87,7 @@ class Pairs:
         return self.end is not None and time.monotonic() >= self.end
 
     def measure(self, unit, name):
-        """Prints the rows of a group, or of a part of one."""
+        """Prints the rows of a group or of a part of it."""
         rounds = {}
         for number in range(self.count):
             if self.is_over():
@@ -110,7 +110,7 @@ class Pairs:
         self.second.skipped = {}
 
     def run(self, units):
-        """units: (name, function) of what is measured in one go."""
+        """units: (name, function), each measured as a whole."""
         print(f"{self.text()}; medians of pairs, and their quartiles\n")
         print("| what | pairs | ratio | the second beside itself | floor | |\n" + 6 * "|---" + "|")
         for name, unit in units:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every entry of every fixture that is no tensor, as JSON, byte for byte what
- * Python says of the value that was saved (NAME.objects.jsonl); and the
- * nested state dict (NAME.state_dict.json).
+ * objects_test: compares the JSON text of each non-tensor entry of all fixtures with
+ * Python's text of the saved value (NAME.objects.jsonl), byte for byte. It also
+ * compares the nested state dict (NAME.state_dict.json).
  *
  *	objects_test FIXTURES
  */
@@ -118,7 +118,7 @@ static bool is_fixture(const char *dir, const char *name)
 	       stat(path, &st) == 0;
 }
 
-/* --- what is wrong with its file --------------------------------------------- */
+/* --- damaged files ----------------------------------------------------------- */
 
 static char damaged[] = "/tmp/ckptfs-objects-XXXXXX";
 
@@ -161,8 +161,8 @@ static const char *data_path(void)
 	return path;
 }
 
-/* All three functions; nothing may be appended. place: what is known without
- * the file. */
+/* All three functions must fail without appending text. place: result of the lookup, which
+ * does not read the file. */
 static void check_error(struct ck_checkpoint *cp, int place, int want)
 {
 	struct ck_buf out = { 0 };
@@ -207,7 +207,7 @@ static void check_damage(const char *from)
 	ck_checkpoint_close(cp);
 }
 
-/* Damage that is there when the checkpoint is opened. */
+/* Damage that exists when the checkpoint is opened. */
 static void check_damage_before(const char *from)
 {
 	static const struct ck_format_options options;

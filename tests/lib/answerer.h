@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * answerer: a mover of remote files for tests. It has the files' bytes in memory and
- * copies them in the plainest way: at once, or in a thread of its own, whatever waits
- * there in any order; with errors, wrong bytes, or only when nobody wants them.
+ * answerer: a remote backend for tests. It holds the bytes of the files in memory
+ * and executes each batch at once, or in its own thread in random order. It can
+ * return errors or wrong bytes, and can answer cancelled batches only.
  */
 #ifndef CK_ANSWERER_H
 #define CK_ANSWERER_H
@@ -21,7 +21,7 @@ struct answerer {
 	bool at_once, never;
 	bool inside; /* done() is called before start() returns */
 	enum spoil spoil;
-	int errs[BIG + 2]; /* what moves of each file come to */
+	int errs[BIG + 2]; /* rc of the moves of each file */
 	/* Atomic: */
 	unsigned started, moved, wrong, interrupted, spoiled;
 
@@ -29,7 +29,7 @@ struct answerer {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/* Under lock: */
-	bool ending, held; /* held: nothing is answered yet */
+	bool ending, held; /* held: only cancelled batches complete */
 	uint64_t random;
 	unsigned n;
 	struct ck_moves *queue[ANSWERER_MOST];
@@ -47,7 +47,7 @@ static inline unsigned answerer_counted(unsigned *counter)
 
 /* --- one move --------------------------------------------------------------------- */
 
-/* The next run of a loop nest; false: there is none. */
+/* Advances to the next run of a loop nest. False after the last one. */
 static inline bool move_next(const struct ck_move *m, uint64_t *index)
 {
 	uint32_t k = m->nloops;
@@ -57,7 +57,7 @@ static inline bool move_next(const struct ck_move *m, uint64_t *index)
 	return k > 0;
 }
 
-/* Byte by byte as it says; false: it is not all inside the file, which has `size`. */
+/* Copies the runs of a move. False if a run exceeds the file of `size` bytes. */
 static inline bool move_fill(const struct ck_move *m, const uint8_t *bytes,
 			     uint64_t size)
 {
@@ -93,7 +93,7 @@ static inline void answerer_move(struct answerer *a, struct ck_move *m)
 	}
 }
 
-/* --- canaries: what must be seen ---------------------------------------------------- */
+/* --- canaries: faults that the test must detect ------------------------------------- */
 
 static inline bool are_alike(const struct ck_move *x, const struct ck_move *y)
 {
@@ -101,7 +101,7 @@ static inline bool are_alike(const struct ck_move *x, const struct ck_move *y)
 	       memcmp(x->to, y->to, x->run) != 0;
 }
 
-/* The bytes of two moves, each at the place of the other. */
+/* Exchanges the bytes of two moves. */
 static inline bool moves_swap(struct ck_moves *moves)
 {
 	for (size_t i = 0; i + 1 < moves->n; i++) {
@@ -147,7 +147,7 @@ static inline void answerer_fill(struct answerer *a, struct ck_moves *moves)
 		answerer_count(&a->spoiled);
 }
 
-/* --- the mover ---------------------------------------------------------------------- */
+/* --- the backend -------------------------------------------------------------------- */
 
 static inline int answerer_start(struct ck_backend *m, struct ck_moves *moves)
 {
@@ -187,7 +187,7 @@ static inline void answerer_interrupt(struct ck_backend *m,
 	pthread_mutex_unlock(&a->lock);
 }
 
-/* One that can be answered, any; NULL: there is none. Under the lock. */
+/* A random batch that may complete now, or NULL. Must hold a->lock. */
 static inline struct ck_moves *answerer_take(struct answerer *a)
 {
 	uint64_t from = tap_random(&a->random) % (a->n + 1);
@@ -263,7 +263,7 @@ static inline void answerer_end(struct answerer *a)
 
 enum { HEADER_BYTES = 4 };
 
-/* Each header says where the next one is. */
+/* Each header contains the position of the next one. */
 struct headers {
 	struct ck_locator locator;
 	struct world *w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls_case: requests to three peers, on a line and with a clock that are the test's.
+ * calls_case: requests to three peers. The test controls the line and the clock.
  */
 #ifndef CK_CALLS_CASE_H
 #define CK_CALLS_CASE_H
@@ -25,9 +25,9 @@ enum {
 struct line {
 	struct ck_line line; /* first */
 	bool full;
-	unsigned room; /* that it takes, and then it is full; 0: any */
+	unsigned room; /* messages until it is full; 0: no limit */
 	unsigned wakes;
-	unsigned n; /* that were sent since line_forget() */
+	unsigned n; /* messages sent since line_forget() */
 
 	struct {
 		uint32_t peer;
@@ -55,20 +55,20 @@ static inline void line_wake(struct ck_line *l)
 	((struct line *)l)->wakes++;
 }
 
-/* --- one of everything ------------------------------------------------------------------ */
+/* --- one line, one clock, calls --------------------------------------------------------- */
 
 static struct line line;
 static struct ck_calls *all;
 static uint64_t now;
 
-/* A call, and what came of it. */
+/* A call and its result. */
 struct one {
 	struct ck_call call; /* first */
-	unsigned told;
+	unsigned completions;
 	int rc;
 	bool answered;
-	int says;	  /* of what came */
-	struct one *then; /* sent when this one came */
+	int says;	  /* result of came() */
+	struct one *then; /* sent when this one completes */
 };
 
 static inline int one_came(struct ck_call *c, const struct ck_message *m,
@@ -76,7 +76,7 @@ static inline int one_came(struct ck_call *c, const struct ck_message *m,
 {
 	struct one *o = (struct one *)c;
 
-	o->told++;
+	o->completions++;
 	o->rc = rc;
 	o->answered = m != NULL;
 	if (o->then)
@@ -84,7 +84,7 @@ static inline int one_came(struct ck_call *c, const struct ck_message *m,
 	return o->says;
 }
 
-/* bytes: of its answer. */
+/* bytes: length of the reply. */
 static inline void one_init(struct one *o, uint32_t peer, uint64_t bytes)
 {
 	static uint8_t to[4 * WINDOW];
@@ -115,15 +115,15 @@ static inline void ones_send(struct one *o, unsigned n)
 		ck_calls_send(all, &o[i].call);
 }
 
-/* How many of them have come to rc, each once. */
+/* The number of calls that completed exactly once, with rc. */
 static inline unsigned ones_told(const struct one *o, unsigned n, int rc)
 {
-	unsigned told = 0;
+	unsigned completed = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		told += o[i].told == 1 && o[i].rc == rc &&
-			o[i].answered == (rc == 0);
-	return told;
+		completed += o[i].completions == 1 && o[i].rc == rc &&
+			     o[i].answered == (rc == 0);
+	return completed;
 }
 
 static inline unsigned ones_open(const struct one *o, unsigned n)
@@ -131,7 +131,7 @@ static inline unsigned ones_open(const struct one *o, unsigned n)
 	unsigned open = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		open += o[i].told == 0;
+		open += o[i].completions == 0;
 	return open;
 }
 
@@ -173,7 +173,7 @@ static inline void tick(void)
 		ok(false);
 }
 
-/* Time goes by, in steps as a line makes them. */
+/* Advances the clock by msec, in the steps of a line. */
 static inline void pass(uint64_t msec)
 {
 	for (uint64_t step; msec; msec -= step) {
@@ -197,13 +197,13 @@ static inline int take(uint32_t peer, struct ck_wire_head head,
 	return ck_calls_take(all, peer, &m, now);
 }
 
-/* What was sent as number i is answered as it should be. */
+/* Replies correctly to sent message i. */
 static inline void answer(unsigned i, uint64_t bytes)
 {
 	eq_err(take(line.sent[i].peer, line.sent[i].head, bytes), 0);
 }
 
-/* How many pings were sent to a peer; and says that they are forgotten. */
+/* The number of recorded pings to a peer. */
 static inline unsigned pings(uint32_t peer)
 {
 	unsigned n = 0;
@@ -229,7 +229,7 @@ static inline void line_forget(void)
 	line.n = 0;
 }
 
-/* Whoever was asked whether he is there says so. */
+/* Advances the clock; the peers in the bit mask `peers` reply to pings. */
 static inline void pass_answering(uint64_t msec, unsigned peers)
 {
 	for (; msec; msec -= 250) {

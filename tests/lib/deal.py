@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Deals the files of a checkpoint out to directories, each of one host.
+"""Distributes the files of a checkpoint to directories, one directory for each host.
 
     with Hosts(3) as hosts:
         who = deal("tests/fixtures/fsdp2", hosts.directories, "random", seed)
         who["h2"]       # ["__1_0.distcp"], what h2 has
 
-HOW has the ways of dealing data files:
+HOW lists the distributions of data files:
 
-    by rank      __R_*.distcp is on host R mod n, as it was saved there, and so is what
-                 else has a rank, or at least a number, in its name: the last one counts
-    one empty    as by rank, but one host has none
+    by rank      __R_*.distcp is on host R mod n, the host that saved it. Other files go by
+                 the last number in their name
+    one empty    as by rank, but one host has no data file
     random       each on one host
     all to one   all on one host
     copies       each on as many hosts as `copies` says
 
-and .metadata, or an index, is on "one" host, on "some" but not all (of one host: on it)
-or on "all". What is not said is by lot: the same seed gives the same deal.
+.metadata or an index is on "one" host, on "some" but not all hosts, or on "all". With a
+single host, "some" means that host. Open choices are random: the same seed gives the same
+distribution.
 """
 import os
 import random
@@ -26,14 +27,14 @@ METADATA = ".metadata"
 
 
 def is_metadata(name):
-    """It says what there is, for all files."""
+    """True for a file that describes the data files."""
     return name == METADATA or name.endswith(".index.json")
 
 
 def rank_of(name):
     name = os.path.basename(name)
-    said = re.match(r"__(\d+)[_.]", name) or re.match(r".*?(\d+)-of-\d+", name)
-    return int(said.group(1) if said else [0, *re.findall(r"\d+", name)][-1])
+    match = re.match(r"__(\d+)[_.]", name) or re.match(r".*?(\d+)-of-\d+", name)
+    return int(match.group(1) if match else [0, *re.findall(r"\d+", name)][-1])
 
 
 def by_rank(name, hosts):
@@ -41,13 +42,13 @@ def by_rank(name, hosts):
 
 
 def files_of(folder):
-    """Paths in it, sorted, in folders beneath it, too."""
+    """Sorted relative paths of all files below a folder."""
     return sorted(os.path.relpath(os.path.join(place, name), folder)
                   for place, _, names in os.walk(folder) for name in names)
 
 
 def by_way(how, hosts, copies, rng):
-    """A function: the hosts that shall have the file of that name."""
+    """A function from the name of a file to its hosts."""
     chosen = rng.choice(hosts)
     others = [host for host in hosts if host != chosen] or hosts
     return {
@@ -69,8 +70,8 @@ def with_metadata(where, hosts, rng):
 
 
 def put(source, target, link):
-    """A link where it is asked for and can be had. It has one file's bytes:
-    a test that changes them changes the source."""
+    """Makes a hard link if requested and possible, otherwise a copy. A test that changes
+    a linked file changes the source too."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         if link:
@@ -82,7 +83,7 @@ def put(source, target, link):
 
 
 def flip(path):
-    """One bit in the middle of a file is another one; its times are kept."""
+    """Flips one bit in the middle of a file; keeps the file times."""
     before = os.stat(path)
     with open(path, "r+b") as f:
         f.seek(before.st_size // 2)
@@ -94,8 +95,8 @@ def flip(path):
 
 def deal(folder, directories, how, seed, metadata="one", copies=2,
          link=False):
-    """directories: {host: directory}. Returns who has what,
-    {host: [path, ...]}, sorted."""
+    """directories: {host: directory}. Returns the sorted files of each host,
+    {host: [path, ...]}."""
     rng = random.Random(f"{how} {metadata} {seed}")
     hosts = list(directories)
     hosts_of = by_way(how, hosts, copies, rng)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * flat_shown: what a catalog shows of such files: the elements of a tensor, read from where its
- * boxes are; and all of local/, which a sidecar must leave as it is.
+ * flat_shown: compares the catalog of flat files with the expected one. It reads
+ * the elements of a tensor from the position of their boxes, and checks that a
+ * sidecar leaves all of local/ unchanged.
  */
 #ifndef CK_FLAT_SHOWN_H
 #define CK_FLAT_SHOWN_H
@@ -10,7 +11,7 @@
 
 enum { ELEMENTS = 400, HOLE = 0xfeedbeef };
 
-/* --- what is shown --------------------------------------------------------------- */
+/* --- contents of the catalog ----------------------------------------------------- */
 
 static inline struct ck_checkpoint *opened(void)
 {
@@ -73,7 +74,7 @@ static inline unsigned item_read(const struct ck_catalog *c,
 	       (item->form != CK_FORM_ELEMENTS);
 }
 
-/* The place of an element of a box among those of the tensor. */
+/* Index within the tensor of an element of a box. */
 static inline uint64_t place(const struct ck_tensor *t, const int64_t *box,
 			     uint64_t k)
 {
@@ -89,7 +90,7 @@ static inline uint64_t place(const struct ck_tensor *t, const int64_t *box,
 	return at;
 }
 
-/* All elements, HOLE where there is none. Returns what is wrong. */
+/* Reads all elements; HOLE marks a missing one. Returns the number of errors. */
 static inline unsigned read_all(const struct ck_catalog *c,
 				const struct ck_tensor *t, uint32_t *out)
 {
@@ -118,7 +119,7 @@ static inline unsigned read_all(const struct ck_catalog *c,
 	return wrong;
 }
 
-/* A tensor has these elements, in that shape. */
+/* Returns the number of differences to these elements in that shape. */
 static inline unsigned differs(const struct ck_catalog *c, const char *name,
 			       uint32_t ndim, const int64_t *shape,
 			       const uint32_t *want, unsigned n)
@@ -135,7 +136,7 @@ static inline unsigned differs(const struct ck_catalog *c, const char *name,
 	return 0;
 }
 
-/* Elements from `from` on, each one more. */
+/* The elements count up from `from`. */
 static inline bool is_run(const struct ck_catalog *c, const char *name,
 			  uint32_t ndim, const int64_t *shape, uint32_t from)
 {
@@ -170,7 +171,7 @@ static inline void item_line(const struct ck_catalog *c, const char *what,
 	*out = b.data;
 }
 
-/* What local/ is made of, in some order. Of a tensor with copies it has only these. */
+/* Lines that describe local/, unordered. A tensor with copies has only these. */
 static inline size_t local_lines(const struct ck_catalog *c, char **lines)
 {
 	size_t n = 0;
@@ -207,7 +208,7 @@ static inline void local_print(const struct ck_catalog *c, struct ck_buf *out)
 	ck_buf_text(out, "");
 }
 
-/* The files are there, and the sidecar goes. */
+/* Removes the sidecar and compares local/ with and without it. */
 static inline bool is_local_as_without(const struct ck_catalog *c)
 {
 	struct ck_buf with = { 0 }, without = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gathering: a gatherer for tests. A thread of its own does byte by byte what the copies say,
- * in any order, in slots that are small and full of garbage. It may fail, and say that
- * there are too many copies.
+ * gathering: a GPU gather engine for tests. Its thread executes the copy
+ * descriptors byte by byte, in any order, in small slots filled with garbage. It
+ * can fail, and can refuse a slot for too many descriptors.
  */
 #ifndef GATHERING_H
 #define GATHERING_H
@@ -42,22 +42,22 @@ static struct gathering {
 	pthread_t thread;
 	struct gathering_slot slots[GATHERING_SLOTS];
 	uint64_t random;
-	/* How it answers: */
-	bool away; /* it has no slot */
-	bool held; /* it does nothing but end what is not wanted */
+	/* Behaviour: */
+	bool away; /* no slot is free */
+	bool held; /* only cancelled slots complete */
 	bool ending;
-	unsigned fails;	   /* one of so many does; 0: none */
-	uint32_t too_many; /* copies; 0: any number will do */
+	unsigned fails;	   /* one slot in this many fails; 0: no failures */
+	uint32_t too_many; /* descriptors; 0: no limit */
 	bool spoils;
-	/* Brings what a slot wants of others; false: it does not come. */
+	/* Fetches the remote ranges of a slot; false if that fails. */
 	bool (*bring)(struct ck_gather_slot *s);
-	unsigned loses; /* what is wanted of one of so many does not; 0: none */
-	/* What it has done: */
+	unsigned loses; /* one fetch in this many fails; 0: no failures */
+	/* Counters: */
 	unsigned done, failed, refused, spoiled, wrong, brought, lost;
-	int memories; /* that somebody has */
+	int memories; /* not released yet */
 } gathering;
 
-/* --- what a copy says ----------------------------------------------------------------- */
+/* --- one copy descriptor -------------------------------------------------------------- */
 
 static void gathering_swap(uint8_t *unit, size_t len)
 {
@@ -96,7 +96,7 @@ static void gathering_change(uint8_t *p, const struct ck_dtype *dtype,
 	}
 }
 
-/* Where the result goes. */
+/* Destination of the result. */
 static uint8_t *gathering_to(const struct ck_gather_slot *s)
 {
 	const struct gathering_memory *m =
@@ -173,7 +173,7 @@ static int gathering_do(struct ck_gather_slot *s)
 	return 0;
 }
 
-/* Not the one that was sent first. NULL: there is none. */
+/* A random slot that is ready, or NULL. */
 static struct gathering_slot *gathering_next(bool *ending)
 {
 	struct gathering *g = &gathering;
@@ -228,7 +228,7 @@ static void *gathering_thread(void *arg)
 	return NULL;
 }
 
-/* --- the gatherer --------------------------------------------------------------------- */
+/* --- the engine ----------------------------------------------------------------------- */
 
 static struct ck_gather_slot *gathering_take(struct ck_gatherer *is)
 {
@@ -282,7 +282,7 @@ static void gathering_interrupt(struct ck_gatherer *is,
 	sem_post(&g->sent);
 }
 
-/* What was held goes on. */
+/* With false, held slots continue. */
 static inline void gathering_hold(bool held)
 {
 	pthread_mutex_lock(&gathering.lock);
@@ -357,7 +357,7 @@ static void gathering_begin(uint64_t seed)
 		abort();
 }
 
-/* Nothing is on its way; all slots were put back, or that is wrong. */
+/* No slot may be in flight. A slot or memory that was not released is an error. */
 static void gathering_end(void)
 {
 	pthread_mutex_lock(&gathering.lock);
@@ -370,7 +370,7 @@ static void gathering_end(void)
 	gathering.wrong += gathering.memories != 0;
 }
 
-/* One that has a byte wrong is seen by trials, which say how many are wrong. */
+/* trials() must detect slots with a wrong byte; it returns their number. */
 static void gathering_canary(unsigned (*trials)(uint64_t n, uint64_t seed))
 {
 	unsigned wrong, before = gathering.spoiled;

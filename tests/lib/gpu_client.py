@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A program that has tensors of a mount in the memory of a GPU, as include/ckptfs/client.h says
-it: by an IPC handle, or by a descriptor. The stand-in for CUDA's driver is used if
-LD_LIBRARY_PATH leads to it. A path may be unix:SOCKET#PATH, where tests/gpu/offer_mount.c
-answers in place of a mount.
+"""A client program that gets tensors of a mount in GPU memory, by an IPC handle or by a
+descriptor (include/ckptfs/client.h). It uses the fake CUDA driver if LD_LIBRARY_PATH leads
+to it. A path may be unix:SOCKET#PATH, where tests/gpu/offer_mount.c answers in place of a
+mount.
 
     gpu_client.py FILE...    opens each, waits for a line, then prints its SHA-256
 """
@@ -36,7 +36,7 @@ class Access(ctypes.Structure):
 
 
 class Driver:
-    """A device, and what is done with it."""
+    """A device and the driver calls on it."""
 
     def __init__(self, ordinal=0):
         self.lib = ctypes.CDLL("libcuda.so.1")
@@ -61,7 +61,7 @@ class Driver:
             raise RuntimeError(f"{name}: {code}")
 
     def free_bytes(self):
-        """Of the device, whoever has the others."""
+        """Free memory of the device, whichever process uses the rest."""
         free, whole = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cuMemGetInfo", ctypes.byref(free), ctypes.byref(whole))
         return free.value
@@ -101,21 +101,21 @@ def open_file(path, mode):
         return s.detach()
 
 
-def request(fd, path, said):
-    """As ioctl(2): what is said becomes the answer."""
+def request(fd, path, argument):
+    """Like ioctl(2): replaces the argument by the answer."""
     if not is_offer(path):
-        fcntl.ioctl(fd, IOC_GPU, said)
+        fcntl.ioctl(fd, IOC_GPU, argument)
         return
-    os.write(fd, said + path.rpartition("#")[2].encode())
-    answer = os.read(fd, 4 + len(said))
+    os.write(fd, argument + path.rpartition("#")[2].encode())
+    answer = os.read(fd, 4 + len(argument))
     code, = struct.unpack_from("=i", answer) if len(answer) >= 4 else (errno.EIO,)
     if code:
         raise OSError(code, os.strerror(code), path)
-    said[:] = answer[4:]
+    argument[:] = answer[4:]
 
 
 class Export:
-    """An open file, and what it has given. Errors are OSError of ioctl(2)."""
+    """An open file and its exported memory. Errors are OSError of ioctl(2)."""
 
     def __init__(self, driver, path, flags=0, uuid=None, version=1, mode=os.O_RDONLY):
         self.driver, self.at = driver, None
@@ -160,7 +160,7 @@ class Export:
         return at.value
 
     def open(self):
-        """The tensor's address here; None: it has no bytes."""
+        """The address of the tensor in this process; None if it has no bytes."""
         if self.at is None and self.bytes and self.kind == KIND_FD:
             self.at = self.map_descriptor()
         elif self.at is None and self.bytes:

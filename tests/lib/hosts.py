@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Several hosts on one machine, for tests of what runs on many; needs root.
+"""Several hosts on one machine, for tests of distributed mounts; needs root.
 
     with Hosts(3) as hosts:
         hosts.run("h1", ["mpirun", *hosts.mpi, "-H", "h1,h2,h3", "hostname"])
 
-A host is a network, a UTS and a mount namespace: it has a name, an address
-10.77.0.N on eth0, an /etc/hosts with all names, mounts of its own, and so its
-own /dev/shm and $TMPDIR. At the path hosts.src, one for all, each has its own
-directory; hosts.mnt is an empty one to mount at. Processes, users and all other
-files are those of the machine. Programs, sshd among them, run in a host only
-as the test starts them, or mpirun by hosts.agent, which stands for ssh and
-works from everywhere.
+A host is a network, a UTS and a mount namespace. It has a name, an address
+10.77.0.N on eth0, an /etc/hosts with all names and its own mounts, so also its
+own /dev/shm and $TMPDIR. The path hosts.src is the same on all hosts, and leads
+to another directory on each; hosts.mnt is an empty mount point. Processes, users
+and all other files are those of the machine. Programs, sshd among them, run in a
+host only if the test starts them, or if mpirun starts them by hosts.agent, which
+replaces ssh and works from every host.
 
-All ends with close() or when this process dies, see hosts_keeper.py.
+close() or the death of this process ends all hosts, see hosts_keeper.py.
 """
 import json
 import os
@@ -48,7 +48,7 @@ def has_stopped(pid):
 
 class Hosts:
     def __init__(self, count=3, names=None):
-        """Raises Trouble if there can be none here."""
+        """Raises Trouble if this machine cannot make hosts."""
         self.names = list(names or (f"h{n}" for n in range(1, count + 1)))
         assert len(set(self.names)) == len(self.names) < 255
         assert all(re.fullmatch("[a-z][a-z0-9-]{0,30}", name)
@@ -75,7 +75,7 @@ class Hosts:
         self.close()
 
     def close(self):
-        """Ends all that runs in a host, and the hosts."""
+        """Ends all processes of the hosts, then the hosts."""
         self.keeper.stdin.close()
         status = self.keeper.wait()
         self.keeper.stdout.close()
@@ -87,7 +87,7 @@ class Hosts:
     # --- programs ---
 
     def command(self, host, argv, cwd=None):
-        """What runs argv in that host, if the machine runs it."""
+        """A command of the machine that runs argv in that host."""
         return ["nsenter", "-t", str(self.pids[host]), "--net", "--uts",
                 "--mount", "--wdns=" + (cwd or os.getcwd()), "--", *argv]
 
@@ -110,7 +110,7 @@ class Hosts:
 
     @property
     def mpi(self):
-        """Options of mpirun. Without --bind-to none each host would give its
+        """Options of mpirun. Without `--bind-to none` each host would give its
         first rank the same core."""
         network = NETWORK + ".0/24"
         return ["--allow-run-as-root", "--bind-to", "none",
@@ -119,8 +119,7 @@ class Hosts:
                 "--mca", "oob_tcp_if_include", network]
 
     def processes(self, host):
-        """Those of a host that are not the host itself, the oldest first:
-        [(pid, argv)]."""
+        """The processes started in a host, oldest first: [(pid, argv)]."""
         found = []
         for pid in inside(self.namespaces(host)):
             try:
@@ -135,7 +134,7 @@ class Hosts:
         return [(pid, argv) for _, pid, argv in sorted(found)]
 
     def programs(self, host, name, word):
-        """The pids of those of a program that have this word, the oldest first."""
+        """The pids of a program with this word among its arguments, oldest first."""
         return [pid for pid, argv in self.processes(host)
                 if word in argv and os.path.basename(argv[0]) == name]
 
@@ -143,14 +142,14 @@ class Hosts:
         return {namespace(self.pids[host], kind) for kind in KINDS}
 
     def signal(self, pid, number):
-        """Only to a process of a host."""
+        """Sends a signal to a process of a host, and to no other process."""
         if not any(pid == other for name in self.names
                    for other, _ in self.processes(name)):
             raise ProcessLookupError(f"{pid} is no process of a host")
         os.kill(pid, number)
 
     def stop(self, pid):
-        """Returns when each thread has stopped: kill(2) does not wait for that."""
+        """Returns when all threads have stopped; kill(2) does not wait for that."""
         self.signal(pid, signal.SIGSTOP)
         end = time.monotonic() + 60
         while time.monotonic() < end and not has_stopped(pid):
@@ -163,9 +162,9 @@ class Hosts:
         self.signal(pid, signal.SIGKILL)
 
     def crash(self, host):
-        """As if the power failed: no packet tells the others that its
-        programs are gone. With link(host, "up") it can be used again and has
-        its files; what its old connections had left to say is said then."""
+        """Simulates a power failure: no packet informs the other hosts that the
+        programs ended. After link(host, "up") the host works again and has its
+        files; its old connections then send their remaining packets."""
         self.link(host, "down")
         left = self.processes(host)
         while left:
@@ -179,15 +178,15 @@ class Hosts:
     # --- files ---
 
     def read(self, host, path):
-        """The first MiB of a file as a process of that host reads it, past the page
-        cache: how many bytes, or minus errno, and in how many seconds."""
+        """Reads the first MiB of a file in that host, past the page cache. Returns
+        the number of bytes, or minus errno, and the seconds."""
         begun = time.monotonic()
         done = self.run(host, [sys.executable, "-c", READ, path],
                         stdout=subprocess.PIPE, text=True, check=True)
         return int(done.stdout), time.monotonic() - begun
 
     def directory(self, host):
-        """Where the machine has what the host has at hosts.src."""
+        """The directory of the machine that the host sees at hosts.src."""
         return f"{self.base}/own/{host}"
 
     @property
@@ -203,16 +202,15 @@ class Hosts:
         ip(self.pids["switch"], text)
 
     def link(self, host, state):
-        """Its cable is pulled out ("down") or put in again ("up"). What is
-        sent meanwhile is lost."""
+        """Unplugs the cable of a host ("down") or plugs it in ("up"). Packets sent
+        while it is down are lost."""
         self.switch(f"link set port{self.number(host)} {state}\n")
 
     def netem(self, host, words, seed=1):
-        """What the host sends is delayed or lost or held to a rate, as the
-        words of tc-netem(8) say ("delay 100ms loss 5% rate 10mbit"), until it
-        is called with None. What others send to it is not touched. The kernel
-        need not have the module: a process of ours, slow_wire.py, is put
-        between the host's port and the switch."""
+        """Delays, drops or throttles the packets that the host sends, in the
+        words of tc-netem(8) ("delay 100ms loss 5% rate 10mbit"). A call with
+        None ends it. Packets to the host pass unchanged. No kernel module is
+        needed: slow_wire.py runs between the host's port and the switch."""
         n = self.number(host)
         if host in self.wires:
             self.wires.pop(host).communicate()
@@ -236,14 +234,14 @@ class Hosts:
             raise ValueError(f"netem: {words}: {answer.decode().strip()}")
 
     def bytes(self, host):
-        """What its eth0 has received and sent so far, with all headers."""
+        """Bytes that eth0 of a host has received and sent, with all headers."""
         with open(f"/proc/{self.pids[host]}/net/dev") as table:
             row = next(line for line in table if "eth0:" in line)
         fields = row.partition(":")[2].split()
         return int(fields[0]), int(fields[8])
 
     def is_reached(self, name):
-        """From all others, and they from it: MPI does not try twice."""
+        """True if the host and all others reach each other: MPI does not retry."""
         return all(self.answers(here, there) for other in self.names
                    if other != name
                    for here, there in ((other, name), (name, other)))
@@ -260,9 +258,9 @@ class Hosts:
             return False
 
     def socket(self, host, kind=socket.SOCK_STREAM):
-        """A socket of this process in that host's network, which it stays in:
-        a thread goes there to make it. A test that closes it in time finds the
-        namespace gone after close()."""
+        """A socket of this process in the network namespace of a host. A thread
+        enters the namespace to make it. A test must close the socket before
+        close(), or the namespace outlives the hosts."""
         with open(f"/proc/{self.pids[host]}/ns/net") as place, \
                 ThreadPoolExecutor(1) as thread:
             return thread.submit(self.visit, place.fileno(), kind).result()
@@ -274,7 +272,7 @@ class Hosts:
 
 
 def until(condition, seconds=10):
-    """Whether it comes true in so many seconds."""
+    """True if the condition becomes true within so many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -284,7 +282,7 @@ def until(condition, seconds=10):
 
 
 def why_not():
-    """Why there can be no hosts here, None if there can."""
+    """The reason why this machine cannot make hosts, or None."""
     if os.geteuid() != 0:
         return "only root can make hosts"
     for program in ("ip", "nsenter", "mpirun"):
@@ -301,8 +299,7 @@ def why_not():
 
 
 def skipped():
-    """Whether a test does not run for that; then it has said so. On CI it runs, and
-    fails."""
+    """True if the test is skipped; the reason is printed. On CI it runs and fails."""
     why = why_not() if os.environ.get("CI") != "true" else None
     if why:
         print(f"1..0 # SKIP {why}")

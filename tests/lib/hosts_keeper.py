@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the hosts of hosts.py and takes them away: a process of its own.
+"""Creates and removes the hosts of hosts.py, in a separate process.
 
     hosts_keeper.py NAME...
 
-Prints one line of JSON, what was made or {"trouble": why not}, then waits for
-the end of its standard input. That comes when the one who started it closes
-it or dies, by whatever signal, and so what is started in the hosts ends with
-the test in each case. Only this process itself must not be killed: its hosts
-would end, but not what others started there, nor the directory.
+Prints one line of JSON, a description of the hosts or {"trouble": reason}, then
+waits for the end of standard input. The starter closes it, or dies by any signal,
+so the programs of the hosts always end with the test. This process itself must not
+be killed: then its hosts end, but programs that the test started in them and the
+directory remain.
 
-Interfaces are made in the namespaces where they belong, and no mount of a host
-is seen outside it. Of the machine nothing is used but one directory beneath
-$TMPDIR.
+Interfaces are created in their namespaces, and no mount of a host is visible
+outside of it. The machine itself is changed only in one directory below $TMPDIR.
 """
 import ctypes
 import json
@@ -51,7 +50,7 @@ exec nsenter -t "$pid" --net --uts --mount bash -c "$*"
 
 
 class Trouble(Exception):
-    """There can be no hosts here; the text says why."""
+    """The machine cannot make hosts; the text is the reason."""
 
 
 def checked(status, what):
@@ -65,14 +64,14 @@ def mount(source, target, kind, flags):
 
 
 def namespace(pid, kind):
-    """What tells a namespace from all others that live."""
+    """The identity of a namespace among all existing ones."""
     status = os.stat(f"/proc/{pid}/ns/{kind}")
     return status.st_dev, status.st_ino
 
 
 def inside(namespaces):
-    """The processes that have any of these namespaces. A program that takes
-    one of its own, as a sandbox does, is still known by the others."""
+    """The processes in any of these namespaces. A program that creates its own
+    namespace of one kind, such as a sandbox, is found by the other kinds."""
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and any(namespace(name, kind) in namespaces
@@ -83,7 +82,7 @@ def inside(namespaces):
 
 
 def ip(pid, text):
-    """Lines for ip(8), in the network namespace of that process."""
+    """Runs lines of ip(8) in the network namespace of a process."""
     done = subprocess.run(
         ["nsenter", "-t", str(pid), "--net", "ip", "-batch", "-"],
         input=text, text=True, capture_output=True)
@@ -92,9 +91,9 @@ def ip(pid, text):
 
 
 def forget_mounts():
-    """The copies of others' mounts: of checkpoints, for a daemon lives until
-    the last copy of its mount is gone, and of images, which could not be
-    mounted again."""
+    """Unmounts the copies of the machine's mounts: of checkpoints, since a daemon
+    lives until the last copy of its mount ends, and of images, which could not be
+    mounted again otherwise."""
     with open("/proc/self/mounts") as mounts:
         found = [line.split() for line in mounts]
     for device, place, kind, *_ in reversed(found):
@@ -108,8 +107,8 @@ class Keeper:
         self.names = names
         self.base = tempfile.mkdtemp(prefix="ckptfs-dist.")
         os.chmod(self.base, 0o755)
-        self.pids = {}          # of the first process of each, and "switch"
-        self.pins = []          # namespaces that are to be emptied
+        self.pids = {}          # of the first process of each host, and "switch"
+        self.pins = []          # namespaces to be emptied
 
     # --- making ---
 
@@ -135,7 +134,7 @@ class Keeper:
         return {"base": self.base, "pids": self.pids, "addresses": addresses}
 
     def start(self, what, flags, work):
-        """A process that has namespaces and does nothing."""
+        """An idle process that keeps namespaces alive."""
         reader, writer = os.pipe()
         keeper, pid = os.getpid(), os.fork()
         if pid == 0:
@@ -156,8 +155,8 @@ class Keeper:
         self.pids[what] = pid
 
     def live(self, flags, work, writer):
-        """The child's whole life; no more than needed is kept from the one
-        who started us."""
+        """Body of the child. It closes the descriptors that it inherited and does not
+        need."""
         answer = "ready"
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
@@ -176,7 +175,7 @@ class Keeper:
         os._exit(1)
 
     def quiet(self):
-        """No packets but those of programs: IPv6 would send some."""
+        """Disables IPv6, which would send packets of its own."""
         try:
             with open("/proc/sys/net/ipv6/conf/default/disable_ipv6",
                       "w") as out:
@@ -195,8 +194,7 @@ class Keeper:
             mount("none", CONNECTIONS, b"fusectl", 0)
 
     def connect(self, addresses):
-        """Each host's eth0 is one end of a cable, portN of the switch the
-        other."""
+        """Connects eth0 of each host to portN of the switch by a cable."""
         ip(self.pids["switch"],
            "link add switch type bridge mcast_snooping 0\n"
            "link set switch up\n")
@@ -220,12 +218,12 @@ class Keeper:
             out.write(AGENT % (rows, shlex.quote(self.base)))
         os.chmod(path, 0o755)
 
-    # --- taking away ---
+    # --- removal ---
 
     def end_processes(self):
-        """None of them is asked: a stopped one ends, too, and what waits for
-        a mount whose daemon is gone. Who starts others while we look is found
-        when we look again."""
+        """Kills all processes of the hosts, also stopped ones and those that wait for
+        a mount without a daemon. The search repeats to find processes started
+        meanwhile."""
         statuses = map(os.fstat, self.pins)
         namespaces = {(status.st_dev, status.st_ino) for status in statuses}
         own = set(self.pids.values())
@@ -259,7 +257,7 @@ class Keeper:
 
 
 def say(what):
-    """To nobody, if the one who started us is gone already."""
+    """Prints JSON; a closed pipe of a dead starter is ignored."""
     try:
         os.write(1, json.dumps(what).encode() + b"\n")
     except BrokenPipeError:

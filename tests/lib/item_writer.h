@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * item_writer: makes one torch.save archive in memory as torch does, byte for
- * byte, and remembers where each structure is, so that a test can damage it.
- * One record may be a hole of any size (zeros that are not kept), for the
- * forms above 4 GiB. Second half: the pickle of a tensor.
+ * item_writer: writes one torch.save archive in memory as torch does, byte for
+ * byte. It records the position of each structure, so that a test can damage it.
+ * One record may be a hole of any size (zeros that are not stored), for archives
+ * above 4 GiB. The second half writes the pickle of a tensor.
  *
- * Positions are those of the archive, holes included.
+ * Positions include the hole.
  */
 #ifndef CK_ITEM_WRITER_H
 #define CK_ITEM_WRITER_H
@@ -25,7 +25,7 @@ struct iw_place {
 };
 
 struct iw {
-	/* how; zero is what torch writes */
+	/* options; zero: as torch writes */
 	const char *prefix;  /* "archive" */
 	uint32_t alignment;  /* 64 */
 	bool no_crc;	     /* set_crc32_options(False) */
@@ -40,7 +40,7 @@ struct iw {
 	size_t at_cap;
 	uint64_t dir, end64, locator, end;
 	unsigned reads;	  /* calls of iw_read() */
-	unsigned fail_at; /* number of the call that answers ESTALE */
+	unsigned fail_at; /* number of the read that returns ESTALE */
 };
 
 static inline struct iw *iw_make(void)
@@ -196,7 +196,7 @@ static inline void iw_record(struct iw *w, const char *name, struct ck_str data)
 	iw_close(w, r);
 }
 
-/* A record of zeros that are not kept. One for each archive. */
+/* A record of zeros that are not stored. At most one in an archive. */
 static inline void iw_hole(struct iw *w, const char *name, uint64_t len)
 {
 	struct iw_place *r = iw_begin(w, name, len, 0);
@@ -269,7 +269,7 @@ static inline void iw_finish(struct iw *w)
 		abort();
 }
 
-/* Place of a byte that is kept. */
+/* Address of a stored byte. */
 static inline char *iw_byte(struct iw *w, uint64_t ipos)
 {
 	if (w->hole_len && ipos >= w->hole + w->hole_len)
@@ -372,7 +372,7 @@ static inline void pk_mark(struct pk *p)
 	pk_op(p, '(');
 }
 
-/* Of what is above the mark. */
+/* A tuple of the items above the mark. */
 static inline void pk_tuple(struct pk *p)
 {
 	pk_op(p, 't');
@@ -408,7 +408,7 @@ static inline void pk_empty_ordered_dict(struct pk *p)
 	pk_reduce(p);
 }
 
-/* What a tensor's pickle says; see iw_tensor_default. */
+/* Contents of the pickle of a tensor; see iw_tensor_default. */
 struct iw_tensor {
 	const char *rebuild;	/* of torch._utils */
 	const char *persid_tag; /* "storage" */
@@ -418,7 +418,7 @@ struct iw_tensor {
 	int64_t offset;
 	uint32_t ndim;
 	int64_t size[IW_DIMS], stride[IW_DIMS];
-	const char *dtype; /* of v3, NULL: none */
+	const char *dtype; /* v3 only, or NULL */
 	bool quantizer;
 	bool conj, neg;
 };

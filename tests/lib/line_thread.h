@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * line_thread: a line to owners with a thread of its own, which answers in any order,
- * is without room at times, is replaced by another, loses messages and peers. Its clock
- * is its own, and goes on when there is nothing to do.
+ * line_thread: a connection to file servers, run by its own thread. It replies in
+ * any order, is full at times, is replaced by another connection, and loses
+ * messages and peers. Its clock is simulated and advances when the thread is idle.
  */
 #ifndef CK_LINE_THREAD_H
 #define CK_LINE_THREAD_H
@@ -21,9 +21,9 @@ struct line_thread {
 	struct ck_file_server *owner[OWNERS];
 	uint32_t npeers;
 	bool calm; /* nothing gets lost */
-	bool lie;  /* the last byte of each answer is another one */
+	bool lie;  /* changes the last byte of each reply */
 	struct ck_calls_options options;
-	/* Whom it serves, and how; once line_thread_serve() was called. Under lock: */
+	/* Set by line_thread_serve(). Under lock: */
 	struct ck_remote_client *requester;
 	struct ck_ways ways;
 	/* The thread's: */
@@ -68,7 +68,7 @@ static inline bool line_thread_one_in(struct line_thread *t, uint64_t n)
 	return boxes_one_in(&t->random, n);
 }
 
-/* Any message on its way. False: there is none. */
+/* Takes a random message in flight. False if there is no message. */
 static inline bool line_thread_take(struct line_thread *t, struct packet *out)
 {
 	bool any;
@@ -95,7 +95,8 @@ static inline void line_thread_deliver(struct line_thread *t, struct packet *p)
 	t->answered++;
 }
 
-/* Of what is on its way some is lost with the old line, and nobody waits for the rest. */
+/* Replaces the connection. Half of the messages in flight are lost; replies to the rest
+ * are ignored. */
 static inline void line_thread_renew(struct line_thread *t)
 {
 	struct ck_calls *old = t->calls;
@@ -116,7 +117,7 @@ static inline void line_thread_renew(struct line_thread *t)
 	t->renewed++;
 }
 
-/* From now on it may be replaced: the ways are those of the requester. */
+/* Sets the client. From now on the connection may be replaced. */
 static inline void line_thread_serve(struct line_thread *t,
 				     struct ck_remote_client *r)
 {
@@ -142,7 +143,7 @@ static inline void line_thread_tick(struct line_thread *t)
 		abort();
 }
 
-/* Room comes and goes; who had none is asked when there is some. */
+/* Sets whether the connection is full. When it has room again, a tick resends. */
 static inline void line_thread_fill(struct line_thread *t, bool full)
 {
 	bool woken;
@@ -204,7 +205,7 @@ static inline void *line_thread_run(void *arg)
 	return NULL;
 }
 
-/* owner, npeers and calm are set. */
+/* The caller has set owner, npeers and calm. */
 static inline void line_thread_begin(struct line_thread *t, uint64_t window,
 				     uint64_t seed)
 {
@@ -223,7 +224,7 @@ static inline void line_thread_begin(struct line_thread *t, uint64_t window,
 		abort();
 }
 
-/* Nobody waits for anything. */
+/* No request may be pending. */
 static inline void line_thread_end(struct line_thread *t)
 {
 	pthread_mutex_lock(&t->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner_case: a directory of files, their owner, and requests to it. Every request is
- * answered within the memory that was said before.
+ * owner_case: a file server of one directory, and requests to it. Each request
+ * must be answered within the memory that ck_file_server_cost() returned for it.
  */
 #ifndef CK_OWNER_CASE_H
 #define CK_OWNER_CASE_H
@@ -17,7 +17,7 @@
 
 enum { THREAD_KEEPS = 1 << 20 }; /* see file_server.h */
 
-static int dir = -1; /* of the test, removed at the end */
+static int dir = -1; /* temporary, removed at the end */
 static char dir_path[] = "/tmp/ckptfs-owner-XXXXXX";
 static struct ck_file_server *owner;
 
@@ -61,9 +61,9 @@ static inline int case_end(void)
 	return system(command) ? 2 : tap_done();
 }
 
-static unsigned answered_now; /* requests that could be, without a wait */
+static unsigned answered_now; /* requests answered without blocking */
 
-/* If it can be answered at once, then as it was. */
+/* A reply that does not block must equal the earlier one. */
 static inline bool is_same_now(struct ck_file_server *o,
 			       const struct ck_message *request, uint64_t cost,
 			       const struct ck_answer *before)
@@ -81,8 +81,8 @@ static inline bool is_same_now(struct ck_file_server *o,
 	return same;
 }
 
-/* An answer as it comes, its bytes are the caller's. Ends the ask's part: false if there
- * is none, or it took more than was said. */
+/* Serves one request as encoded bytes, which the caller owns. False if there is no reply,
+ * or if it took more memory than its cost. */
 static inline bool serve(struct ck_file_server *o, const struct ck_ask *a,
 			 struct ck_buf *bytes, struct ck_message *m)
 {
@@ -101,20 +101,20 @@ static inline bool serve(struct ck_file_server *o, const struct ck_ask *a,
 	if (rc)
 		return false;
 	if (!is_same_now(o, &request, cost, &out)) {
-		printf("# at once it is answered otherwise\n");
+		printf("# the reply without blocking differs\n");
 		rc = -EPROTO;
 	}
 	wire_add_answer(bytes, &out);
 	ck_answer_fini(&out);
 	if (taken.most > (int64_t)cost + THREAD_KEEPS) {
-		printf("# it takes %jd, said was %ju\n", (intmax_t)taken.most,
-		       (uintmax_t)cost);
+		printf("# it took %jd bytes, its cost was %ju\n",
+		       (intmax_t)taken.most, (uintmax_t)cost);
 		return false;
 	}
 	return rc == 0 && wire_split(bytes->data, bytes->len, m) == 0;
 }
 
-/* What is said of one name. */
+/* Looks up one name. */
 static inline int look_at(struct ck_file_server *o, struct ck_str name,
 			  struct ck_looked *out)
 {
@@ -132,7 +132,7 @@ static inline int look_at(struct ck_file_server *o, struct ck_str name,
 	return rc;
 }
 
-/* The number of a file that can be used. */
+/* The number of an existing file. */
 static inline uint32_t number_of(struct ck_file_server *o, const char *name)
 {
 	struct ck_looked looked;
@@ -142,7 +142,7 @@ static inline uint32_t number_of(struct ck_file_server *o, const char *name)
 	return looked.number;
 }
 
-/* Has the moves done by the owner, with as many requests as it takes. */
+/* Executes moves by as many READ requests as needed. */
 static inline int move_by(struct ck_file_server *o, struct ck_move *list,
 			  size_t n)
 {

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Many threads that each read one page of a file at the same time, and say what they got.
+"""Threads that each read one page of a file at the same time, and print the results.
 
     parked_readers.py FILE WANT HOW FIRST COUNT
 
-HOW is read, direct or mmap, FIRST the first page; WANT has the bytes that are right. Prints a line when all can
-begin, begins with the first line of its standard input, and prints JSON when all have
-ended: {what: how many}, and the seconds that the longest took. what is right, wrong or
-an errno.
+HOW is read, direct or mmap, FIRST the first page; WANT contains the right bytes. Prints a
+line when all threads are ready, and starts them with the first line of standard input. When
+all have ended, prints JSON: {result: count} and the seconds of the slowest thread. A result
+is "right", "wrong" or an errno.
 """
 import collections
 import json
@@ -20,7 +20,7 @@ PAGE = mmap.PAGESIZE
 
 
 def reader(path, how):
-    """A function: the bytes of a page."""
+    """A function that returns the bytes of a page."""
     fd = os.open(path, os.O_RDONLY | (os.O_DIRECT if how == "direct" else 0))
     if how == "direct":
         def read(at):
@@ -31,8 +31,8 @@ def reader(path, how):
         pages.obj.madvise(mmap.MADV_RANDOM)
 
         def read(at):
-            """Through write(2): a page that cannot be had is EFAULT then, no signal. Who
-            writes has a lock of the file, so each thread has its own."""
+            """Copies the page by write(2), so that a failed page is EFAULT and not a
+            signal. write(2) locks its file, so each thread has its own."""
             scratch = os.memfd_create("page")
             try:
                 os.pwrite(scratch, pages[at:at + PAGE], 0)
@@ -62,7 +62,7 @@ def main(path, want, how, first, count):
             what = problem.errno
         got.append((what, time.monotonic() - begun))
     threading.stack_size(1 << 18)
-    sys.setswitchinterval(1)    # else each that has its bytes wakes every 5 msec to go on
+    sys.setswitchinterval(1)    # no forced thread switches every 5 ms
     threads = [threading.Thread(target=run, args=(PAGE * (int(first) + i),))
                for i in range(int(count))]
     for thread in threads:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer_model: a requester, owners, and the line between them, by a clock that is the
- * test's: what can be done to them, and what may come of it. For one test, which says
- * in what order.
+ * peer_model: a remote client, file servers, and the line between them, on a
+ * simulated clock. It defines the events that can happen and checks the results.
+ * One test chooses the order of the events.
  */
 #ifndef CK_PEER_MODEL_H
 #define CK_PEER_MODEL_H
@@ -13,8 +13,8 @@ enum {
 	PING = 1000, /* milliseconds */
 	SILENCE = 5000,
 	TIMEOUT = 10000,
-	DELAY = 500, /* a message is on its way for so long at most */
-	LATE = 100,  /* and a tick comes so late */
+	DELAY = 500, /* of a message in flight, at most */
+	LATE = 100,  /* delay of a tick, at most */
 	OPS = 6,     /* in a schedule */
 };
 
@@ -26,9 +26,9 @@ struct peer {
 	enum mode mode;
 	bool up;
 	uint64_t heard, progress; /* of the present line */
-	uint64_t before; /* the id that was sent last when it went down */
-	uint64_t fault;	 /* when a message was lost; 0: never */
-	uint64_t out;	 /* bytes that it was asked for */
+	uint64_t before;	  /* last id sent before it went down */
+	uint64_t fault; /* time of the last lost message; 0: no loss */
+	uint64_t out;	/* requested bytes in flight */
 	bool replaced[OWNED];
 };
 
@@ -38,11 +38,11 @@ struct op {
 	uint64_t begin;
 	unsigned ended;
 	bool started, interrupted;
-	bool due;	       /* with the next tick */
-	bool asked[OWNERS];    /* peers that it needs */
-	bool was_down[OWNERS]; /* when it began, or since */
+	bool due;	       /* completes at the next tick */
+	bool asked[OWNERS];    /* required peers */
+	bool was_down[OWNERS]; /* at the start, or since */
 	bool was_replaced[SET_MOVES];
-	uint8_t left[SET_ROOM]; /* what was there when it ended */
+	uint8_t left[SET_ROOM]; /* the destination when it ended */
 };
 
 struct model {
@@ -50,8 +50,8 @@ struct model {
 	uint64_t random;
 	struct owners *owners;
 	uint32_t npeers;
-	bool calm;   /* nothing gets lost: nothing may fail */
-	bool steady; /* and nothing is interrupted: windows can be counted */
+	bool calm;   /* no message is lost: no move may fail */
+	bool steady; /* and no interrupts: windows can be counted */
 	enum canary canary;
 
 	struct ck_calls *calls;
@@ -63,14 +63,14 @@ struct model {
 	struct op ops[OPS];
 	unsigned nops, most;
 
-	/* The clock of the line, what of it this process has run, and what the
-	 * calls were told last. */
+	/* Clock of the line; the part of it without stops of the process;
+	 * the time that was passed to the calls last. */
 	uint64_t now, fair, told;
 	uint64_t renewed, tick_due, full_until;
 	struct ck_calls_options options;
-	uint64_t last_id; /* that was sent, of the present line */
+	uint64_t last_id; /* last sent on the present line */
 	bool full, ended;
-	bool back; /* nothing gets lost any more */
+	bool back; /* no more losses */
 	bool sent_probe;
 	unsigned wrong;
 };
@@ -79,11 +79,11 @@ static struct tally {
 	uint64_t schedules, ops, came, failed, interrupted, stale, renewed;
 } tally;
 
-/* Says what was wrong first. */
-static inline void wrong(struct model *m, const char *what)
+/* Counts an error and prints the first one. */
+static inline void wrong(struct model *m, const char *error)
 {
 	if (m->wrong++ == 0 && !m->canary)
-		printf("# %s, schedule %" PRIu64 ", at %" PRIu64 "\n", what,
+		printf("# %s, schedule %" PRIu64 ", at %" PRIu64 "\n", error,
 		       tally.schedules, m->now);
 }
 
@@ -99,7 +99,8 @@ static inline bool one_in(struct model *m, uint64_t n)
 
 /* --- the line ---------------------------------------------------------------------------- */
 
-/* The calls are told the time next: what was no time of this process is left out. */
+/* Called before `now` is passed to the calls. A gap in which the process was stopped does
+ * not count as fair time. */
 static inline void tell_time(struct model *m)
 {
 	uint64_t gap = m->now - m->told;
@@ -175,7 +176,7 @@ static inline void request_came(struct model *m, struct packet *p)
 	*packets_add(&m->packets) = *p;
 }
 
-static inline void hear(struct model *m, const struct packet *p)
+static inline void receive(struct model *m, const struct packet *p)
 {
 	struct peer *peer = &m->peers[p->peer];
 
@@ -198,13 +199,13 @@ static inline void answer_came(struct model *m, struct packet *p)
 	if (m->canary == FLIPPED && p->head.payload)
 		p->bytes.data[p->bytes.len - 1] ^= 0x10;
 	tell_time(m);
-	hear(m, p);
+	receive(m, p);
 	if (ck_calls_take(m->calls, p->peer, &message, m->now))
-		wrong(m, "an answer is none");
-	/* The same once more, which is nobody's. */
+		wrong(m, "a reply is refused");
+	/* A duplicate reply is ignored. */
 	if (!m->steady && one_in(m, 20) &&
 	    ck_calls_take(m->calls, p->peer, &message, m->now))
-		wrong(m, "an answer is none any more");
+		wrong(m, "a duplicate reply is refused");
 	ck_buf_fini(&p->bytes);
 }
 
@@ -220,7 +221,7 @@ static inline void deliver(struct model *m, size_t i)
 		request_came(m, &p);
 }
 
-/* --- what may become of a move -------------------------------------------------------------- */
+/* --- possible results of a move ------------------------------------------------------------- */
 
 static inline struct ck_location where(const struct op *op, size_t i)
 {
@@ -232,8 +233,8 @@ static inline bool needs_peer(const struct op *op, size_t i)
 	return op->set.kind[i] != NONE && op->set.kind[i] != WILD;
 }
 
-/* Whether there was a reason why nothing came: its peer was down, or something was
- * lost for so long. */
+/* True if a move may fail: its peer was down, or a message was lost and the timeout has
+ * passed. */
 static inline bool may_fail(const struct op *op, uint32_t peer)
 {
 	const struct model *m = op->model;
@@ -264,8 +265,7 @@ static inline bool is_right_rc(const struct op *op, size_t i)
 	struct ck_location at;
 
 	if (rc == -EINTR && kind == WILD)
-		return op
-			->interrupted; /* beside others that were asked for again */
+		return op->interrupted; /* other moves of it are resent */
 	if (!needs_peer(op, i))
 		return rc == (kind == NONE ? move_none_rc(&op->set.list[i])
 					   : rc_of_kind(kind));
@@ -294,7 +294,7 @@ static inline void op_check(struct op *op)
 
 	for (size_t i = 0; i < op->set.moves.n; i++) {
 		if (!is_right_rc(op, i))
-			wrong(m, "a move has no such error");
+			wrong(m, "a move has a wrong error");
 		count_move(op->set.list[i].rc);
 	}
 	if (!move_set_is_right(&op->set, m->owners, m->files))
@@ -312,14 +312,14 @@ static inline void op_done(struct ck_moves *moves)
 	if (op->ended++)
 		wrong(m, "done twice");
 	op_check(op);
-	/* Whoever reads on asks for more here. */
+	/* A sequential reader starts the next read here. */
 	if (one_in(m, 4) && m->nops < m->most)
 		op_start(m);
 }
 
-/* --- what is done --------------------------------------------------------------------------------- */
+/* --- events --------------------------------------------------------------------------------------- */
 
-/* What it needs, and how that is now. Whether any peer is needed. */
+/* Records the required peers and their state. True if any peer is required. */
 static inline bool op_look(struct op *op)
 {
 	struct model *m = op->model;
@@ -407,7 +407,8 @@ static inline void down(struct model *m, uint32_t peer)
 			m->ops[i].was_down[peer] = true;
 }
 
-/* What the old line carries may come on the new one, and is nobody's. */
+/* Replaces the line. Messages of the old line may arrive on the new one and must be
+ * ignored. */
 static inline void renew(struct model *m)
 {
 	struct ck_calls *old = m->calls;
@@ -463,7 +464,7 @@ static inline void change_peer(struct model *m)
 	}
 }
 
-/* For a time, and not so soon again: it has room most of the time. */
+/* Fills the line for a while, rarely: it has room most of the time. */
 static inline void fill(struct model *m)
 {
 	if (m->full || m->now < m->full_until + PING)
@@ -483,7 +484,7 @@ static inline void act(struct model *m)
 	case 5: change_peer(m); break;
 	case 6: fill(m); break;
 	case 7:
-		if (one_in(m, 3)) /* it stops */
+		if (one_in(m, 3)) /* the process stops */
 			m->now += 2 * PING + 1 + below(m, 10 * TIMEOUT);
 		break;
 	default:

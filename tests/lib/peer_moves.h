@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer_moves: random moves of files of owners, each with a place of its own in memory,
- * and the plainest word on what has to be there when they are done.
+ * peer_moves: random moves from files of file servers, each to its own memory, and
+ * a simple model of the memory after they have completed.
  */
 #ifndef CK_PEER_MOVES_H
 #define CK_PEER_MOVES_H
@@ -16,12 +16,12 @@ enum {
 	OWNED_ALL = OWNERS * OWNED,
 	NOT_THERE =
 		OWNED_ALL, /* number of a file that its owner does not have */
-	NOBODYS, /* one that no peer has; numbers above that are not known */
+	NOBODYS, /* a file without a peer; numbers above it are unknown */
 	SET_FILES,
 	SENTINEL = 0xe5,
 };
 
-/* What a move should come to if nothing goes wrong. */
+/* Expected result of a move if no fault occurs. */
 enum move_kind { PLAIN, OUTSIDE, UNKNOWN, NONE, WILD };
 
 struct move_set {
@@ -32,7 +32,7 @@ struct move_set {
 	uint8_t to[SET_ROOM];
 };
 
-/* Of a move that is for nobody: nobody has the file, or it is none. */
+/* Expected rc of a move without a peer: no peer has the file, or it is unknown. */
 static inline int move_none_rc(const struct ck_move *m)
 {
 	return m->file == NOBODYS ? -EIO : -ENODATA;
@@ -48,9 +48,10 @@ static inline void whereabouts_fill(struct ck_location *files, uint32_t npeers)
 	files[NOBODYS] = (struct ck_location){ UINT32_MAX, 0 };
 }
 
-/* --- random ones --------------------------------------------------------------------------- */
+/* --- random moves -------------------------------------------------------------------------- */
 
-/* Places of the runs, in any order of the loops, with gaps; returns the span. */
+/* Destinations of the runs, with gaps, the loops in any order. Returns the
+ * span. */
 static inline uint64_t random_dst(struct ck_move *m, struct ck_loop *loops,
 				  uint64_t *random)
 {
@@ -65,7 +66,7 @@ static inline uint64_t random_dst(struct ck_move *m, struct ck_loop *loops,
 	return span;
 }
 
-/* Places in the file, some of which may be the same. */
+/* Positions in the file; runs may overlap. */
 static inline void random_src(struct ck_move *m, struct ck_loop *loops,
 			      uint64_t *random)
 {
@@ -104,7 +105,7 @@ static inline enum move_kind random_fault(struct ck_move *m,
 	}
 }
 
-/* One that begins at m->to; returns its span. */
+/* A move to m->to. Returns its span. */
 static inline uint64_t random_move(struct move_set *s, size_t i,
 				   uint64_t *random)
 {
@@ -154,9 +155,9 @@ static inline void move_set_random(struct move_set *s, uint64_t *random)
 	}
 }
 
-/* --- what has to be there -------------------------------------------------------------------- */
+/* --- expected memory ------------------------------------------------------------------------- */
 
-/* The next run of a loop nest; false: there is none. */
+/* Advances to the next run of a loop nest. False after the last one. */
 static inline bool run_next(const struct ck_move *m, uint64_t *index)
 {
 	uint32_t k = m->nloops;
@@ -166,7 +167,7 @@ static inline bool run_next(const struct ck_move *m, uint64_t *index)
 	return k > 0;
 }
 
-/* One that failed may have written anything where its runs go. */
+/* A failed move may have written any bytes to its runs. */
 static inline void expect_move(const struct ck_move *m, const uint8_t *file,
 			       const uint8_t *base, uint8_t *want, bool *any)
 {
@@ -202,7 +203,7 @@ static inline bool move_set_is_right(const struct move_set *s,
 		if (m->rc == 0 && s->kind[i] != PLAIN)
 			return false;
 		if (s->kind[i] == NONE || s->kind[i] == WILD)
-			continue; /* nobody was asked */
+			continue; /* no request was sent */
 		expect_move(m,
 			    o->bytes[files[m->file].peer]
 				    [files[m->file].number % OWNED],

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * played_ranks: ranks of a job that this process plays for processes of rounds, which are real:
- * it carries their messages, and has files for them. Each process is forked by a forker of its
- * own, as if it was on a host of its own.
+ * played_ranks: this process simulates the ranks of a job for real processes of
+ * rounds. It forwards their messages and serves files to them. A separate forker
+ * forks each process, as if it ran on its own host.
  */
 #ifndef CK_PLAYED_RANKS_H
 #define CK_PLAYED_RANKS_H
@@ -34,10 +34,10 @@ static char *program; /* ckptfs */
 
 /* One rank's end of the link to its process. */
 struct rank {
-	struct ck_frames frames; /* fd -1: it has none */
+	struct ck_frames frames; /* fd -1: no process */
 	uint8_t *memory;
 	struct ck_subprocess forker;
-	int sock; /* to that; the first has the link's */
+	int sock; /* to the forker; of the first rank: the link */
 };
 
 struct ranks {
@@ -66,7 +66,7 @@ static inline void send_frame(struct rank *r, uint32_t peer,
 		r->frames.fd = -1;
 }
 
-/* The runs of a move, packed. Returns how many bytes. */
+/* Packs the runs of a move. Returns the number of bytes. */
 static inline uint64_t fill_move(uint32_t rank, const struct ck_move *m,
 				 uint32_t loop, uint64_t fpos, uint8_t *to)
 {
@@ -123,7 +123,7 @@ static inline void carry(struct ranks *all, uint32_t from,
 	uint32_t to = f->frame.peer;
 
 	if (f->head.type == CK_WIRE_ROUND && ck_no_rounds_is(f->body))
-		return; /* why it takes no part */
+		return; /* the reason why it does not participate */
 	if (f->frame.kind != CK_FRAME_MESSAGE || to >= RANKS)
 		abort();
 	if (f->head.type == CK_WIRE_READ && to == from)
@@ -135,7 +135,7 @@ static inline void carry(struct ranks *all, uint32_t from,
 		abort();
 }
 
-/* Its process is gone: all others are told. */
+/* The process of a rank is gone: informs all other ranks. */
 static inline void lose(struct ranks *all, uint32_t rank)
 {
 	all->list[rank].frames.fd = -1;
@@ -204,7 +204,7 @@ static inline void say_job(struct rank *r, uint32_t rank)
 		abort();
 }
 
-/* standin: what the stand-in is told; every rank is on a host of its own. */
+/* standin: options of the fake driver. Every rank is on its own host. */
 static inline void forker_start(struct rank *r, uint32_t rank,
 				const char *standin)
 {
@@ -220,7 +220,7 @@ static inline void forker_start(struct rank *r, uint32_t rank,
 		abort();
 }
 
-/* The other end is for its process. */
+/* Creates the link of a rank; the other end belongs to its process. */
 static inline void rank_begin(struct rank *r, uint32_t rank,
 			      struct ck_rendezvous_way *other)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * raw_ranks: a rank 0 that serves, in a thread, with others that are sockets of the test,
- * and an end of its link that is one too.
+ * raw_ranks: a serving rank 0 in a thread. The other ranks, and the mount's end of
+ * its link, are plain sockets of the test.
  */
 #ifndef CK_RAW_RANKS_H
 #define CK_RAW_RANKS_H
@@ -18,9 +18,9 @@ struct raw_ranks {
 	char directory[64];
 	struct ck_serve_options serve; /* memory_most, threads: set before */
 	int link;		       /* the end of the test, or -1 */
-	int rounds; /* the same of the process of rounds; -1: there is none */
+	int rounds; /* the same of the process of rounds; -1: no process */
 	int memory;
-	int fds[RAW_RANKS]; /* of the ranks, but 0 */
+	int fds[RAW_RANKS]; /* of all ranks but 0 */
 	pthread_t thread;
 	int rc; /* of it */
 };
@@ -40,7 +40,8 @@ static inline void *raw_ranks_run(void *arg)
 	return NULL;
 }
 
-/* If they say how much memory it has. */
+/* Adds a link of the process of rounds, and its memory if the options have a
+ * size. */
 static inline void raw_ranks_add_rounds(struct raw_ranks *r)
 {
 	struct ck_serve_rounds *rounds = &r->serve.rounds;
@@ -54,7 +55,7 @@ static inline void raw_ranks_add_rounds(struct raw_ranks *r)
 	rounds->memory = rounds->size ? memory_make(rounds->size) : -1;
 }
 
-/* With these options, but for the transport and descriptors of links. */
+/* Sets the transport and the descriptors of links in the given options. */
 static inline void raw_ranks_begin_with(struct raw_ranks *r,
 					struct ck_serve_options options)
 {
@@ -96,7 +97,7 @@ static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
 					      .stop = -1 });
 }
 
-/* What it came to. */
+/* Ends rank 0 and returns its result. */
 static inline int raw_ranks_end(struct raw_ranks *r)
 {
 	close(r->link);
@@ -131,7 +132,7 @@ static inline void raw_add_look(struct ck_buf *b, uint64_t id)
 	raw_add(b, &a, id);
 }
 
-/* A READ of file 0: bytes of it, so many times. */
+/* A READ of file 0 with several runs. */
 static inline void raw_add_read(struct ck_buf *b, uint64_t id, uint64_t run,
 				uint64_t turns)
 {
@@ -158,7 +159,7 @@ static inline void raw_add_ping(struct ck_buf *b, uint64_t id)
 	raw_add(b, &a, id);
 }
 
-/* Sends and empties it; false: the other end is gone. */
+/* Sends and empties the buffer. False if the other end is closed. */
 static inline bool raw_send(int fd, struct ck_buf *b)
 {
 	size_t done = 0;
@@ -175,7 +176,8 @@ static inline bool raw_send(int fd, struct ck_buf *b)
 	return b->len == 0;
 }
 
-/* The next message; its body and payload are read away. False: none comes. */
+/* Reads the next message and discards its body and payload. False if there is
+ * no message. */
 static inline bool raw_read(int fd, struct ck_wire_head *out)
 {
 	static uint8_t away[CK_WIRE_READ_MAX + CK_WIRE_BODY_MAX];

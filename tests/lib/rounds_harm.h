@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds_harm: what one rank of a job does that it must not: it dies or stops in some
- * phase of a round, runs two rounds in the wrong order, or states other counts than its
- * peers. The plan of a job says which.
+ * rounds_harm: protocol violations of one rank of a job. The rank dies or stops in
+ * some phase of a round, runs two rounds in the wrong order, or states other
+ * counts than its peers. The plan of a job selects the violation.
  */
 #ifndef CK_ROUNDS_HARM_H
 #define CK_ROUNDS_HARM_H
@@ -15,40 +15,40 @@
 
 enum harm_kind { NO_HARM, DIES, STOPS, SWAPS, LIES };
 
-/* When: a message has come from another rank, or is on its way to one: of its like that
- * rank was to send nothing more goes out; or a round was begun. */
+/* Trigger: a message was received from another rank; a message is being sent to one, the
+ * last one of that rank; or a round began. */
 enum harm_when { COMES, GOES, BEGINS };
 
-/* What each rank asks for rounds until it has seen; FAILURE: or that `who` is lost. */
+/* Each rank requests rounds until this event; FAILURE: or until `who` is lost. */
 enum rank_until { ENOUGH, LATER_EPOCH, FAILURE };
 
 struct rank_plan {
-	uint64_t seed, rounds; /* which each rank asks for, at least */
+	uint64_t seed, rounds; /* requested by each rank, at least */
 	enum rank_until until;
 	uint32_t prepare_msec, round_msec;
 	unsigned late_one_in, refuse_one_in;
 	uint64_t late_usec;
-	bool everybody; /* is in each round, and sends to each */
+	bool everybody; /* every rank sends to all in each round */
 	enum harm_kind harm;
 	uint32_t who;
 	enum harm_when when;
 	enum ck_rounds_kind message;
 	unsigned
-		after; /* how many such times are passed over; SWAPS, LIES: one in */
+		after; /* number of triggers to skip; SWAPS, LIES: one in so many */
 };
 
 enum { HARM_GO = 40 /* bytes of a GO */ };
 
 struct harm {
 	const struct rank_plan *plan;
-	bool mine; /* this rank is the one */
-	bool due;  /* it happens now */
+	bool mine; /* this rank does it */
+	bool due;  /* the violation is due now */
 	bool swapped;
 	unsigned seen;
 	const struct ordered *ordered;
 	uint64_t random;
 	uint32_t from;
-	size_t held; /* bytes of a number that is held back */
+	size_t held; /* bytes of a GO that is held back */
 	char go[2][HARM_GO];
 };
 
@@ -86,14 +86,14 @@ static inline bool harm_counts(struct harm *h, enum harm_when when,
 	       h->seen++ >= h->plan->after;
 }
 
-/* A message has come. */
+/* A message was received. */
 static inline void harm_see(struct harm *h, bool own, struct ck_str body)
 {
 	if (!own && harm_counts(h, COMES, body))
 		harm_die(h);
 }
 
-/* Whether a message goes out: the one in question does, and none after it. */
+/* True if a message is sent: the triggering one is the last. */
 static inline bool harm_may_send(struct harm *h, bool own, struct ck_str body)
 {
 	if (h->due)
@@ -103,7 +103,7 @@ static inline bool harm_may_send(struct harm *h, bool own, struct ck_str body)
 	return true;
 }
 
-/* What goes out has gone, if it is not too much. */
+/* Called after sending: dies if the violation is due. */
 static inline void harm_happens(struct harm *h)
 {
 	bool begun = harm_kills(h) && h->plan->when == BEGINS &&
@@ -130,8 +130,8 @@ static inline void harm_swap_ops(struct harm *h)
 	memcpy(h->go[1] + 8, op, sizeof(op));
 }
 
-/* Whether a message is held back. With the second it is over: both come now, and each
- * has the round of the other. */
+/* True if a message is held back. With the second message both are delivered, each with
+ * the round of the other. */
 static inline bool harm_hold(struct harm *h, uint32_t from, struct ck_str body,
 			     struct ck_str *first, struct ck_str *second)
 {
@@ -140,7 +140,7 @@ static inline bool harm_hold(struct harm *h, uint32_t from, struct ck_str body,
 	    harm_kind_of(body) != CK_ROUNDS_GO || body.len != HARM_GO)
 		return false;
 	if (!h->held) {
-		/* Once is enough: each takes until the time of a round is over. */
+		/* One swap suffices: each lasts until a round times out. */
 		if (h->swapped || tap_random(&h->random) % h->plan->after)
 			return false;
 		memcpy(h->go[0], body.p, HARM_GO);
@@ -149,7 +149,7 @@ static inline bool harm_hold(struct harm *h, uint32_t from, struct ck_str body,
 		return true;
 	}
 	memcpy(h->go[1], body.p, HARM_GO);
-	/* Of another epoch: the held one is worth nothing any more. */
+	/* A new epoch began: the held message is obsolete. */
 	h->held = 0;
 	if (memcmp(h->go[0] + 16, h->go[1] + 16, 8))
 		return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds_model: ranks that agree about rounds, and the messages between them, all in one
- * thread and by a clock that is the test's. Whoever runs it says what happens next; here
- * is what can be done, and what may come of it.
+ * rounds_model: ranks that agree about rounds, and the messages between them, in
+ * one thread and on a simulated clock. The test chooses the next event; this file
+ * implements the events and checks the results.
  */
 #ifndef CK_ROUNDS_MODEL_H
 #define CK_ROUNDS_MODEL_H
@@ -35,7 +35,7 @@ static inline void model_begin(struct model *m)
 		node_begin_life(m, i);
 }
 
-/* Ends what a rank that is no more still has. */
+/* Frees the state of a dead rank. */
 static inline void node_end_life(struct node *n)
 {
 	while (!ck_rounds_end(n->all, n->m->now))
@@ -83,7 +83,7 @@ static inline void model_pass(struct model *m, uint64_t msec)
 			m->nodes[i].away += msec;
 }
 
-/* All that live have their turn. Whether any has something under way. */
+/* Ticks all live ranks. True if any of them has work in progress. */
 static inline bool model_tick(struct model *m)
 {
 	bool busy = false;
@@ -95,7 +95,7 @@ static inline bool model_tick(struct model *m)
 	return busy;
 }
 
-/* Those that live have each told of an op what is due, once. */
+/* Each live rank must have reported the end of an op exactly once. */
 static inline void model_check_op(struct model *m, const struct model_op *o)
 {
 	uint32_t live = 0;
@@ -108,7 +108,7 @@ static inline void model_check_op(struct model *m, const struct model_op *o)
 		model_wrong(m, "not over");
 }
 
-/* Delivers what there is. Whether there was any. */
+/* Delivers all messages. True if there was a message. */
 static inline bool model_deliver_all(struct model *m)
 {
 	bool any = false;
@@ -130,7 +130,7 @@ static inline void model_observe(struct model *m)
 				node_lose(&m->nodes[i], k);
 }
 
-/* Nothing happens any more but what is due: all comes to its end, and in time. */
+/* Stops all new events: every op must end within its time limit. */
 static inline void model_settle(struct model *m)
 {
 	uint64_t end = m->now + PREPARE_MSEC + 6 * ROUND_MSEC;
@@ -150,7 +150,7 @@ static inline void model_settle(struct model *m)
 		model_pass(m, 50);
 	} while ((model_tick(m) || model_deliver_all(m)) && m->now < end);
 	if (m->now >= end)
-		model_wrong(m, "it does not end");
+		model_wrong(m, "an op does not end");
 	for (unsigned i = 0; i < m->nops; i++)
 		model_check_op(m, &m->ops[i]);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds_nodes: what the ranks of rounds_model.h consist of: messages, what is prepared,
- * a mover that keeps NCCL's rules, and what has to be true when a round ends.
+ * rounds_nodes: parts of the ranks of rounds_model.h: messages, prepared
+ * operations, a backend with the rules of NCCL, and the conditions that must hold
+ * when a round ends.
  */
 #ifndef CK_ROUNDS_NODES_H
 #define CK_ROUNDS_NODES_H
@@ -11,26 +12,26 @@
 
 enum {
 	NODES = 6,
-	MODEL_OPS = 64, /* asked for in a schedule */
+	MODEL_OPS = 64, /* requested in a schedule */
 	PREPARE_MSEC = 1000,
 	ROUND_MSEC = 600,
 	MOST = 3,
-	PAUSE_MSEC = 300, /* at most, in which nobody is called */
+	PAUSE_MSEC = 300, /* longest time without a tick */
 };
 
-/* A message on its way. */
+/* A message in flight. */
 struct letter {
 	struct letter *next;
 	size_t len;
 	uint8_t bytes[];
 };
 
-/* Those of one rank to another arrive in order. */
+/* Messages from one rank to another; they arrive in order. */
 struct letters {
 	struct letter *first, **last;
 };
 
-/* What is known of an op that was asked for. */
+/* State of a requested op. */
 struct model_op {
 	uint64_t op, asked_at;
 	uint32_t ranks;				      /* bits */
@@ -38,10 +39,11 @@ struct model_op {
 	bool lied;				      /* about counts */
 	unsigned overs;
 	int rc;			  /* of over() */
-	uint64_t finished[NODES]; /* the epoch in which a rank's part was run */
+	uint64_t finished[NODES]; /* epoch in which a rank ran its part */
 };
 
-/* A transfer that a rank has entered: the k-th with its peer in an epoch. */
+/* A transfer that a rank has entered. The k-th entry of an epoch matches the
+ * k-th of the peer. */
 struct entry {
 	uint64_t epoch, op;
 };
@@ -58,13 +60,13 @@ struct node {
 	uint32_t rank;
 	struct ck_rounds *all;
 	bool dead, stopped;
-	uint64_t away; /* milliseconds that it was stopped */
+	uint64_t away; /* milliseconds in which it was stopped */
 	bool saw_lost[NODES];
-	uint64_t pending[MOST + 1]; /* ops that it prepares */
+	uint64_t pending[MOST + 1]; /* ops in preparation */
 	unsigned npending;
 	struct ck_round *running;
 	bool aborted, hangs;
-	uint64_t epoch; /* that the mover was told */
+	uint64_t epoch; /* last one passed to the backend */
 	struct entries sends[NODES], receives[NODES];
 };
 
@@ -72,10 +74,10 @@ struct model {
 	uint32_t size;
 	uint64_t now;
 	bool lossy;    /* messages get lost */
-	bool slow;     /* movers take their time, for ever at times */
-	bool quick;    /* who is to prepare is ready at once */
-	bool loses_go; /* numbers instead: what the checks must find */
-	uint32_t liar; /* states other counts than the others; size: nobody */
+	bool slow;     /* backends are slow, and hang at times */
+	bool quick;    /* ranks prepare without delay */
+	bool loses_go; /* lose GO instead: the checks must detect it */
+	uint32_t liar; /* states wrong counts; size: no rank does */
 	uint64_t (*choose)(struct model *m, uint64_t n); /* below n */
 	uint64_t random;
 	struct node nodes[NODES];
@@ -83,7 +85,7 @@ struct model {
 	struct model_op ops[MODEL_OPS];
 	unsigned nops, wrong;
 	unsigned lost; /* messages */
-	bool over;     /* what is left is taken down */
+	bool over;     /* during cleanup */
 };
 
 static inline void model_wrong(struct model *m, const char *what)
@@ -145,8 +147,8 @@ static inline void node_send(struct ck_round_user *u, uint32_t to,
 {
 	struct node *n = (struct node *)u;
 
-	/* But no number: that all arrive is what transports are for. Who does not know
-	 * of a round would take the next for it, as with NCCL. */
+	/* GO messages are not lost: the transport guarantees delivery. A rank that misses a
+	 * round would run the next one instead, as with NCCL. */
 	if (n->m->lossy && n->rank != to &&
 	    (body.p[0] == CK_ROUNDS_GO) == n->m->loses_go &&
 	    model_one_in(n->m, 30)) {
@@ -165,7 +167,7 @@ static inline void node_lose(struct node *n, uint32_t rank)
 	ck_rounds_lost(n->all, rank, n->m->now);
 }
 
-/* The first message of one to another is there. */
+/* Delivers the first message of one rank to another. */
 static inline void model_deliver(struct model *m, uint32_t from, uint32_t to)
 {
 	struct letter *x = letters_take(&m->letters[from][to]);
@@ -190,7 +192,7 @@ static inline void model_deliver(struct model *m, uint32_t from, uint32_t to)
 	free(x);
 }
 
-/* --- what is prepared -------------------------------------------------------------------- */
+/* --- preparation ------------------------------------------------------------------------- */
 
 static inline uint64_t model_bytes(uint64_t op, uint32_t from, uint32_t to)
 {
@@ -208,7 +210,7 @@ static inline struct ck_round_count model_count(uint64_t op, uint32_t from,
 	return (struct ck_round_count){ bytes, bytes ? 1 : 0 };
 }
 
-/* What a rank states: how many pairs. */
+/* Fills the counts that a rank states. Returns the number of pairs. */
 static inline uint32_t model_pairs(const struct model_op *o, uint32_t size,
 				   uint32_t rank, struct ck_round_pair *out)
 {
@@ -281,9 +283,9 @@ static inline void node_prepare(struct ck_round_user *u, struct ck_round *r,
 		node_ready(n, r->op);
 }
 
-/* --- what comes of it ----------------------------------------------------------------------- */
+/* --- results -------------------------------------------------------------------------------- */
 
-/* All of its ranks have run it, in the same epoch. */
+/* True if all ranks of an op ran it in the same epoch. */
 static inline bool model_was_run(const struct model *m,
 				 const struct model_op *o)
 {
@@ -309,7 +311,7 @@ static inline void node_ended(struct ck_round_user *u, struct ck_round *r,
 	if (r->arg != n || !(o->prepared & bit) || o->ended & bit || rc > 0)
 		model_wrong(n->m, "ended");
 	if (n->running == r)
-		model_wrong(n->m, "ended while it is being moved");
+		model_wrong(n->m, "ended while it is running");
 	if (rc == 0 && (!model_was_run(n->m, o) || o->lied))
 		model_wrong(n->m, "ended well, and was not run");
 	o->ended |= bit;
@@ -332,7 +334,7 @@ static inline void node_over(struct ck_round_user *u, uint64_t op, int rc)
 	o->rc = rc;
 }
 
-/* --- a mover by NCCL's rules ------------------------------------------------------------------ */
+/* --- a backend with the rules of NCCL --------------------------------------------------------- */
 
 static inline struct node *node_of_mover(struct ck_round_mover *mover)
 {
@@ -358,7 +360,7 @@ static inline const struct entry *entries_at(const struct entries *e,
 	return NULL;
 }
 
-/* Which one an op is of its epoch. */
+/* Index of an op within its epoch. */
 static inline size_t entries_place(const struct entries *e, uint64_t epoch,
 				   uint64_t op)
 {
@@ -386,7 +388,7 @@ static inline void node_epoch(struct ck_round_mover *mover, uint64_t epoch,
 	n->epoch = epoch;
 }
 
-/* So that who has made it can be seen. */
+/* The token contains the rank that made it. */
 static inline void node_token(struct ck_round_mover *mover,
 			      uint8_t out[static CK_ROUND_TOKEN])
 {
@@ -418,8 +420,8 @@ static inline int node_begin(struct ck_round_mover *mover, struct ck_round *r)
 	return 0;
 }
 
-/* Whether the other side has entered what this one has. That it is another round would
- * go unseen by NCCL. */
+/* True if the other side has entered the same transfer. NCCL would not detect a transfer of
+ * another round; the model reports it. */
 static inline bool node_met(struct node *n, const struct entries *own,
 			    const struct entries *other)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds_rank: a rank that asks others for rounds at random, takes part in theirs, and
- * compares each byte that comes. What a round did not bring it fetches the other way,
- * from any rank that lives: all bytes are made of a key. Over any transport; rounds are
- * moved by xport_ordered.h. One rank of a job may do harm, or die in a phase: see
- * rounds_harm.h.
+ * rounds_rank: a rank that requests rounds at random, participates in rounds of
+ * others, and compares each received byte. It fetches the bytes of failed rounds
+ * by messages from any live rank: all bytes are derived from a key. It works over
+ * any transport; xport_ordered.h executes the rounds. One rank of a job may violate
+ * the protocol or die in a phase, see rounds_harm.h.
  *
- * How late something came is told by a clock of the rank that goes on while it waits for
- * the others, a turn by no more than that may wait: a machine that takes long for what is
- * to be done makes nobody late, and who is waited for in vain does so on any machine.
+ * Delays are measured on a clock of the rank that advances only while it waits for
+ * other ranks, by at most RANK_TURN_MSEC a turn. So a slow machine does not delay a
+ * rank, and a rank that waits in vain times out on any machine.
  */
 #ifndef CK_ROUNDS_RANK_H
 #define CK_ROUNDS_RANK_H
@@ -16,31 +16,31 @@
 #include "rounds_harm.h"
 
 enum {
-	RANK_FETCH = 0x201, /* kinds of messages, of no one else */
+	RANK_FETCH = 0x201, /* private kinds of messages */
 	RANK_BYTES = 0x202,
 	RANK_FINISHED = 0x203,
-	RANK_PARTS = 4,	     /* at a time; if everybody is in each, all */
-	RANK_WINDOW = 2,     /* asked for at a time */
-	RANK_MOST = 6 << 10, /* bytes, between two ranks */
+	RANK_PARTS = 4,	     /* at a time; with everybody: all */
+	RANK_WINDOW = 2,     /* requested rounds at a time */
+	RANK_MOST = 6 << 10, /* bytes between two ranks */
 	RANK_AGAIN_MSEC = 500,
-	RANK_TURN_MSEC = 5,  /* of waiting, at most */
-	RANK_BUSY_MSEC = 64, /* before it asks again, at most */
+	RANK_TURN_MSEC = 5,  /* longest wait in a turn */
+	RANK_BUSY_MSEC = 64, /* longest backoff */
 };
 
-/* What came of it, for whoever started the ranks. */
+/* Result of a rank, for the test. */
 struct rank_result {
 	uint64_t good, failed, busy, parts, wrong, fetched, slowest;
 	uint64_t refused, mismatched, aborts, differ, epoch, bytes;
 	bool over;
 };
 
-/* A round of which this rank is. */
+/* A round in which this rank participates. */
 struct slot {
 	uint64_t op, key, since;
 	uint8_t *sends[ORDERED_RANKS], *places[ORDERED_RANKS];
 };
 
-/* Bytes that come the other way. */
+/* Bytes that are fetched by messages. */
 struct fetch {
 	struct fetch *next;
 	uint64_t key, bytes, since, asked;
@@ -56,8 +56,8 @@ struct rank {
 	struct harm harm;
 	struct rank_result *result;
 	uint64_t random, rounds, not_before;
-	uint64_t clock;	      /* milliseconds in which it waited */
-	unsigned asked, busy; /* busy: times in a row that nobody had room */
+	uint64_t clock;	      /* milliseconds spent waiting */
+	unsigned asked, busy; /* busy: consecutive replies -EBUSY */
 	struct fetch *fetches;
 	bool said_finished, lost[ORDERED_RANKS], finished[ORDERED_RANKS];
 };
@@ -67,7 +67,7 @@ static inline uint64_t rank_below(struct rank *k, uint64_t n)
 	return tap_random(&k->random) % n;
 }
 
-/* --- what is in a round --------------------------------------------------------------- */
+/* --- contents of a round -------------------------------------------------------------- */
 
 static inline CK_WRAPS uint64_t rank_key(uint64_t key, uint32_t from,
 					 uint32_t to)
@@ -78,7 +78,7 @@ static inline CK_WRAPS uint64_t rank_key(uint64_t key, uint32_t from,
 	return tap_random(&r);
 }
 
-/* A star to the asker, or from each to each. */
+/* All ranks send to the initiator, or each rank to each. */
 static inline struct ck_round_count rank_count(uint64_t op, uint64_t key,
 					       uint32_t from, uint32_t to)
 {
@@ -145,7 +145,7 @@ static inline uint8_t *rank_place(struct ck_round *r, uint32_t peer)
 	return ((struct slot *)r->arg)->places[peer];
 }
 
-/* --- the other way ------------------------------------------------------------------------ */
+/* --- fetching by messages ----------------------------------------------------------------- */
 
 static inline void rank_say(struct rank *k, uint32_t to, uint16_t kind,
 			    const struct fetch *f, struct ck_str bytes)
@@ -164,7 +164,7 @@ static inline void rank_say(struct rank *k, uint32_t to, uint16_t kind,
 	ck_buf_fini(&b);
 }
 
-/* Asks the next one that lives, which may be this rank. */
+/* Requests the bytes from the next live rank, which may be this rank. */
 static inline void fetch_ask(struct rank *k, struct fetch *f)
 {
 	while (k->lost[f->whom])
@@ -187,7 +187,7 @@ static inline void fetch_begin(struct rank *k, const struct slot *s,
 	fetch_ask(k, f);
 }
 
-/* Whom nobody hears is not waited for. */
+/* Resends fetches whose rank is lost or does not reply in time. */
 static inline void fetches_look(struct rank *k)
 {
 	for (struct fetch *f = k->fetches; f; f = f->next)
@@ -207,7 +207,7 @@ static inline void fetch_came(struct rank *k, const struct fetch *m,
 		at = &(*at)->next;
 	f = *at;
 	if (!f)
-		return; /* somebody else was faster */
+		return; /* another rank has replied */
 	if (bytes.len != f->bytes ||
 	    !are_bytes(bytes.p, bytes.len,
 		       rank_key(f->key, f->from, k->x->rank)))
@@ -229,7 +229,7 @@ static inline void fetch_answer(struct rank *k, uint32_t to,
 	free(bytes);
 }
 
-/* False: it is not of this. */
+/* False if the message is of another kind. */
 static inline bool rank_take(struct rank *k, uint32_t from, struct ck_str body)
 {
 	struct ck_cur c = ck_cur_make(body.p, body.len);
@@ -268,7 +268,7 @@ static inline void rank_send(struct ck_round_user *u, uint32_t to,
 		ordered_send_body(k->x, to, body, &k->ordered.out);
 }
 
-/* The first, and then at random. */
+/* Refuses the first round, later ones at random. */
 static inline bool rank_refuses(struct rank *k)
 {
 	return k->plan->refuse_one_in &&
@@ -315,7 +315,7 @@ static inline void rank_compare(struct rank *k, const struct ck_round *r,
 	}
 }
 
-/* Of a round that was refused for want of room its asker asks again. */
+/* The initiator requests a round again that was refused with -EBUSY. */
 static inline void rank_ended(struct ck_round_user *u, struct ck_round *r,
 			      int rc)
 {
@@ -331,7 +331,8 @@ static inline void rank_ended(struct ck_round_user *u, struct ck_round *r,
 	slot_free(s);
 }
 
-/* Longer each time: who asks at once keeps all others from what they have to do. */
+/* Exponential backoff: immediate requests would keep the other ranks from
+ * working. */
 static inline void rank_rest(struct rank *k)
 {
 	uint64_t most = ck_min(UINT64_C(3) << k->busy, RANK_BUSY_MSEC);
@@ -359,7 +360,7 @@ static inline void rank_over(struct ck_round_user *u, uint64_t op, int rc)
 	k->rounds++;
 }
 
-/* --- the transport's ------------------------------------------------------------------------- */
+/* --- callbacks of the transport -------------------------------------------------------------- */
 
 static inline void rank_deliver(struct rank *k, uint32_t from,
 				struct ck_str body)
@@ -398,7 +399,7 @@ static inline void rank_lost(void *arg, uint32_t from)
 	ck_rounds_lost(k->all, from, now_msec());
 }
 
-/* --- what it does ------------------------------------------------------------------------------ */
+/* --- main loop --------------------------------------------------------------------------------- */
 
 static inline void rank_ask(struct rank *k)
 {
@@ -464,7 +465,7 @@ static inline bool rank_wants(const struct rank *k)
 	return k->rounds + k->asked < k->plan->rounds || !rank_has_seen_all(k);
 }
 
-/* Whether there is more to do. */
+/* True if there is more work. */
 static inline bool rank_turn(struct rank *k)
 {
 	uint64_t now = now_msec();
@@ -472,7 +473,7 @@ static inline bool rank_turn(struct rank *k)
 
 	while (rank_wants(k) && k->asked < RANK_WINDOW && now >= k->not_before)
 		rank_ask(k);
-	/* A rank that leaves begins an epoch too: that one does not count. */
+	/* A rank that leaves also begins an epoch, which does not count. */
 	if (!k->said_finished)
 		k->result->epoch = k->ordered.epoch;
 	if (k->rounds >= k->plan->rounds && rank_has_seen_all(k) &&

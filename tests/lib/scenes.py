@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The scenes of a test: each is run by a process of its own, and has hosts of its own. In
-`tests/run --all` several run at a time, since they mostly wait; else one, so that they do not
-slow each other down.
+"""Runs the scenarios of a test, each in its own process with its own hosts. In
+`tests/run --all` several run at a time, since they mostly wait. Otherwise they run one
+after the other, so that they do not slow each other down.
 
     sys.exit(play(TESTS, act))
 
-TESTS are functions; act(test) does one, with results, and returns the exit status. The
-program's words after the first, or after so many, are names of those that are done: one by
-itself, several or all (without any) as said, and what they print is printed in the order of
-TESTS.
+TESTS are functions; act(test) runs one of them, prints its results, and returns the exit
+status. Arguments of the program select tests by name; without arguments all run. The output
+is printed in the order of TESTS.
 """
 import os
 import re
@@ -46,7 +45,7 @@ def one(words, name):
 
 
 def repeat(tap, name, done):
-    """Its results, counted anew. One that ends before it says how many they are has
+    """Prints the results of a test with new numbers. A test that ends without a plan has
     failed."""
     bad = planned = count = 0
     for line in done.stdout.splitlines():

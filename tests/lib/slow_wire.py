@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A wire between two interfaces that delays or loses what goes one way.
+"""A wire between two interfaces that delays or drops frames in one direction.
 
     slow_wire.py FROM TO SEED [delay 100ms] [loss 5%] [rate 10mbit]
 
-Moves all frames from one interface to the other, in order, and those of the
-other direction at once, until its standard input ends. Prints "ready",
-or what is wrong. Both must be used by nobody else in this network namespace. A rate counts bytes of
-frames; at most LIMIT wait, as with tc-netem(8), and later ones are lost.
+Forwards all frames from one interface to the other, in order, and those of the
+other direction without delay, until its standard input ends. Prints "ready" or
+an error. No other process in this network namespace may use the interfaces. The
+rate counts bytes of frames. At most LIMIT frames wait, as with tc-netem(8); later
+ones are dropped.
 
-Frames come with the header that virtual machines use, as a large one may be
-many packets to be cut apart later, with checksums yet to be made: it says so.
+Frames keep the header of virtual network interfaces: a large frame may be segmented
+into many packets later, and its checksums may be missing.
 """
 import errno
 import random
@@ -53,7 +54,7 @@ def interface(name):
 
 
 def frames(source):
-    """All that are there. An interface that is down has none."""
+    """All waiting frames. An interface that is down has no frames."""
     while True:
         try:
             yield source.recv(LARGEST)
@@ -80,8 +81,8 @@ class Wire:
             how["delay"], how["loss"], how["rate"])
         self.rng = random.Random(seed)
         self.near, self.far = map(interface, names)
-        self.waiting = deque()      # (when it is due, frame)
-        self.free = 0.0             # when the last one is through at our rate
+        self.waiting = deque()      # (due time, frame)
+        self.free = 0.0             # time when the last frame has passed at the rate
 
     def take(self):
         now = time.monotonic()
@@ -93,7 +94,7 @@ class Wire:
             self.waiting.append((max(now, self.free) + self.delay, frame))
 
     def give(self):
-        """Those that are due; says in how many seconds the next is."""
+        """Sends all due frames. Returns the seconds until the next one is due."""
         while self.waiting:
             left = self.waiting[0][0] - time.monotonic()
             if left > 0:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tiles_case: tiles moved by the processor, with the lines that a GPU runs, from one area
- * of memory into another; each load and store is looked at. Random copies of all kinds.
+ * tiles_case: random copies of all kinds, executed by the CPU with the tile code of
+ * the GPU. Each load and each store between the two memory areas is checked.
  */
 #ifndef CK_TILES_CASE_H
 #define CK_TILES_CASE_H
@@ -12,13 +12,13 @@
 
 enum {
 	AREA = 3 << 20,
-	MARGIN = 64, /* bytes around what is moved, which stay */
+	MARGIN = 64, /* bytes around the copies, must not change */
 	LOOPS = 12,
 };
 
 static struct {
 	uint8_t *src, *dst;
-	bool bad;	 /* a load or a store was not where it may be */
+	bool bad;	 /* a load or store was out of bounds */
 	uint64_t stored; /* bytes */
 } area;
 
@@ -45,7 +45,7 @@ static inline void *area_to(uint64_t address, uint32_t size)
 
 /* --- moving ------------------------------------------------------------------------ */
 
-/* Threads in any order, since none waits for another. */
+/* Threads run in any order: they do not wait for each other. */
 static inline void tiles_run(const struct ck_tiles *tiles)
 {
 	area.bad = false;
@@ -68,11 +68,10 @@ struct random_copy {
 	struct ck_tile_copy copy;
 	struct ck_loop loops[LOOPS]; /* outermost first */
 	uint64_t runs;
-	uint64_t src_size,
-		dst_size; /* from the first byte to behind the last */
+	uint64_t src_size, dst_size; /* first byte to the end of the last */
 };
 
-/* Most are short; some are as long as a tile, and longer. */
+/* Most runs are short; some have the length of a tile or more. */
 static inline uint64_t random_run(uint64_t *random)
 {
 	static const uint64_t most[] = { 8,   20,   20,	   70,
@@ -81,7 +80,7 @@ static inline uint64_t random_run(uint64_t *random)
 		most[boxes_below(random, boxes_one_in(random, 30) ? 8 : 6)];
 	uint64_t run = 1 + boxes_below(random, longest);
 
-	/* As often of a multiple of something. */
+	/* Half of them are a multiple of a power of two. */
 	if (boxes_one_in(random, 2))
 		run = (run | ((UINT64_C(1) << boxes_below(random, 5)) - 1)) + 1;
 	return run;
@@ -93,7 +92,7 @@ static inline uint64_t random_gap(uint64_t *random)
 				       : UINT64_C(16) << boxes_below(random, 3);
 }
 
-/* Steps so that what is inside fits between two of them. */
+/* Random steps between the runs, at least the span of the inner loops. */
 static inline uint64_t steps(struct random_copy *r, uint32_t nloops, bool dst,
 			     uint64_t *random)
 {
@@ -119,7 +118,7 @@ static inline uint64_t steps(struct random_copy *r, uint32_t nloops, bool dst,
 	return size;
 }
 
-/* False: it is too large. */
+/* False if the copy is too large. */
 static inline bool copy_sized(struct random_copy *r, uint32_t nloops,
 			      uint64_t *random)
 {
@@ -167,7 +166,7 @@ static inline void copy_random(struct random_copy *r, uint64_t *random)
 	} while (!copy_sized(r, nloops, random));
 	r->copy.nloops = nloops;
 	r->copy.loops = r->loops;
-	/* All pairs of places in a vector. */
+	/* All pairs of alignments within a vector. */
 	r->copy.src = (uintptr_t)area.src + MARGIN + boxes_below(random, 16);
 	r->copy.dst = (uintptr_t)area.dst + MARGIN + boxes_below(random, 16);
 	if (boxes_one_in(random, 3)) {
@@ -176,9 +175,9 @@ static inline void copy_random(struct random_copy *r, uint64_t *random)
 	}
 }
 
-/* --- what should come of it --------------------------------------------------------- */
+/* --- expected result ---------------------------------------------------------------- */
 
-/* Unit by unit, as numbers. */
+/* Converts unit by unit, as numbers. */
 static inline void copy_unit(const struct random_copy *r, const uint8_t *from,
 			     uint8_t *to, uint64_t i)
 {
@@ -202,7 +201,7 @@ static inline void copy_unit(const struct random_copy *r, const uint8_t *from,
 	memcpy(to, v, d->unit);
 }
 
-/* By the definition: run after run. */
+/* The reference copy: run after run. */
 static inline void copy_defined(const struct random_copy *r, uint8_t *to)
 {
 	const uint8_t *from = area.src + (r->copy.src - (uintptr_t)area.src);

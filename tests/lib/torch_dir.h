@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch_dir: files of torch.save in a directory, and what is shown of them. Values are as in
- * torch_case.h; storages are words, `k:6` or `k:6/4`: six elements of four bytes, or it says so
- * and there are four. The bytes of all storages of a file count from 1.
+ * torch_dir: writes files of torch.save into a directory, and compares their dump.
+ * Values are as in torch_case.h. Storages are words: `k:6` has six elements of four
+ * bytes; `k:6/4` declares six elements and contains four. The bytes of all storages
+ * of a file count from 1.
  */
 #ifndef CK_TORCH_DIR_H
 #define CK_TORCH_DIR_H
@@ -23,7 +24,7 @@ struct tc_stored {
 	unsigned long says, there; /* elements */
 };
 
-/* The next word; false: there is none. */
+/* Parses the next word. False at the end. */
 static inline bool tc_stored_next(const char **text, struct tc_stored *out)
 {
 	int n = 0;
@@ -48,8 +49,8 @@ static inline void tc_fill(struct ck_buf *b, unsigned long n, unsigned *next)
 		iw_put(b, ++*next & 0xff, 1);
 }
 
-/* The container before 1.6, of that pickle. order: keys as a pickle; NULL: those of the
- * storages. */
+/* A legacy container (before 1.6) of that pickle. order: keys as a pickle; NULL: the keys
+ * of the storages. */
 static inline struct ck_buf tc_legacy_of(struct ck_str value,
 					 const char *storages,
 					 const char *order)
@@ -89,7 +90,7 @@ static inline struct ck_buf tc_legacy(const char *value, const char *storages,
 	return all;
 }
 
-/* The one since then. */
+/* The zip container (since 1.6). */
 static inline struct ck_buf tc_zip_of(struct ck_str value, const char *storages)
 {
 	struct iw *w = iw_make();
@@ -182,7 +183,7 @@ static inline int tc_open_it(const char *name, struct ck_checkpoint **cp,
 	return ck_checkpoint_open(path, &options, cp, d);
 }
 
-/* Its dump, but for the first line. */
+/* Compares the dump of a file without its first line. */
 static inline void tc_shows(const char *name, const char *want)
 {
 	struct ck_checkpoint *cp;
@@ -215,8 +216,8 @@ static inline void tc_refused(const char *name, const char *words)
 	tc_clear();
 }
 
-/* In memory, if it can be: some disks are asked to forget what a file had each time it is
- * written anew. */
+/* Prefers a directory in memory: some disks discard the blocks of a file each time it is
+ * rewritten. */
 static inline void tc_begin(void)
 {
 	(void)snprintf(tc_dir, sizeof(tc_dir), "%s/ckptfs-torch-XXXXXX",

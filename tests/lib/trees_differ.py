@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What two trees, as two_trees.seen() has them, do not have in common, beside what one
-over several hosts alone has: the hosts, and reports of them.
+"""Compares two trees of two_trees.seen(). Hosts and their reports, which only a tree over
+several hosts has, are ignored.
 """
 import json
 import re
@@ -9,12 +9,12 @@ import two_trees
 
 HOSTS = "user.ckptfs.hosts"
 REPORTS = {".ckptfs/stats"}
-# Those that are looked at.
+# Reports that seen() reads.
 SEEN = REPORTS - {f".ckptfs/{name}" for name in two_trees.OF_GPUS}
 
 
 def plain(fault):
-    """What is wrong, without the host that has it."""
+    """The text of a fault without its host."""
     return re.sub(r" on host h\d+", "", fault) \
         if isinstance(fault, str) else fault
 
@@ -25,7 +25,7 @@ def plain_faults(tree):
 
 
 def row_of(row):
-    """What has to be the same: not the hosts, which one directory has not."""
+    """The part of a row that must be equal: a single directory has no hosts."""
     live = row["path"] in two_trees.LIVE
     attributes = {name: plain(value) for name, value in row["xattrs"].items()
                   if name != HOSTS}
@@ -48,8 +48,7 @@ def reports_of(tree):
 
 
 def differ(one, other):
-    """Lines: what is not the same in two trees, of which the other one is over several
-    hosts."""
+    """Yields a line for each difference; `other` is over several hosts."""
     if reports_of(one) or reports_of(other) != SEEN:
         yield f"reports: {reports_of(one)} / {reports_of(other)}"
     rows, others = rows_of(one), rows_of(other)

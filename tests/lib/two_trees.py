@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The tree of a checkpoint as a mount shows it, and how the commands that need
-no mount differ from it.
+"""Compares the tree of a mounted checkpoint with the output of the commands that
+need no mount.
 
-    tree = seen(MOUNT)          of a mount that nothing has looked at
+    tree = seen(MOUNT)          of a fresh mount without reads
     bare = Bare("SOURCE")       runs `ckptfs ls SOURCE` and others
     list(differences(tree, bare)) == []
 
-Each comparison yields a line of text for everything that differs.
+Each comparison yields a line of text for each difference.
 """
 import base64
 import errno
@@ -18,17 +18,17 @@ import subprocess
 
 CKPTFS = os.environ.get("CKPTFS", "ckptfs")
 PREFIX = "user.ckptfs."
-# What they say depends on what was looked at, and on who tells.
+# Reports that depend on earlier reads, or on the reporting process.
 LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats"}
-# Of a mount that uses GPUs, and not of what is shown without one.
+# Reports of a mount that uses GPUs; the commands do not have them.
 OF_GPUS = {"stats"} if os.environ.get("CKPTFS_GPUS") else set()
-UNKNOWN = object    # an attribute `error` that may not be asked for
+UNKNOWN = object    # an attribute `error` that may not be read
 DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
-AT_ONCE = 60000    # bytes of names that one call of a command gets
+AT_ONCE = 60000    # bytes of names in one call of a command
 
 
 class File:
-    """The bytes before the first that cannot be read, and why it cannot."""
+    """The bytes before the first unreadable one, and its errno."""
 
     def __init__(self, data, error):
         self.data, self.error = data, error
@@ -36,11 +36,11 @@ class File:
 
 class Tree:
     def __init__(self):
-        self.rows = []      # as `ls -lR --json` has them
-        self.unlisted = {}  # path of what has no row: errno of its stat
+        self.rows = []      # in the form of `ls -lR --json`
+        self.unlisted = {}  # path without a row: errno of its stat
         self.faults = {}    # path: value of the attribute `error`
         self.files = {}     # path: File
-        self.roots = None   # the tree that root sees
+        self.roots = None   # the tree as root sees it
 
 
 # --- a mount ---------------------------------------------------------------------
@@ -53,7 +53,7 @@ def as_json(value):
 
 
 def value_of(path, name):
-    """None: only its name may be known here."""
+    """Returns None if only the name may be known to this user."""
     try:
         return as_json(os.getxattr(path, name))
     except PermissionError:
@@ -77,7 +77,7 @@ def row_of(path, shown):
 
 
 def walk(tree, mount, below=""):
-    """A directory whole, then those that are in it."""
+    """The rows of a directory, then of its subdirectories."""
     rows = []
     for e in os.scandir(os.path.join(mount, below)):
         if below == ".ckptfs/" and e.name in OF_GPUS:
@@ -151,7 +151,7 @@ def seen(mount):
 # --- without a mount ----------------------------------------------------------------
 
 class Bare:
-    """Runs the commands; `through` is what they run under."""
+    """Runs the commands, each as an argument of the command line `through`."""
 
     def __init__(self, source, through=()):
         self.source, self.through = source, list(through)
@@ -163,7 +163,7 @@ class Bare:
 
 
 def pairs(text):
-    """An object, none of whose names is there twice."""
+    """A JSON object; a repeated name is an error."""
     names = [name for name, _ in text]
     assert len(set(names)) == len(names), names
     return dict(text)
@@ -174,13 +174,13 @@ def loads(line):
 
 
 def trouble(got, status=0):
-    """How it ended, if not as it should."""
+    """Yields an unexpected exit status or message of a command."""
     if got.returncode != status or (status == 0 and got.stderr):
         yield f"exit {got.returncode}, expected {status}: {got.stderr!r}"
 
 
 def lines_differ(errors, got):
-    """A clean line for each: its path, and the mount's errno in words."""
+    """Each path must have one message: the path, and the text of the mount's errno."""
     lines = got.stderr.decode().splitlines()
     for (path, error), line in zip(errors.items(), lines):
         if not line.startswith(f"ckptfs: {path}: {os.strerror(error)}") or \
@@ -196,7 +196,7 @@ def refusal_differs(path, error, got):
 
 
 def by_directory(rows):
-    """In the order of each."""
+    """Merges rows; the order of each list is kept."""
     out = {}
     for row in rows:
         out.setdefault(os.path.dirname(row["path"]), []).append(row["path"])
@@ -216,7 +216,7 @@ def rows_differ(path, want, got):
 
 
 def masked(want, got):
-    """got, without values that the mount kept to itself."""
+    """got, without values that the mount did not show."""
     return {name: value if want.get(name, "") is not None else None
             for name, value in got.items()}
 
@@ -244,8 +244,8 @@ def row_in(tree, path):
 
 
 def needs_nothing(tree, path):
-    """Whether a tensor without elements is refused for its mode alone: without
-    a mount there is nothing to read that may not be read."""
+    """True if a tensor without elements is refused only because of its mode. Without
+    a mount no file has to be read for it."""
     attributes = row_in(tree.roots, path)["xattrs"]
     return 0 in json.loads(attributes.get(PREFIX + "shape", "[]"))
 
@@ -258,12 +258,12 @@ def file_in(tree, path):
 
 
 def attributes_of(tree, path, error):
-    """What getfattr must print, and of `error` as much as can be known."""
+    """The expected output of getfattr, and the known part of `error`."""
     fault = tree.faults[path]
     if fault is not UNKNOWN:
         return {**row_in(tree, path)["xattrs"],
                 **({} if fault is None else {PREFIX + "error": fault})}
-    # From .metadata, which may be read; a mount asks for the file's mode.
+    # The command reads .metadata; a mount checks the mode of the data file.
     want = dict(row_in(tree.roots, path)["xattrs"])
     if not needs_nothing(tree, path):
         want[PREFIX + "error"] = \
@@ -284,7 +284,7 @@ def attributes_differ(tree, bare, paths):
 
 
 def groups(paths):
-    """As many in one as a command can be given."""
+    """Groups of paths that fit into one command line."""
     group, size = [], 0
     for path in paths:
         if group and size + len(path) > AT_ONCE:
@@ -297,7 +297,7 @@ def groups(paths):
 
 
 def whole_differ(tree, bare, paths):
-    """All bytes of files that can be read, one behind the other."""
+    """Compares the concatenated bytes of all readable files."""
     for group in groups(paths):
         got = bare.run("cat", *group)
         yield from trouble(got)
@@ -314,7 +314,7 @@ def whole_differ(tree, bare, paths):
 
 
 def single_differs(tree, bare, path):
-    """One file; what can be read of it, and what is said of the rest."""
+    """Compares the readable part of one file, and the error of the rest."""
     want = file_in(tree, path)
     got = bare.run("cat", path)
     if want.error:
@@ -347,7 +347,7 @@ def copied_differs(path, row, want):
 
 
 def copy_differs(tree, bare, to):
-    """All that can be read, copied to a directory that is not there."""
+    """Copies all readable files to a new directory and compares them."""
     bad = {path: file_in(tree, path).error for path in tree.files}
     bad = {path: error for path, error in bad.items() if error}
     bad.update(tree.unlisted)
@@ -375,21 +375,21 @@ def copy_differs(tree, bare, to):
 
 
 def remove_copy(to):
-    """Its directories may not be written to."""
+    """Makes the copied directories writable, so that they can be removed."""
     for place, _, _ in os.walk(to):
         os.chmod(place, 0o700)
     shutil.rmtree(to)
 
 
 def sample(tree, count):
-    """Some paths from all places of the tree, and the root."""
+    """Paths from all parts of the tree, and the root."""
     paths = [row["path"] for row in tree.rows]
     return paths[::max(1, len(paths) // count)]
 
 
 def differences(tree, bare, count=0):
-    """All that differs; of good files, and of attributes, only `count` are
-    asked for by a call of their own. 0: all."""
+    """All differences. Only `count` good files and attributes are read by a separate
+    call each; 0: all of them."""
     some = sample(tree, count) if count else [r["path"] for r in tree.rows]
     bad = [path for path, fault in tree.faults.items() if fault is not None]
     files = [path for path in some if path in tree.files

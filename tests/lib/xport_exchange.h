@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport_exchange: ranks that ask each other at random, both ways at once and themselves
- * too, over any transport; what they have said arrives as it was, in order. And what any
- * transport's wait() does.
+ * xport_exchange: ranks that send random requests to each other and to themselves, in
+ * both directions at once, over any transport. Messages must arrive unchanged and in
+ * order. It also tests the wait() of any transport.
  */
 #ifndef CK_TRANSPORT_EXCHANGE_H
 #define CK_TRANSPORT_EXCHANGE_H
@@ -14,22 +14,22 @@
 
 enum { EXCHANGE_RANKS = 8, EXCHANGE_STUCK_MSEC = 60000 };
 
-/* --- what is asked and answered -------------------------------------------------------- */
+/* --- requests and replies -------------------------------------------------------------- */
 
 struct exchange {
 	uint64_t seed;
 	uint32_t size;
 	uint64_t requests; /* from each rank to each */
-	uint64_t window;   /* on their way, to each */
+	uint64_t window;   /* in flight, to each */
 	uint64_t most;	   /* bytes of a payload */
 	uint32_t body_most;
-	uint64_t edge;	       /* bytes; some payloads are as long, or nearly */
+	uint64_t edge;	       /* bytes; some payloads have about this length */
 	const uint64_t *sizes; /* payloads of the first ones */
 	size_t nsizes;
 	uint32_t flip; /* id of an answer of rank 1 to 0 that is changed */
 };
 
-/* How an answer is expected. */
+/* The way in which a reply is expected. */
 enum how { NOT, EXACT, LARGE, SHORT, TWICE, HOWS };
 
 /* A request, and its answer: known to both ends. */
@@ -93,7 +93,7 @@ struct side {
 	uint64_t asked[EXCHANGE_RANKS], heard[EXCHANGE_RANKS],
 		answered[EXCHANGE_RANKS];
 	uint8_t **rooms[EXCHANGE_RANKS]; /* by id: where answers go */
-	uint64_t out;			 /* parcels that are not back */
+	uint64_t out;			 /* parcels in flight */
 	uint64_t wrong;
 	bool gone[EXCHANGE_RANKS];
 };
@@ -142,7 +142,7 @@ static inline void send_item(struct side *s, uint32_t to,
 	s->x->send(s->x, &i->p);
 }
 
-/* With a byte behind it that nobody may write. */
+/* Memory for a payload, with a guard byte behind it. */
 static inline uint8_t *make_room(const struct talk *t)
 {
 	uint8_t *room = malloc(t->room + 1);
@@ -260,7 +260,7 @@ static inline bool is_over(const struct side *s)
 	return s->out == 0;
 }
 
-/* Over the transport that it has, and closes it. */
+/* Runs the exchange over the rank's transport, and closes it. */
 static inline void side_run(struct side *s)
 {
 	for (uint32_t i = 0; i < s->e->size; i++) {

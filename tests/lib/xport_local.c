@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport_local: the transport between processes of one machine, see xport_local.h. Each rank
- * has a stream socket, a queue of parcels, and a message that is coming: all that is
- * kept of both is how many bytes of the message are over.
+ * xport_local: the transport between processes of one machine, see xport_local.h.
+ * Each rank has a stream socket, a queue of outgoing parcels, and one incoming
+ * message. The number of bytes done is stored for both.
  */
 #include "xport_local.h"
 #include "ckptfs/memory.h"
@@ -15,24 +15,24 @@
 #include <unistd.h>
 
 enum {
-	TURN = 1 << 20,	    /* bytes of one rank until it is another's turn */
-	DROPPED = 16 << 10, /* bytes read at a time that nobody wants */
+	TURN = 1 << 20,	    /* bytes of one rank before the next one's turn */
+	DROPPED = 16 << 10, /* bytes discarded by one read */
 };
 
 struct rank {
-	int fd; /* -1: none, of this rank itself, or it is lost */
+	int fd; /* -1: this rank itself, or a lost rank */
 	bool lost;
 
 	struct ck_parcels out;
-	bool full;	   /* its socket takes nothing now */
-	uint64_t out_done; /* bytes of the first parcel that are written */
+	bool full;	   /* the socket cannot be written now */
+	uint64_t out_done; /* written bytes of the first parcel */
 	uint8_t out_head[CK_WIRE_HEAD];
 
-	uint64_t in_done; /* bytes of a message that have come */
+	uint64_t in_done; /* received bytes of a message */
 	uint8_t in_head[CK_WIRE_HEAD];
-	struct ck_wire_head head; /* once that is there */
+	struct ck_wire_head head; /* valid once received */
 	uint8_t *body;		  /* CK_WIRE_BODY_MAX bytes of pages */
-	uint8_t *to;		  /* the payload; NULL: it is dropped */
+	uint8_t *to;		  /* the payload; NULL: discarded */
 };
 
 struct local {
@@ -61,7 +61,7 @@ static void local_send(struct ck_transport *x, struct ck_parcel *p)
 			p->to == x->rank ? &l->b.own : &l->ranks[p->to].out, p);
 }
 
-/* What it has sent ends here, and so it is found lost. */
+/* Shuts the socket down; reading then reports the rank as lost. */
 static void local_drop(struct ck_transport *x, uint32_t rank)
 {
 	const struct local *l = local_of(x);
@@ -70,7 +70,7 @@ static void local_drop(struct ck_transport *x, uint32_t rank)
 		(void)shutdown(l->ranks[rank].fd, SHUT_RDWR);
 }
 
-/* --- what is expected -------------------------------------------------------------- */
+/* --- expected payloads ------------------------------------------------------------- */
 
 static int local_expect(struct ck_transport *x, uint32_t from, uint64_t id,
 			uint8_t *to, uint64_t len)
@@ -97,7 +97,7 @@ static void lose(struct local *l, uint32_t i)
 	l->b.x.lost(l->b.x.arg, i);
 }
 
-/* Whether an error of a socket is none, only to be tried again. */
+/* True if the socket operation must be retried. */
 static bool is_passing(int err)
 {
 	return err == EAGAIN || err == EINTR;
@@ -110,7 +110,8 @@ static uint64_t message_bytes(const struct ck_wire_head *h)
 	return CK_WIRE_HEAD + (uint64_t)h->body + h->payload;
 }
 
-/* What is left of the first parcel, at most `most` bytes. How many pieces it is. */
+/* The rest of the first parcel, at most `most` bytes. Returns the number of
+ * iovecs. */
 static size_t left_of_first(struct rank *r, uint64_t most, struct iovec out[3])
 {
 	const struct ck_parcel *p = r->out.first;
@@ -142,8 +143,8 @@ static void count_written(struct local *l, struct rank *r, uint64_t n)
 	ck_transport_give_back(&l->b, ck_parcels_pop(&r->out), 0);
 }
 
-/* Bytes that were written, 0 if no more can be now. After an error what has come can
- * still be read, and then the rank is lost. */
+/* Returns the number of written bytes, or 0 if the socket is full. After an error the
+ * received bytes can still be read; then the rank is lost. */
 static uint64_t write_some(struct rank *r, uint64_t most)
 {
 	struct iovec pieces[3];
@@ -177,7 +178,7 @@ static void write_rank(struct local *l, struct rank *r)
 
 /* --- reading --------------------------------------------------------------------------- */
 
-/* Where the next bytes of a message go, *len of them at most. */
+/* Destination of the next bytes of a message, at most *len bytes. */
 static uint8_t *next_place(struct local *l, struct rank *r, uint64_t *len)
 {
 	uint64_t at = r->in_done;
@@ -199,7 +200,7 @@ static uint8_t *next_place(struct local *l, struct rank *r, uint64_t *len)
 	return l->dropped;
 }
 
-/* False: it is no message. */
+/* False if the bytes are not a valid message. */
 static bool count_read(struct local *l, uint32_t i, uint64_t n)
 {
 	struct rank *r = &l->ranks[i];
@@ -267,7 +268,7 @@ static int prepare_poll(struct local *l, const struct pollfd *also, nfds_t n)
 	return 0;
 }
 
-/* Whether somebody woke this. */
+/* True if wake() was called. */
 static bool was_woken(struct local *l)
 {
 	return l->polled[0].revents && ck_event_drain(l->b.event);
@@ -305,7 +306,7 @@ static void write_all(struct local *l)
 		write_rank(l, &l->ranks[i]);
 }
 
-/* How long poll() may wait. */
+/* Timeout of poll(). */
 static int poll_msec(const struct local *l, bool ever, uint64_t end)
 {
 	uint64_t now = ck_msec_now();
@@ -316,7 +317,8 @@ static int poll_msec(const struct local *l, bool ever, uint64_t end)
 	return ever ? -1 : left;
 }
 
-/* All that can be done now, and waiting for more. 1: wait() is over. */
+/* Sends and receives as much as possible, then waits. Returns 1 if wait() is
+ * over. */
 static int carry(struct local *l, struct pollfd *also, nfds_t n, bool ever,
 		 uint64_t end)
 {

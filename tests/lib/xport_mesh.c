@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* xport_mesh: see xport_mesh.h. */
+/*
+ * xport_mesh: connects the sockets between all ranks, see xport_mesh.h. A rank connects to
+ * all lower ranks and accepts connections from all higher ones.
+ */
 #include "xport_mesh.h"
 #include "sockets.h"
 
@@ -11,13 +14,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum {
-	RETRY_MSEC = 5
-}; /* until a lower rank that is not there is tried again */
+enum { RETRY_MSEC = 5 }; /* between attempts to connect to a lower rank */
 
-/* A connection that has not said yet whose it is. */
+/* An accepted connection whose rank is unknown yet. */
 struct comer {
-	int fd; /* -1: none */
+	int fd; /* -1: unused */
 	size_t have;
 
 	union {
@@ -28,7 +29,7 @@ struct comer {
 
 struct mesh {
 	uint32_t rank, size;
-	uint32_t missing; /* ranks that are not joined */
+	uint32_t missing; /* ranks without a connection */
 	int dirfd;
 	int listener;
 	int *fds;
@@ -38,7 +39,8 @@ struct mesh {
 
 /* --- sockets --------------------------------------------------------------------- */
 
-/* Through /proc, for names of directories are longer than the address may be. */
+/* The path leads through /proc, since directory names may exceed the limit of
+ * addresses. */
 static struct sockaddr_un address(const struct mesh *m, uint32_t rank)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -102,7 +104,7 @@ static bool say_hello(const struct mesh *m, int fd)
 	return send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello);
 }
 
-/* 0 if it is not there yet, too. */
+/* Returns 0 also if the rank does not listen yet. */
 static int try_rank(struct mesh *m, uint32_t rank)
 {
 	struct sockaddr_un a = address(m, rank);
@@ -121,7 +123,7 @@ static int try_rank(struct mesh *m, uint32_t rank)
 	return 0;
 }
 
-/* *left: how many are not there yet. */
+/* *left: number of lower ranks without a connection. */
 static int try_lower(struct mesh *m, uint32_t *left)
 {
 	int rc = 0;
@@ -145,7 +147,7 @@ static struct comer *free_comer(struct mesh *m)
 	return NULL;
 }
 
-/* One connection, if there is one; those of strangers are closed. */
+/* Accepts one connection if there is one; closes it if the user is another one. */
 static int take_comer(struct mesh *m, struct comer *c)
 {
 	int fd = accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -169,8 +171,9 @@ static bool is_expected(const struct mesh *m, const struct ck_mesh_hello *h)
 	       h->rank > m->rank && h->rank < m->size && m->fds[h->rank] < 0;
 }
 
-/* What it says, no byte more. Who says something else is nobody. */
-static void hear(struct mesh *m, struct comer *c)
+/* Receives the hello of a connection, and no byte after it. Closes the connection if the
+ * hello is not the expected one. */
+static void receive_hello(struct mesh *m, struct comer *c)
 {
 	ssize_t n = recv(c->fd, c->bytes + c->have, sizeof(c->bytes) - c->have,
 			 MSG_DONTWAIT);
@@ -201,7 +204,7 @@ static int wait_for_comers(struct mesh *m, int msec)
 		return errno == EINTR ? 0 : -errno;
 	for (uint32_t i = 0; i < m->size; i++)
 		if (m->polled[i].revents)
-			hear(m, &m->comers[i]);
+			receive_hello(m, &m->comers[i]);
 	return last->revents ? take_comer(m, room) : 0;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport_ordered: moves rounds over any transport by the rules of NCCL, harsher than it.
+ * xport_ordered: executes rounds over any transport by the rules of NCCL, more strictly.
  *
- *  - What goes from one rank to another in an epoch has one order at each side: the k-th
- *    that is sent is the k-th that is received, whatever the two take it for.
- *  - Nothing moves before both sides have entered, and a round ends only when all of its
- *    transfers have: who waits for one that never enters waits for ever.
- *  - Counts must be the same at both sides; if not, that is noted, and both hang.
- *  - Whoever dies is silent. abort() ends what this rank waits for, nobody else is told.
- *  - Bytes come late, at random.
+ *  - Transfers from one rank to another in an epoch have one order at each side: the k-th
+ *    sent one is the k-th received one, even if the two sides mean different rounds.
+ *  - No bytes move before both sides have entered. A round ends when all of its transfers
+ *    have ended: a transfer that one side never enters hangs the other side.
+ *  - Counts must be equal at both sides; otherwise the error is recorded, and both hang.
+ *  - A dead rank is not reported. abort() ends the waits of this rank only.
+ *  - Bytes are delayed at random.
  *
- * Who receives says WANT(k, counts) when it enters; who sends answers with the messages
- * when it has entered too. Two rounds of equal counts that are swapped get each other's
- * bytes, as they would with NCCL.
+ * The receiver sends WANT(k, counts) when it enters. The sender replies with the messages
+ * when it has entered too. Two swapped rounds of equal counts get each other's bytes, as
+ * with NCCL.
  */
 #ifndef CK_TRANSPORT_ORDERED_H
 #define CK_TRANSPORT_ORDERED_H
@@ -23,41 +23,41 @@
 
 enum {
 	ORDERED_RANKS = 16,
-	ORDERED_WANT = 0x101, /* no kind of a message of rounds */
+	ORDERED_WANT = 0x101, /* not a message of rounds */
 	ORDERED_DATA = 0x102,
 	ORDERED_HEAD = 40,
 };
 
-/* What goes one way between two ranks. */
+/* One direction between two ranks. */
 struct ordered_stream {
 	uint64_t entered; /* by this rank, in the epoch */
-	bool busy;	  /* one of the present round has not ended */
-	uint64_t due; /* of who sends: not before, microseconds; 0: not known */
-	uint64_t came; /* of who receives: bytes and messages */
+	bool busy;	  /* a transfer of the present round is open */
+	uint64_t due;	  /* sender: earliest time in µs; 0: unset */
+	uint64_t came;	  /* receiver: bytes and messages */
 	uint32_t messages;
 
 	struct {
 		uint64_t epoch, k;
 		struct ck_round_count count;
-	} want; /* what the other rank has entered last; of who sends */
+	} want; /* sender: last WANT of the receiver */
 };
 
 struct ordered {
 	struct ck_round_mover mover; /* first */
 	struct ck_transport *x;
-	/* Where the bytes are that go between this rank and a peer. */
+	/* Addresses of the bytes between this rank and a peer. */
 	const uint8_t *(*source)(struct ck_round *r, uint32_t peer);
 	uint8_t *(*place)(struct ck_round *r, uint32_t peer);
 	uint64_t random;
-	unsigned late_one_in; /* transfers that are late; 0: none */
+	unsigned late_one_in; /* transfers are late; 0: no delays */
 	uint64_t late_usec;   /* at most */
 
 	uint64_t epoch;
-	struct ck_round *r; /* that is being moved */
+	struct ck_round *r; /* running */
 	bool aborted;
 	struct ordered_stream to[ORDERED_RANKS], from[ORDERED_RANKS];
 	uint64_t moved, bytes, aborts, differ; /* so many */
-	size_t out;			       /* parcels that are not back */
+	size_t out;			       /* parcels in flight */
 };
 
 /* --- messages ------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static inline void ordered_sent(struct ck_parcel *p, int rc)
 {
 	struct ordered_parcel *o = (struct ordered_parcel *)p;
 
-	(void)rc; /* that it is lost, lost() says */
+	(void)rc; /* lost() reports the lost rank */
 	--*o->out;
 	free(o);
 }
@@ -141,7 +141,7 @@ static inline uint64_t ordered_lateness(struct ordered *o)
 	return tap_random(&o->random) % o->late_usec;
 }
 
-/* All messages of a transfer; the last has what is left. */
+/* Sends all messages of a transfer; the last one has the remainder. */
 static inline void ordered_send_data(struct ordered *o, uint32_t peer)
 {
 	const struct ck_round_count c = ordered_pair(o->r, peer)->sent;
@@ -195,7 +195,7 @@ static inline void ordered_take_data(struct ordered *o, uint32_t from,
 	struct ordered_stream *s = &o->from[from];
 	uint64_t most;
 
-	/* Of a round that was aborted. */
+	/* A message of an aborted round. */
 	if (!o->r || o->aborted || m->epoch != o->epoch || !s->busy ||
 	    m->k != s->entered)
 		return;
@@ -209,7 +209,7 @@ static inline void ordered_take_data(struct ordered *o, uint32_t from,
 		s->busy = false;
 }
 
-/* False: it is not of this. */
+/* False if the message is of another kind. */
 static inline bool ordered_take(struct ordered *o, uint32_t from,
 				struct ck_str body)
 {
@@ -234,7 +234,7 @@ static inline bool ordered_take(struct ordered *o, uint32_t from,
 	return true;
 }
 
-/* --- the mover ----------------------------------------------------------------------------- */
+/* --- the backend --------------------------------------------------------------------------- */
 
 static inline void ordered_epoch(struct ck_round_mover *mover, uint64_t epoch,
 				 const uint32_t *members, uint32_t n,

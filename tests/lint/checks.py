@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The checks of tests/lint/run.
 
-A check is a function of a Tree and yields findings, "path:line: what". It
-has canaries: small files, each with a fault that it must find. The driver
-plants them in a copy of the tree, so a check may look at other files too.
+A check is a function of a Tree that yields findings, "path:line: fault". Its
+canaries are small files, each with a fault that the check must find. The driver
+adds them to a copy of the tree, so a check may look at other files too.
 """
 
 import os
@@ -160,7 +160,7 @@ def check_layers(tree):
                 yield f'{path}:{line}: {fault}'
 
 
-# Words that are none of a module's business.
+# Words that a module must not use.
 STRANGE_WORDS = {
     'io': r'\bck_catalog|\bck_tensor\b',    # layouts stand alone
 }
@@ -187,7 +187,7 @@ def check_headers(tree):
 
 @check('sources built', 'core/base/canary.c', 'int a;\n')
 def check_sources_built(tree):
-    """A .c file that no meson.build names is dead."""
+    """Each .c file is named in a meson.build."""
     listed = set()
     for path in tree.ending('meson.build'):
         folder = os.path.dirname(path)
@@ -254,7 +254,7 @@ def listed(tree, path, begin, end, word):
         yield from re.findall(word, part.group(1), re.M) if part else ['']
 
 
-# What a document has of a table of the source: where, and in what form.
+# Documents that repeat a table of the source: the file, and the form of a row.
 BASH = 'mount-helpers/completion/ckptfs.bash'
 ZSH = 'mount-helpers/completion/_ckptfs'
 PAGE = 'mount-helpers/man/ckptfs.1.scd'
@@ -282,7 +282,7 @@ def copy_check(source, row, path, marks, canary):
     @check(f'nothing but {source} in {os.path.basename(path)}', path,
            canary.format(marks[0]), 'The marks are gone.\n')
     def check_copy(tree):
-        """A document has no option or command that there is not."""
+        """A document must not have unknown options or commands."""
         known = re.findall(row, tree.text(source))
         for name in listed(tree, path, *marks):
             if name.replace('\\', '') not in known:
@@ -309,7 +309,7 @@ def check_attributes(tree):
         [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*user.ckptfs.{}*')])
 
 
-# What a room does not know, but for some files.
+# Rows: a folder, exceptions, a pattern that it must not contain, and its meaning.
 STRANGERS = [
     ('core/tree/', (), r'"[^"\n]*\.(?:metadata|distcp)',
      'the name of a file of a format'),
@@ -333,15 +333,15 @@ STRANGERS = [
 @check('strangers to fs', 'fs/read_ops.c', 'if (topic == CK_FILE_KIND_BOX)\n',
        'ck_local_size(c, 0);\n', 'ck_views[0];\n')
 def check_strangers(tree):
-    """Rooms know no more than they have to."""
+    """Modules do not use the names of other layers."""
     for path in tree.paths:
-        for room, but, what, said in STRANGERS:
+        for room, but, pattern, fault in STRANGERS:
             if not path.startswith(room) or path.startswith(but) or \
                     not path.endswith(('.c', '.h')):
                 continue
             for number, line in lines_of(tree.text(path)):
-                if re.search(what, line):
-                    yield f'{path}:{number}: {said}'
+                if re.search(pattern, line):
+                    yield f'{path}:{number}: {fault}'
 
 
 LONG = ('word ' * 91 + '\n', '\n'.join(['word ' * 30] * 4) + '\n',
@@ -464,8 +464,8 @@ A_LOCK = 'struct ck_batch {\n\tpthread_mutex_t lock;\n%s};\n'
                 '\tint behind_an_empty_line;\n',
        A_LOCK % '\t/* Under lock: */\n\tint a;\n\t/* Rest: */\n\tint b;\n')
 def check_locks(tree):
-    """Each lock is in core/LOCKS.md, and in a struct that has one each field
-    says what guards it: see locks.py."""
+    """core/LOCKS.md lists each lock; in a struct with a lock, comments name the
+    guard of each field: see locks.py."""
     yield from locks.faults(tree)
 
 
@@ -478,7 +478,7 @@ def check_locks_listed(tree):
 
 # --- words ---------------------------------------------------------------------
 
-# name, pattern, what to do instead, where it is allowed, canary
+# name, pattern, advice, files where it is allowed, canary
 WORDS = [
     ('line comments', r'//', 'write /* */', (), '\tint a; // no\n'),
     ('unbounded strings',
@@ -489,7 +489,7 @@ WORDS = [
      'spell out struct, union or enum', (), 'typedef struct a a;\n'),
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
-     # not in a checkpoint: in a template, around the mount, what cp writes, /run, /proc
+     # not below a checkpoint: a template, mount points, output of cp, /run, /proc
      ('core/base/', 'core/format/load/template_file.c', 'fs/session/mountpoint_check.c',
       'mount-helpers/offline/cp_file.c', 'mount-helpers/offline/cp_directory.c', 'mount-helpers/offline/cp_mark.c',
       'mount-helpers/mtab/busy_procs.c', 'mount-helpers/mtab/mountpoint.c', 'mount-helpers/mtab/mount_record.c'),
@@ -522,7 +522,7 @@ for row in WORDS:
 @check('return -1', 'fs/canary.c', 'int canary(void)\n{\n\treturn -1;\n}\n')
 def check_return(tree):
     """An error is a negative errno; -1 would be EPERM. Where an index is
-    returned, in an int64_t, -1 says that there is none."""
+    returned, in an int64_t, -1 means "not found"."""
     head = re.compile(r'^\w.*\(')
     for path in tree.code():
         function = ''
@@ -553,8 +553,8 @@ OWN = re.compile(r'^(?!static\b)(?:\w[^;{}()=]*?\b(ck_\w+)\([^;{}]*\)\s*'
        'int ck_canary(void)\n{\n}\n\nvoid *ck_canary(int a)\n{\n}\n',
        'struct ck_canary {\n};\n\nstruct ck_canary {\n};\n')
 def check_names_twice(tree):
-    """Of two functions with one name the linker takes that of the program in
-    place of that of an archive, and says nothing."""
+    """If a program and an archive have functions of the same name, the linker
+    silently uses the one of the program."""
     first = {}
     for path in tree.code():
         if path in cycles.LOADERS:
@@ -581,7 +581,7 @@ def check_file_names(tree):
 
 @check('strange paths', 'tests/canary.bin', 'x/' + 'home/somebody/ckpt\n')
 def check_paths(tree):
-    """No path of the machine that somebody worked on, in binary files too."""
+    """No path of a developer's machine, in binary files too."""
     rule = re.compile(rb'/(?:work|root|home/[a-z]\w*|Users/\w+)/[\w.]')
     for path in tree.paths:
         found = rule.search(tree.bytes(path))
@@ -593,7 +593,7 @@ def check_paths(tree):
 
 @check('carried PTX', 'core/gpu/driver/kernels.ptx', '// of other sources\n')
 def check_carried(tree):
-    """It was made of the kernels in the repository."""
+    """The checked-in PTX was built from the kernels in the repository."""
     done = subprocess.run(['python3', 'core/gpu/driver/ptx.py', '--check'],
                           cwd=tree.root, stderr=subprocess.DEVNULL)
     if done.returncode:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Locks: core/LOCKS.md has each of them, and each field of a struct that has
-one says what guards it.
+"""Locks: core/LOCKS.md lists each lock, and comments name the guard of each field of
+a struct that contains a lock.
 
-The rule: in such a struct every field but the locks stands below a comment
-that ends in a colon, without an empty line between, and that names a lock of
-the struct, a lock of the list, or says constant, atomic, one thread, or locks
-itself. As in
+The rule: in such a struct every field except the locks stands below a comment
+that ends in a colon, without an empty line between. The comment names a lock of
+the struct, a lock of the list, or the words constant, atomic, one thread, or locks
+itself. Example:
 
     /* Under lock: */
     struct job *first, **last;
@@ -27,8 +27,8 @@ def without_comments(text):
 
 
 def locks_of(path, text):
-    """Each lock of a file, as (its name in the list, its line): of a struct
-    with the name of that, others with the name of the file."""
+    """Each lock of a file, as (its name in the list, its line). The name begins with the
+    name of the struct, or of the file for a lock outside of a struct."""
     text = without_comments(text)
     structs = [(m.start(), m.end(), m.group(1)) for m in STRUCT.finditer(text)]
     for m in LOCK.finditer(text):
@@ -46,8 +46,8 @@ def rows(text):
 
 
 def fields(body):
-    """Each line of a struct that declares something, as (its number from 0,
-    the line, the comment above it that ends in a colon, or '')."""
+    """Each declaration of a struct, as (its line number from 0, the line, the
+    comment above it that ends in a colon, or '')."""
     head, comment, own = '', '', False
     for number, line in enumerate(body.split('\n')):
         text = line.strip()
@@ -66,7 +66,7 @@ def fields(body):
 
 
 def names_guard(comment, names):
-    """Words may be broken by the end of a line."""
+    """Joins the lines of a comment: a line break may separate the words."""
     comment = re.sub(r'[\s*]+', ' ', comment.lower())
     return any(re.search(rf'\b{re.escape(n)}\b', comment) for n in names)
 
@@ -102,7 +102,7 @@ def code_below(tree, folders):
 
 
 def list_faults(tree, folders):
-    """In the list: what it has more than the code, or twice."""
+    """Rows of the list without a lock in the code, and repeated rows."""
     known = {name for path in code_below(tree, folders)
              for name, _ in locks_of(path, tree.text(path))}
     seen = set()
