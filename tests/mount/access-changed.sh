@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: MIT
-#
-# Who may open what is what the source says when he opens it: a data file,
-# .metadata or the directory that is closed to others, or opened to them, under
-# a mount.
+# open(2) checks the permissions that the source has at that moment: a data file, .metadata
+# or the directory is closed to others, or opened to them, under a mount.
 need setpriv /usr/bin/python3
 [ "$(id -u)" = 0 ] || skip_all 'only root can become another user'
 id nobody >/dev/null 2>&1 || skip_all 'no user nobody'
 as_nobody() {
 	setpriv --reuid=nobody --regid="$(id -gn nobody)" --clear-groups "$@"
 }
-python=/usr/bin/python3 # the first one may be root's alone
+python=/usr/bin/python3 # the first python3 in PATH may be for root only
 as_nobody "$python" -c pass || skip_all 'no python3 for nobody'
 
 one=model.layers.0.attention.wk.weight
@@ -19,14 +17,14 @@ chmod 755 "$source"
 chmod 644 "$source"/* "$source/.metadata"
 as_nobody test -r "$source/.metadata" || skip_all 'nobody cannot get here'
 
-may() { # may WHAT FILE...: he, and root, at the first try
+may() { # may WHAT FILE...: the user and root can open the files, at the first attempt
 	local file
 	for file in "${@:2}"; do
 		check "$1: $file" as_nobody cat "$mnt/$file"
 		check "$1: $file, root" cat "$mnt/$file"
 	done
 }
-may_not() { # may_not WHAT FILE...: only root may
+may_not() { # may_not WHAT FILE...: only root can open the files
 	local file
 	for file in "${@:2}"; do
 		fails "$1: $file" 'Permission denied' as_nobody cat "$mnt/$file"
@@ -44,7 +42,7 @@ for options in allow_other allow_other,write allow_other,direct; do
 	may_not "$options: a data file of mode 600" "${first[@]}"
 	equal "$options: a data file of mode 600: shown" \
 		"$(stat -c %A "$mnt/raw/$one" | cut -c 2,5,8)" 'r--'
-	# of which nobody has noticed it yet
+	# the mount has not noticed the new mode yet
 	may_not "$options: a data file of mode 600, another tensor" raw/$two
 	may "$options: a data file of mode 600, another one" \
 		local/rank-1/$one.npy .ckptfs/tensors.csv
@@ -107,14 +105,14 @@ fails 'writing: .metadata of mode 600, a tensor that was not written' \
 	'Permission denied' as_nobody cat "$mnt/raw/model.norm.weight"
 unmounted
 
-# What the kernel was told before does not decide: also without a name that it
-# could look up, and for changes of names. Each is the first that asks after the
-# source was closed.
+# Attributes and names cached by the kernel do not decide: also for an open without a
+# lookup, and for changes of names. Each case is the first access after the source was
+# closed.
 open_all() {
 	chmod 777 "$source"
 	chmod 666 "$source"/* "$source/.metadata"
 }
-held() { # held WHAT ANSWER OPTIONS COMMAND...: nobody's, after COMMAND of root
+held() { # held WHAT ANSWER OPTIONS COMMAND...: result of a user's access, after COMMAND of root
 	local what=$1 want=$2 answer pid
 	open_all
 	mounted "$source" -o "$3"
@@ -166,7 +164,7 @@ unmounted
 held create done allow_other,write close_shards 640
 unmounted
 
-# As above, by an ACL, and by a directory that a data file is below.
+# As above, with an ACL, and with a closed directory above a data file.
 rm -rf "$source"
 fixture sample >/dev/null
 if setfacl -m u:nobody:rwx "$source/.metadata" 2>/dev/null; then

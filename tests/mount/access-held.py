@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Does one thing with a mount whose source is closed after it was made ready.
+"""Accesses a mount once, after its source was closed to others.
 
-access-held.py WHAT DIRECTORY FILE: says "ready", waits for a line, and says
-"done" or the name of the error. The kernel still has then what it was told
-before.
+access-held.py WHAT DIRECTORY FILE: prepares the access, prints "ready", waits for a
+line, and prints "done" or the name of the error. The kernel has cached names and
+attributes of the time before.
 """
 import errno
 import os

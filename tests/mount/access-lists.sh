@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# The mount shows no permission that the source does not give: of files with an
-# ACL, of data files below a directory that is closed, and of those that a group
-# may not read though others may.
+# The mount shows no permission that the source does not give: for files with an ACL, data
+# files below a closed directory, and files that others but not the group may read.
 need getfacl setfacl setpriv
 [ "$(id -u)" = 0 ] || skip_all 'only root can become another user'
 
@@ -14,7 +12,7 @@ one=$(stems plain | head -n 1)
 source=$WORK/plain
 chmod 755 "$WORK"
 as $else $else test -x "$WORK" || skip_all 'another user cannot get here'
-# The checkpoint anew, of one owner and group. fresh MODE-OF-FILES
+# fresh MODE-OF-FILES: a new copy of the checkpoint, with one owner and group.
 fresh() {
 	rm -rf "$source"
 	fixture plain >/dev/null
@@ -98,7 +96,7 @@ check 'writing, a named user: the ACL stays' \
 	grep -q "user:$named:rw-" <<<"$(getfacl -cpn "$source/.metadata")"
 unmounted
 
-# --- ACLs that are changed under a mount --------------------------------------------
+# --- ACLs that change under a mount --------------------------------------------
 
 fresh 644
 mounted "$source" -o allow_other
@@ -113,7 +111,7 @@ setfacl -m u:$else:--- "$source"
 may_not 'regression: the directory: a user was denied' $else $else
 setfacl -b "$source"
 may 'the directory: the ACL was removed' $else $else
-sleep 2.5 # from now on what was read counts until the file is changed
+sleep 2.5 # from now on cached permissions are valid until the file changes
 may 'long after' $else $else
 setfacl -m u:$else:--- "$source"/*.distcp
 may_not 'regression: long after: a user was denied' $else $else
@@ -123,7 +121,7 @@ unmounted
 
 # --- a closed directory on the way --------------------------------------------------
 
-# The checkpoint anew, its data file below p.
+# A new copy of the checkpoint, with its data file below p.
 nested() {
 	fresh 644
 	mkdir "$source/p"
@@ -132,7 +130,7 @@ nested() {
 	mv "$source/__0_0.distcp" "$source/p/__0_0.disp"
 	sed -i 's#__0_0.distcp#p/__0_0.disp#g' "$source/.metadata"
 }
-# way WHAT OPTIONS: of the directory p of whatever is in the source now
+# way WHAT OPTIONS: tests modes of the directory p in the present source
 way() {
 	mounted "$source" -o "allow_other$2"
 	may "$1: 755" $else $else
@@ -191,7 +189,7 @@ chmod 700 "$source/p/q"
 may_not 'regression: two directories: the lower one' $else $else
 unmounted
 
-# What is carried over into a new file is not below the directory.
+# Bytes that a commit copies into a new file leave the directory.
 nested
 chmod 700 "$source/p"
 mounted "$source" -o write,patch,allow_other

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""See cp-faults.sh: what is left of a copy that does not come to its end."""
+"""See cp-faults.sh: the files that an interrupted or failed copy leaves."""
 import os
 import pathlib
 import random
@@ -15,7 +15,7 @@ import injector  # noqa: E402
 from tap import Tap, cases, seed  # noqa: E402
 
 class Said(Tap):
-    """Says why only of what failed."""
+    """Prints details of failed results only."""
 
     def result(self, good, what, notes=()):
         super().result(good, what, () if good else notes)
@@ -31,7 +31,8 @@ def cp(*arguments, **more):
 
 
 def right(folder):
-    """Each file below a directory by its name there: all that is allowed, beside the mark of an incomplete copy."""
+    """The bytes of each file below a directory by relative path: the files that a copy may contain, besides the mark of an
+    incomplete copy."""
     return {str(p.relative_to(folder)): p.read_bytes()
             for p in pathlib.Path(folder).rglob("*") if p.is_file() and not p.name.startswith(".ckptfs-copy-")}
 
@@ -41,7 +42,7 @@ def temporary(folder):
 
 
 def wrong(folder, want):
-    """Files under their names that are not whole."""
+    """Incomplete files under their final names."""
     return [name for name, data in right(folder).items()
             if not pathlib.Path(name).name.startswith(".ckptfs-cp-") and
             want.get(name) != data]
@@ -61,7 +62,7 @@ def slow(msec, **more):
 # --- killed ---------------------------------------------------------------------
 
 def killed_at(source, what, at, late):
-    """The call before (after) which cp was killed, or None; what is wrong."""
+    """Returns the call before or after which cp was killed, or None; and the errors."""
     anew()
     fault = injector.Kill(at, late)
     injector.Injector([CKPTFS, "cp", "-r", "-j", "2", "--sync", source, *what,
@@ -95,7 +96,7 @@ kill("large", ["full/t0.npy"],
      lambda count: sorted(dice.sample(range(1, count + 1), cases("CKPTFS_KILLS", 2, 6))))
 
 
-# The oracle finds what it must.
+# The oracle must detect an incomplete file.
 anew()
 (dest / "t0").write_bytes(b"half")
 tap.result(wrong(dest, {"t0": b"whole"}) == ["t0"], "a half file is found")
@@ -106,7 +107,8 @@ HOLD = pathlib.Path("hold")
 
 
 def begun(*command):
-    """A copy that has a temporary file, and writes no byte while there is the file HOLD."""
+    """Starts a copy that creates a temporary file, and writes no byte while the file HOLD
+    exists."""
     anew()
     HOLD.touch()
     copy = subprocess.Popen([*command, str(dest)], env=slow(0, MUTE_HOLD=str(HOLD.resolve())),
@@ -134,7 +136,7 @@ copy = begun("nohup", CKPTFS, "cp", "large", "raw/t0")
 signalled(copy, signal.SIGHUP)
 tap.result(copy.returncode == 0, "a signal that is ignored ends nothing")
 
-# What a first copy has begun, a second one ends.
+# A second copy completes the files of an interrupted one.
 signalled(begun(CKPTFS, "cp", "-r", "large", "raw"), signal.SIGTERM)
 mode = (dest / "raw").stat().st_mode & 0o777
 tap.result(mode == 0o755, "what was begun shows to others what it will",
@@ -142,13 +144,13 @@ tap.result(mode == 0o755, "what was begun shows to others what it will",
 tap.result(cp("-r", "large", "raw", str(dest)).returncode == 0 and
            not temporary(dest), "it can be ended")
 
-# --- nobody reads what is said ----------------------------------------------------
+# --- standard error is not read ----------------------------------------------------
 shutil.copytree("small", "torn")
 os.truncate("torn/__1_0.distcp", 1000)
 
 
 def unread(*last):
-    """A copy that has much to say, and the end of a pipe that is full."""
+    """Starts a copy with many messages to a full pipe. Returns it and the read end."""
     anew()
     end, begin = os.pipe()
     os.set_blocking(begin, False)
@@ -241,7 +243,7 @@ def cut(shard):
 
 
 def changed(source, what, change):
-    """Changed once there is a temporary file, and before bytes are written to it."""
+    """Changes the source after a temporary file exists, before bytes are written to it."""
     shutil.copytree(source, "changing")
     copy = begun(CKPTFS, "cp", "-j", "1", "changing", what)
     change(pathlib.Path("changing/__0_0.distcp"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""See cp-resume.sh: a copy that was interrupted, and the run that completes it."""
+"""See cp-resume.sh: an interrupted copy, and the run that completes it."""
 import json
 import os
 import pathlib
@@ -31,13 +31,13 @@ def resume(*arguments, **more):
 
 
 def skipped(done):
-    """(skipped, all) as the last line has it, or what it has instead."""
+    """(skipped, all) of the last line, or the whole output."""
     words = (done.stderr.splitlines() or [""])[-1].split()
     return (int(words[2]), int(words[5])) if words[:2] == ["ckptfs:", "skipped"] else done.stderr
 
 
 def tree(folder):
-    """Type, mode, time and bytes of all below a directory, and of itself."""
+    """Type, mode, time and bytes of a directory and all files below it."""
     folder = pathlib.Path(folder)
     return {str(p.relative_to(folder)): (p.lstat().st_mode, p.lstat().st_mtime_ns, p.read_bytes() if p.is_file() else b"")
             for p in [folder, *folder.rglob("*")]}
@@ -57,7 +57,7 @@ def marks(folder=top):
 
 
 def other(a, b):
-    """Names of which two trees have others."""
+    """Names that differ between two trees."""
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
 
@@ -68,14 +68,15 @@ def start():
 
 
 def want(*arguments):
-    """What an uninterrupted copy of the same is."""
+    """The tree of an uninterrupted copy of the same source."""
     start()
     cp(*arguments, out)
     return tree(out)
 
 
 def killed(at, *arguments, calls=("renameat",), late=True, into=out):
-    """SIGKILL at the call of that number in the copy's directory: by default after the name of a file."""
+    """Sends SIGKILL at the call of that number in the copy's directory, by default after a
+    rename."""
     fault = injector.Kill(at, late, counted=frozenset(calls) if calls else injector.CHANGES)
     injector.Injector([CKPTFS, "cp", "-r", "-j", "1", *map(str, arguments), str(into)], str(top.resolve()), fault).wait()
     return fault
@@ -89,7 +90,7 @@ def saved(name, source="small"):
 
 
 # --- a directory that the first run made --------------------------------------------
-# The first call that renames gives DEST its name, the others each give a file one.
+# The first rename is that of DEST, each later one that of a file.
 
 whole = want("small", "full")
 start()
@@ -102,7 +103,7 @@ tap.check(done.returncode == 2 and done.stderr == "ckptfs: top/out: an incomplet
 done = resume("small", "full", out)
 tap.check(done.returncode == 0 and not other(tree(out), whole), "resumed: as if it had not been interrupted",
           done, other(tree(out), whole))
-# The last file has its name, but is not in the mark.
+# The last file has its final name, but is not in the mark.
 tap.check(skipped(done) == (2, 5), "resumed: two files of five are skipped", done)
 tap.check(sum(before.get(name) == ino for name, ino in inodes(out).items()) == 2, "resumed: those are the same files", before)
 tap.check(not left(), "resumed: no mark and no temporary file", left())
@@ -155,11 +156,12 @@ tap.check(done.returncode == 0 and not done.stderr and not other(tree(out / "ful
 done = resume("small", "full", out)
 tap.check(done.returncode == 0 and skipped(done) == (0, 5), "into a directory: nothing to resume", done)
 
-# --- what may not be skipped ---------------------------------------------------------
+# --- files that must be copied again ---------------------------------------------------------
 
 
 def not_skipped(what, change, count, *options, first=(), source="changing"):
-    """After the change, that many files of the five are skipped; the copy is what a new one is."""
+    """After the change, so many of the five files are skipped, and the result equals a new
+    copy."""
     start()
     saved(source)
     killed(5, *first, source, "full")
@@ -195,7 +197,7 @@ def extended(_):
 
 
 def altered(_):
-    """Same size and time; only the ctime is another."""
+    """Same size and mtime; only the ctime differs."""
     path = sorted(out.glob("t*"))[0]
     st = path.stat()
     path.chmod(0o644)
@@ -246,7 +248,7 @@ done = resume(*hf, "small", "hf", out)
 tap.check(done.returncode == 0 and skipped(done)[0] == 1 and not other(tree(out), whole_hf) and len(whole_hf) == 7,
           "hf/ in several files: one is skipped", done, list(whole_hf))
 
-# --- temporary files, and others who copy ---------------------------------------------
+# --- temporary files, and concurrent copies ---------------------------------------------
 
 start()
 killed(2, "large", "raw", calls=("pwrite64",))
@@ -263,7 +265,7 @@ def slow(hold):
 
 
 def held(*arguments):
-    """A copy that waits before its first byte for as long as there is a file `hold`."""
+    """Starts a copy that waits before its first byte while the file `hold` exists."""
     pathlib.Path("hold").touch()
     copy = subprocess.Popen([CKPTFS, "cp", "-r", *arguments, str(out)], env=slow(pathlib.Path("hold").resolve()),
                             stderr=subprocess.PIPE, text=True)
@@ -321,7 +323,7 @@ tap.check(len(good) == 5 and good == done_at, "--sync: bytes, then the name, the
 
 
 def sparse(path, *sizes):
-    """A safetensors file with such tensors, which takes no room."""
+    """A sparse safetensors file with such tensors."""
     head, at = {}, 0
     for i, size in enumerate(sizes):
         head[f"t{i}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
@@ -333,7 +335,7 @@ def sparse(path, *sizes):
 
 
 def planned(*arguments):
-    """Names of the files that it makes of hf/, none of which may be larger than 1 MB."""
+    """Names of the files in a copy of hf/, each of at most 1 MB."""
     start()
     done = subprocess.run(["bash", "-c", 'ulimit -f 1000; exec "$0" cp "$@"', CKPTFS, *arguments, str(out)],
                           text=True, capture_output=True)
@@ -359,7 +361,7 @@ tap.check(planned("-r", "-o", "hf_template=template", "huge", "hf") == ["all.saf
 
 
 def anywhere(what, existing, arguments, points, dice):
-    """Killed at calls by lot, again while it is resumed, and resumed."""
+    """Kills a copy at random calls, kills the resumed one too, and resumes it."""
     expect, hits, bad = None, set(), []
     start()
     if existing:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# `ckptfs cp` copies what a mount would show, as cp(1) copies: what goes where, bytes,
-# modes and times, and what is said of what cannot be copied.
+# `ckptfs cp` copies the files of the mounted tree like cp(1): destinations, bytes, modes
+# and times, and the messages for files that cannot be copied.
 need python3 setpriv
 source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
@@ -12,8 +11,8 @@ cp_() {
 	"$CKPTFS" cp "$@"
 }
 
-# status WHAT WANT TEXT COMMAND...: it ends with that status and says TEXT, or
-# nothing if that is empty.
+# status WHAT WANT TEXT COMMAND...: the command ends with that status and prints TEXT, or
+# prints nothing if TEXT is empty.
 status() {
 	local what=$1 want=$2 text=$3 got=0
 	shift 3
@@ -33,13 +32,13 @@ temporary() {
 	find "$WORK" -name '.ckptfs-cp-*'
 }
 
-# Names, modes and times of all below a directory.
+# Names, modes and times of all files below a directory.
 listing() {
 	(cd "$1" && find . -printf '%p %y %m %T@\n' | LC_ALL=C sort)
 }
 
 mkdir d
-# --- what goes where
+# --- destinations
 status 'a file into a directory' 0 '' cp_ "$source" "full/$one.npy" d
 status 'a file as another name' 0 '' cp_ "$source" "/full//./$one.npy" a.npy
 check 'both are the same' cmp a.npy "d/$one.npy"
@@ -90,7 +89,7 @@ status 'a directory as another name' 0 '' cp_ -r "$source" full/ full2
 status 'the root as another name' 0 '' cp_ -r "$source" . all
 mkdir root
 status 'the content of the root' 0 '' cp_ -r --sync "$source" / root
-# A mount that uses GPUs has two reports more.
+# A mount that uses GPUs has two more reports.
 without_more() {
 	grep -v "${CKPTFS_GPUS:+^\./\.ckptfs/\(paths\|stats\) \|}^\. "
 }
@@ -108,7 +107,7 @@ equal 'the root is as the root' "$(listing all | head -n 1)" \
 unmounted
 check 'reports' grep -q '^items checked\|^kind' all/.ckptfs/status
 
-# --- what is there already
+# --- existing files
 mkdir -m 700 m m/full
 echo old >"m/full/$one.npy"
 echo mine >m/full/mine
@@ -189,12 +188,12 @@ else
 	skip 'a data file of others' 'only root can become another user'
 fi
 
-# --- every fixture, whoever copies
+# --- every fixture, with several threads, as any user
 for table in $({ some "$FIXTURES"/*.sha256; printf '%s\n' "$FIXTURES"/{tp_fsdp2_bad,dtensor_columns}.sha256; } | sort -u); do
 	name=$(basename "$table" .sha256)
 	cp_ -j 8 -r "$FIXTURES/$name" . j8 >out 2>&1
 	got=$?
-	# What it says it has not copied is 1, and nothing else.
+	# The status is 1 if and only if a file was reported as not copied.
 	[ "$got" = "$([ -s out ] && echo 1 || echo 0)" ] &&
 		{ [ ! -s "$table" ] ||
 			(cd j8 && sha256sum --quiet -c "$table"); }

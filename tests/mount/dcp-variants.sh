@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-#
-# DCP saved without collectives, where each rank has a metadata of its own, in safetensors
-# serialization, and with Megatron's common.pt beside it: bytes, objects, what is lost with a rank, what is refused.
+# Variants of DCP: saved without collectives (each rank has its own metadata), with
+# safetensors serialization, and with Megatron's common.pt. Tests bytes, objects, the damage
+# if a rank is lost, and refused checkpoints.
 need python3 jq getfattr
 
-# good FIXTURE: all of it is what was saved.
+# good FIXTURE: all files of the mount have the saved contents.
 good() {
 	mounted "$1"
 	check "$(basename "$1"): bytes" sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$mnt" \
@@ -36,7 +36,7 @@ fails 'it cannot be written' \
 	"$CKPTFS" mount -o write ranks "$mnt"
 equal 'it cannot be written: status' "$("$CKPTFS" mount -o write ranks "$mnt" 2>/dev/null; echo $?)" 2
 
-# lost REASON: rank 2 is lost, and nothing else.
+# lost REASON: exactly the data of rank 2 is lost.
 lost() {
 	mounted ranks
 	fails "$1: what it had is lost" 'No data available' cat "$mnt/raw/even"
@@ -71,7 +71,7 @@ mounted ranks
 check 'without the lowest: its replicas are those of others' cat "$mnt/raw/plain"
 unmounted
 
-# What ranks disagree about.
+# Ranks with contradictory metadata.
 cp "$FIXTURES"/alone_2/__*.metadata ranks
 mounted ranks
 equal 'a replica that is good is read' "$(sha256sum <"$mnt/raw/plain")" \

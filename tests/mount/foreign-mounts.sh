@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
-#
-# Mounts of the type fuse.ckptfs that another program serves, in the name of
-# another user too: what the commands make of them harms neither the mount nor
-# who asks.
+# Mounts of the type fuse.ckptfs that another program serves, also in the name of another
+# user. The commands must harm neither such a mount nor the calling user.
 need python3 jq setpriv unshare
 
 [ "$(id -u)" = 0 ] || skip_all 'only root can make such mounts'
-# In a mount namespace of its own nobody else reads, or removes, records.
+# In a private mount namespace no other process reads or removes records.
 if [ -z "${INSIDE:-}" ]; then
 	unshare -m --propagation private true 2>/dev/null ||
 		skip_all 'no mount namespace can be made here'
@@ -32,14 +30,14 @@ foreign_end() {
 	wait "$server" 2>/dev/null
 	umount -l "$mnt"
 }
-# quick SECONDS COMMAND...: one that takes longer is a failure.
+# quick SECONDS COMMAND...: the command fails if it takes longer.
 quick() {
 	timeout -s KILL "$@"
 }
 
 # --- a record that is left over -------------------------------------------------
 
-# Its device number is another mount's by now, whose answers take a while.
+# Its device number now belongs to another mount, which replies slowly.
 mounted "$(fixture plain)"
 pid=$(daemon)
 number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
@@ -62,7 +60,7 @@ cp record "/run/ckptfs/$number"
 "$CKPTFS" mounts >/dev/null
 check 'regression: a record is left over: it is removed' \
 	test ! -e "/run/ckptfs/$number"
-# As an earlier release wrote it; and of this mount, and of a process that is gone.
+# Records as an earlier release wrote them, of this mount, and of a dead process.
 believed() {
 	sed "$1" record >"/run/ckptfs/$number"
 	"$CKPTFS" mounts --json | jq -r --arg m "$mnt" \
@@ -71,16 +69,16 @@ believed() {
 }
 id=$(findmnt -no ID "$mnt" | xargs)
 equal 'a record of no mount: not believed' "$(believed '/mount: /d')" null
-# Before Linux 6.8 numbers come again, and nothing else is known.
+# Before Linux 6.8 mount numbers are reused, and there is no unique number.
 ! grep -q '^unique mount: [1-9]' record ||
 	equal 'a record of a mount with this number: not believed' \
 		"$(believed "s/^mount: .*/mount: $id/")" null
 equal 'a record of this mount: canary' "$(believed "s/^mount: .*/mount: $id/
 	s/^unique .*/unique mount: 0/")" "$pid"
 foreign_end
-# --- a record that lies ---------------------------------------------------------
+# --- a false record ---------------------------------------------------------
 
-# theirs PID: what root makes of a record that names it, written by who mounted.
+# theirs PID: the pid that root reads from a record written by the mounting user.
 theirs() {
 	sed "s/^pid: .*/pid: $1/; s/^mount: .*/mount: $(
 		findmnt -no ID "$mnt" | xargs)/; s/^unique .*/unique mount: 0/
@@ -102,9 +100,9 @@ equal "a user's record of his own process: canary" "$(theirs $slept)" $slept
 kill $slept
 foreign_end
 
-# --- one that never answers -----------------------------------------------------
+# --- a mount that never replies -----------------------------------------------------
 
-# beside 'WHAT' COMMAND WORD...: a command and such a mount, beside others.
+# beside 'WHAT' COMMAND WORD...: runs a command on such a mount, in parallel to others.
 beside() (
 	mnt=$WORK/$1
 	mkdir -p "$mnt"
@@ -114,8 +112,8 @@ beside() (
 	findmnt -M "$mnt" >/dev/null && echo 'still mounted' >>"$mnt.said"
 	foreign_end 2>/dev/null
 )
-# told WHAT LINE...: what it said, was asked, or came to.
-told() {
+# reported WHAT LINE...: the output, requests and exit status contain each line.
+reported() {
 	local line
 	for line in "${@:2}"; do
 		check "$1: $line" grep -q "$line" "$1.said" "$1.told"
@@ -139,25 +137,25 @@ beside 'regression: silent: commit' commit hang=statfs,ioctl &
 beside 'a long commit' commit ioctl=8 order=order &
 wait
 for hang in ioctl opendir; do
-	told "regression: his, $hang hangs: commit" \
+	reported "regression: his, $hang hangs: commit" \
 		'does not answer; a running commit continues$' 'ended: 2' "asked $hang" 'still mounted'
 	what="regression: his, $hang hangs: umount -l"
-	told "$what" 'ended: 0'
+	reported "$what" 'ended: 0'
 	fails "$what: no order" '' grep 'asked opendir' "$what.told"
 	fails "$what: it is gone" '' grep 'still mounted' "$what.said"
 done
 for hang in open read; do
 	for command in status log umount; do
-		told "his, $hang hangs: $command" 'does not answer' 'ended: 2' \
+		reported "his, $hang hangs: $command" 'does not answer' 'ended: 2' \
 			'still mounted'
 	done
 	what="his, $hang hangs: umount -l"
-	told "$what" 'ended: 0'
+	reported "$what" 'ended: 0'
 	fails "$what: it is gone" '' grep 'still mounted' "$what.said"
 done
-# Of root's own nobody doubts that it will answer, if it answers others.
-told 'regression: silent: commit' 'does not answer' 'ended: 2'
-told 'a long commit' '^done$' 'ended: 0'
+# A mount of root that answers other requests is waited for.
+reported 'regression: silent: commit' 'does not answer' 'ended: 2'
+reported 'a long commit' '^done$' 'ended: 0'
 
 foreign user=65534 status=/dev/zero
 fails 'regression: a status without end' 'its answer is too long' \
@@ -166,7 +164,7 @@ foreign_end
 
 # --- text for a terminal --------------------------------------------------------
 
-# clean WHAT COMMAND...: no control character but the ends of lines.
+# clean WHAT COMMAND...: the output has no control character except newlines.
 clean() {
 	"${@:2}" >said 2>&1
 	tr -d '\n' <said | grep -aqP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\x9b'
@@ -198,7 +196,7 @@ clean 'dropped 1 scratch file' "$CKPTFS" umount "$mnt"
 foreign_end
 mnt=$was
 
-# --- a mount of ours below one that stops answering -------------------------------
+# --- a ckptfs mount below one that stops replying -------------------------------
 
 cp -r "$(fixture plain)" held
 foreign

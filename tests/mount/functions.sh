@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# What the tests of this directory are made of. A test says what it expects
-# with check, fails and equal, and ends with done_testing.
+# Functions for the tests of this directory. A test states its expectations with check,
+# fails and equal, and ends with done_testing.
 
 count=0
 failed=0
@@ -18,12 +17,12 @@ result() {
 	fi
 }
 
-# Output of the last command, to be shown after a failure.
+# show: prints the output of the last command, after a failure.
 show() {
 	head -n 8 "$WORK/out" | cut -c1-300 | sed 's/^/# /'
 }
 
-# check WHAT COMMAND...: it must succeed.
+# check WHAT COMMAND...: the command must succeed.
 check() {
 	local what=$1 status=0
 	shift
@@ -32,7 +31,7 @@ check() {
 	[ "$status" -eq 0 ] || show
 }
 
-# fails WHAT TEXT COMMAND...: it must fail and say TEXT (empty: anything).
+# fails WHAT TEXT COMMAND...: the command must fail and print TEXT (empty: any text).
 fails() {
 	local what=$1 text=$2 status=0
 	shift 2
@@ -49,7 +48,7 @@ equal() {
 	[ "$2" = "$3" ] || printf '# got  %.500q\n# want %.500q\n' "$2" "$3"
 }
 
-# /dev/fuse, which may be root's alone, is everyone's until the test ends.
+# fuse_for_all: gives all users access to /dev/fuse until the test ends.
 fuse_for_all() {
 	local mode
 	mode=$(stat -c %a /dev/fuse)
@@ -70,7 +69,7 @@ skip_all() {
 	exit 0
 }
 
-# skip WHAT WHY: one result that cannot be had here.
+# skip WHAT WHY: skips one result that this machine cannot give.
 skip() {
 	count=$((count + 1))
 	if [ "${CI:-}" = true ]; then
@@ -104,7 +103,7 @@ cases() {
 	echo "${given:-$2}"
 }
 
-# need PROGRAM...: the test is nothing without them.
+# need PROGRAM...: skips the whole test if a program is missing.
 need() {
 	local program
 	for program; do
@@ -125,8 +124,8 @@ some() {
 	done
 }
 
-# fixture NAME: a copy that the test may change, whatever the owner of the original is. A
-# slow checkout of the repository does not make its data files newer than .metadata.
+# fixture NAME: a copy that the test may change, whoever owns the original. Its data files
+# are not newer than .metadata, even after a slow checkout of the repository.
 fixture() {
 	cp -a --no-preserve=ownership "$FIXTURES/$1" "$WORK/$1"
 	[ ! -f "$WORK/$1/.metadata" ] || find "$WORK/$1" -name '*.distcp' \
@@ -150,13 +149,13 @@ sample_written() {
 		>others.sha256
 }
 
-# new_bytes: other values for that tensor; with a zero, or editors take them for text.
+# new_bytes: new values for that tensor, with a zero byte so that editors detect binary data.
 new_bytes() {
 	head -c $((size - 1)) /dev/urandom
 	printf '\0'
 }
 
-# fresh: these, in raw.bin and as a NumPy file in full.npy.
+# fresh: writes new_bytes to raw.bin, and as a NumPy file to full.npy.
 fresh() {
 	new_bytes >raw.bin
 	head -c "$header" "$npy" >full.npy
@@ -167,7 +166,7 @@ is_mounted() {
 	grep -q " ${1:-$mnt} fuse.ckptfs " /proc/self/mounts
 }
 
-# mounted SOURCE [ARGUMENT...]: mounts on $mnt, or the test ends here.
+# mounted SOURCE [ARGUMENT...]: mounts on $mnt, or ends the test.
 mounted() {
 	"$CKPTFS" mount "$1" "$mnt" "${@:2}" >"$WORK/out" 2>&1 && return
 	result 1 "mount $1 ${*:2}"
@@ -175,8 +174,8 @@ mounted() {
 	done_testing
 }
 
-# unmounted: unmounts $mnt. If a busy machine keeps its daemon, which has the checkpoint until it
-# ends, for longer than the command waits, the command names it.
+# unmounted: unmounts $mnt. On a busy machine the daemon may keep the checkpoint for longer
+# than the command waits; then the command names the daemon.
 unmounted() {
 	local pid
 	if "$CKPTFS" umount "$mnt" >"$WORK/out" 2>&1; then
@@ -194,7 +193,7 @@ daemon() {
 	sed -n 's/^daemon: //p' "$mnt/.ckptfs/status"
 }
 
-# comes COMMAND...: waits until it succeeds; after a minute it never will.
+# comes COMMAND...: waits until the command succeeds, for at most a minute.
 comes() {
 	local end=$((SECONDS + 60))
 	until "$@"; do
@@ -203,8 +202,8 @@ comes() {
 	done
 }
 
-# gone PID: the process ends, and with it all that it has open. One that only waits for its
-# parent to notice is gone; one that exits and still has a thread is not.
+# gone PID: waits until the process and its open files are gone. A zombie is gone; an
+# exiting process with a remaining thread is not.
 gone() {
 	comes is_gone "$1"
 }
@@ -224,7 +223,7 @@ has_stopped() {
 	! grep -qv '^State:[[:space:]]T' <(grep -h '^State:' /proc/"$1"/task/*/status)
 }
 
-# Where the program was built, whichever it is.
+# The build directory of the program.
 build_directory() {
 	local at
 	at=$(dirname "$CKPTFS")
@@ -234,13 +233,13 @@ build_directory() {
 	echo "$at"
 }
 
-# Stems of a fixture, as its table has them.
+# The stems of a fixture, from its table.
 stems() {
 	cut -f1 "$FIXTURES/$1.tensors.tsv"
 }
 
-# Sets NUMPY_PYTHON: whichever python3 is first may have no numpy, then Debian's
-# has it, or that of the tests with PyTorch.
+# Sets NUMPY_PYTHON: the first python3 with numpy: in PATH, Debian's, or that of the tests
+# with PyTorch.
 find_numpy() {
 	for NUMPY_PYTHON in python3 /usr/bin/python3 \
 		"$HERE/../../.venv-torch-2.13.0/bin/python"; do
@@ -248,7 +247,7 @@ find_numpy() {
 	done
 }
 
-# Sets TORCH_PYTHON: that of the tests with PyTorch, or python3, if it has it.
+# Sets TORCH_PYTHON: the Python of the tests with PyTorch, or python3 if it has torch.
 find_torch() {
 	for TORCH_PYTHON in "$HERE/../../.venv-torch-2.13.0/bin/python" python3; do
 		"$TORCH_PYTHON" -c 'import torch' 2>/dev/null && return

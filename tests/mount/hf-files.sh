@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
-# hf/: of every fixture its names, headers and bytes are what its rules say, written down a
-# second time in hf.py; the options; the small files beside; what is damaged, lost or changed;
-# what a commit makes of it.
+# hf/: names, headers and bytes for every fixture, compared with a second implementation of
+# the rules in hf.py. Also the options, the small files beside the shards, damaged, lost and
+# changed sources, and the effect of a commit.
 need python3 getfattr jq
 hf() {
 	python3 -B "$HERE/hf.py" "$mnt" "$@"
@@ -83,7 +82,7 @@ for bad in views=hfx views=hf++raw views=+ views=hf+ hf_shard_size=0 hf_shard_si
 	fails "$bad is refused" "${bad%%=*}" "$CKPTFS" mount "$FIXTURES/sample" "$mnt" -o "$bad"
 done
 
-# --- what lies beside ------------------------------------------------------------------------
+# --- files beside the shards ------------------------------------------------------------------------
 
 source=$(fixture sample)
 chmod 755 "$source"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""hf/ of a mount is what its rules make of the other directories: names, headers, bytes.
+"""Compares hf/ of a mount with the names, headers and bytes derived from the other
+directories.
 
     hf.py MNT [--root NAME] [--shard BYTES]     prints the lines that differ
-    hf.py MNT --canary                          one byte of a tensor is taken for another
+    hf.py MNT --canary                          changes the expected value of one byte
 
-The rules are written down here a second time, of what raw/ and the reports show.
+This is a second implementation of the rules, based on raw/ and the reports.
 """
 import argparse
 import errno
@@ -58,8 +59,8 @@ class Source:
         return f"{self.mnt}/raw/{row['stem']}"
 
     def below(self, parts):
-        """Names of all that is below a path. Where two paths have one key, as in torch files, the report
-        has none."""
+        """Names of all entries below a path. If two paths have the same key, as in torch files, the
+        report lists no paths."""
         at = self.nested
         if self.kind != "dcp" and all(key == value for key, value in at.items()):
             return {name for name in at if name.startswith(".".join(parts) + ".")}
@@ -82,7 +83,7 @@ def is_flat(row):
 
 
 def chosen(source, root):
-    """The tensors, and what their names begin with."""
+    """The tensors, and the common prefix of their names."""
     tensors = [row for row in source.tensors if not is_flat(row)]
     if root:
         return [row for row in tensors if row["fqn"].startswith(root + ".")], root
@@ -130,7 +131,7 @@ def header(entries):
 
 
 def files(entries, most):
-    """As the sizes say: {name: entries}."""
+    """Distributes entries to files of limited size: {name: entries}."""
     groups, has = [[]], 0
     for entry in entries:
         size = entry[1]["bytes"]
@@ -145,7 +146,7 @@ def files(entries, most):
 
 
 def read(path):
-    """All bytes, or the errno."""
+    """All bytes of a file, or the errno."""
     try:
         with open(path, "rb", buffering=0) as f:
             return f.read()
@@ -154,7 +155,7 @@ def read(path):
 
 
 def another(whole):
-    """What it reads, with another first byte."""
+    """A reader like `whole` that changes the first byte."""
     return lambda path: bytes([whole(path)[0] ^ 1]) + whole(path)[1:]
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# What inspect prints: globs pick by shown name and by stem, boxes and grids
-# are those stored, totals add up; without a mount.
+# The output of inspect, without a mount: globs match shown names and stems, boxes and grids
+# are the stored ones, totals add up.
 need jq python3
 
 source=$FIXTURES/sample
@@ -9,7 +8,7 @@ wq=model.layers.0.attention.wq.weight
 inspect() {
 	"$CKPTFS" inspect "$@"
 }
-# Names that a glob picks.
+# The names that match a glob.
 picked() {
 	inspect "$FIXTURES/$1" --json -- "$2" 2>"$WORK/err" |
 		jq -r '(.tensors[], .objects[]) | .fqn | strings' | xargs
@@ -27,7 +26,7 @@ equal 'glob: other entries' "$(picked optimizer 'optim.param*.lr')" \
 	optim.param_groups.0.lr
 equal 'glob: a name that begins with a dash' "$(picked sample -x)" ''
 
-# Each shown name and each stem picks at least itself, whatever is in it.
+# Each shown name and each stem matches at least itself, with any characters.
 missing=$(python3 - "$CKPTFS" "$FIXTURES/keys" <<'END'
 import json, subprocess, sys
 
@@ -92,7 +91,7 @@ inspect "$damaged" --chunks >"$WORK/damaged"
 equal 'table: a damaged checkpoint is shown' $? 0
 check 'table: its faults' grep -q ' ! .*__0_0.distcp' "$WORK/damaged"
 
-# --- what a glob means ---------------------------------------------------------
+# --- globs ---------------------------------------------------------
 
 equal 'glob: a file name' "$(picked sample $wq.npy)" $wq
 equal 'glob: part of a file name' "$(picked sample '*.0.*wq.weight.npy')" $wq
@@ -100,7 +99,7 @@ equal 'glob: a stem' "$(picked keys '%2Fabs')" /abs
 equal 'glob: a file name of another entry' \
 	"$(picked optimizer optim.param_groups.0.lr.json)" \
 	optim.param_groups.0.lr
-# nothing GLOB: what is said if nothing matches; exit status 0.
+# nothing GLOB: prints the message for a glob without a match, and the exit status.
 nothing() {
 	inspect "$source" "$@" 2>&1 >"$WORK/out"
 	echo "$?"
@@ -148,8 +147,7 @@ equal 'summary: in the whole of --json' \
 
 # --- layers --------------------------------------------------------------------
 
-# layers NAME...: prefixes, and how many tensors each has, of tensors with
-# these names.
+# layers NAME...: the prefixes of tensors with these names, and the number of tensors in each.
 layers() {
 	rm -rf layers
 	python3 - "$HERE/../crash" layers "$@" <<'END'
@@ -200,7 +198,7 @@ for name in sample optimizer keys dtypes_rare shapes strides_sharded mesh2d; do
 		and all(.tensors[] | select(.grid); .chunks ==
 			reduce .grid[] as $n (1; . * $n))' json
 done
-# Grids of what ranks save who got nothing, and what is no grid.
+# Grids with ranks that have no part, and boxes that form no grid.
 grid() {
 	inspect "$FIXTURES/$1" "$2" --json --chunks | jq -c '.tensors[].grid'
 }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Daemons that are killed in the middle of commits, beside programs that make,
-remove, rename and look up names: each of these programs ends, nothing is left
-of the daemon, and the next mount works. Prints what is wrong.
+"""Kills daemons in the middle of commits, while other programs create, remove, rename and
+look up names. Each of these programs must end, the daemon must end completely, and the next
+mount must work. Prints the errors.
 
     killed-daemon.py CKPTFS SOURCE MOUNT KILLS [UID GID]
 
-With UID and GID all but this script runs as that user.
+With UID and GID all programs except this script run as that user.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ ckptfs, source, mount, kills = sys.argv[1:5]
 user = list(map(int, sys.argv[5:7]))
 raw = f'{mount}/raw'
 GONE = {errno.ENOTCONN, errno.ECONNABORTED}
-MOST = 5  # bad ones are enough
-END = 5 if tap.is_long() else 60  # seconds within which everybody has to have ended
+MOST = 5  # errors until the test stops
+END = 5 if tap.is_long() else 60  # seconds within which all programs must end
 MNT_FORCE = 1
 libc = ctypes.CDLL(None)
 
@@ -43,10 +43,10 @@ def run(*command):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-# --- clients: each call is one thing done -------------------------------------
+# --- clients: each call does one operation -------------------------------------
 
 def commits(i, stems):
-    """A tensor is written anew."""
+    """Overwrites a tensor."""
     path = f'{raw}/{random.choice(stems)}'
     size = os.stat(path).st_size
     with open(path, 'wb') as f:
@@ -85,7 +85,7 @@ BESIDE = [makes, renames, replaces, misses, lists]
 
 
 def work(what, i, stems):
-    """Until the mount is dead."""
+    """Repeats an operation until the mount is dead."""
     random.seed(i * 1000003 + os.getpid())
     while True:
         try:
@@ -111,7 +111,7 @@ def client(what, i, stems):
 # --- one kill -----------------------------------------------------------------
 
 def ended(pids, seconds):
-    """Those that have not."""
+    """Waits for processes. Returns those that have not ended."""
     until = time.monotonic() + seconds
     left = list(pids)
     while left and time.monotonic() < until:
@@ -121,7 +121,7 @@ def ended(pids, seconds):
 
 
 def states(pids):
-    """As ps(1) has them."""
+    """The states of processes, in the letters of ps(1)."""
     text = ''
     for pid in pids:
         with open(f'/proc/{pid}/stat') as f:
@@ -137,7 +137,7 @@ def threads(pid):
 
 
 def has_ended(pid):
-    """With all of its threads and open files; a zombie counts."""
+    """True if a process ended with all threads and open files; a zombie has ended."""
     try:
         return threads(pid) <= 1 and states([pid]) in 'ZX'
     except (FileNotFoundError, ProcessLookupError):
@@ -159,7 +159,7 @@ def detach():
 
 
 def free(left):
-    """For a mount that holds its clients: what only root can do."""
+    """Releases clients that hang in the mount; needs root."""
     helper = os.fork()
     if helper == 0:
         libc.umount2(mount.encode(), MNT_FORCE)
@@ -175,7 +175,7 @@ def daemon_of(mounted):
 
 
 def kill_once(number):
-    """What is wrong; None: nothing."""
+    """Kills one daemon. Returns the error, or None."""
     mounted = run(ckptfs, 'mount', source, mount, '-o', 'write')
     if mounted.returncode:
         return f'the next mount: {mounted.stdout.decode()}'

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * late: mounts a checkpoint of which some files are said to be on other hosts; their
- * mover takes its time, and keeps no thread of the mount meanwhile.
+ * late: mounts a checkpoint with some files marked as remote. Their backend is slow, and
+ * blocks no thread of the mount meanwhile.
  *
  *	late MSEC SOURCE MOUNTPOINT [OPTIONS]
  *
- * MSEC milliseconds each answer takes. LATE_REMOTE: `all`, `odd` ones or `first`;
- * LATE_SHUFFLE: answers come at random times up to MSEC, so in any order;
- * LATE_ERROR=N: each Nth move is EIO; LATE_EARLY: all are, until it is mounted;
- * LATE_NEVER: answers come to those only who are not interested any more, `bulk`: of
- * long moves. Writes a line when the tree can be used; serves it until it
- * is unmounted, and then says how many moves there were.
+ * Each reply takes MSEC milliseconds. Environment variables:
+ *
+ *	LATE_REMOTE   the remote files: `all`, `odd` numbers or the `first`
+ *	LATE_SHUFFLE  replies take random times up to MSEC, so they come in any order
+ *	LATE_ERROR=N  each Nth move fails with EIO
+ *	LATE_EARLY    all moves fail until the checkpoint is mounted
+ *	LATE_NEVER    only cancelled moves are answered; `bulk`: this applies to long moves
+ *
+ * The program prints a line when the tree can be used, and serves it until it is unmounted.
+ * Then it prints the number of moves.
  */
 #include "ckptfs/fs.h"
 
@@ -30,7 +34,7 @@ struct waiting {
 static struct late {
 	struct ck_backend mover;
 	struct ck_host_mover host;
-	struct ck_files *files; /* the same, and none is remote */
+	struct ck_files *files; /* the same files, all local */
 	unsigned msec, error;
 	bool shuffle, early, bulk;
 	atomic_bool ready, never;
@@ -61,7 +65,8 @@ static bool is_for_ever(const struct ck_moves *moves)
 	return late.never && (!late.bulk || moves->list[0].run > 65536);
 }
 
-/* One that can be answered now, out of the list; under the lock. */
+/* Removes a batch that may complete now from the list, or returns NULL. Must
+ * hold late.lock. */
 static struct waiting *take(void)
 {
 	struct waiting **at = &late.first, *w;
@@ -94,7 +99,7 @@ static void answer(struct waiting *w)
 	m->done(m);
 }
 
-/* Signals are for the thread of the mount that waits for them. */
+/* Blocks all signals: a thread of the mount waits for them. */
 static void *run(void *unused)
 {
 	sigset_t all;
@@ -148,7 +153,7 @@ static void late_interrupt(struct ck_backend *m, struct ck_moves *moves)
 	pthread_cond_signal(&late.changed);
 }
 
-/* --- which files -------------------------------------------------------------------- */
+/* --- selection of remote files ------------------------------------------------------ */
 
 static bool is_chosen(uint32_t i)
 {

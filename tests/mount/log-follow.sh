@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# `ckptfs log` prints what a mount has to say, and goes on with -f: each line
-# once, also when the oldest give way to new ones.
+# `ckptfs log` prints the log of a mount; with -f it follows it. Each line is printed once,
+# also when new lines replace the oldest ones.
 need python3
 
 source=$(fixture plain)
@@ -18,10 +17,10 @@ fails 'log: a full disk is told' 'No space left' \
 	bash -c '"$1" log "$2" >/dev/full' - "$CKPTFS" "$mnt"
 unmounted
 
-# With -o debug each request is logged, so that there is much to say; the kernel
-# numbers them, by twos.
-# names COUNT [LINES]: looks up files that are not there, and waits now and then until the
-# follower has come to what was the end of the log.
+# With -o debug each request is logged, so that the log is long. The kernel gives requests
+# even numbers.
+# names COUNT [LINES]: looks up missing files, and waits every 400 lookups until the follower
+# has reached the end of the log.
 names() {
 	python3 -c '
 import os, re, sys, time
@@ -45,7 +44,7 @@ for i in range(count):
 numbers() {
 	sed -n 's/^ckptfs: unique: \([0-9]*\), opcode.*/\1/p' "$@"
 }
-# come: what is in the log now has come to the follower.
+# come: waits until the follower has printed the present log.
 come() {
 	local last
 	last=$("$CKPTFS" log "$mnt" | numbers | tail -n 1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
-# Megatron's common.pt beside a checkpoint of DCP: what is shown if it, or what says whose
-# it is, is damaged; nothing else is lost by that. The checkpoint is written, that file not.
+# Megatron's common.pt beside a checkpoint of DCP: the tree if common.pt or metadata.json,
+# which identifies it, is damaged. The rest stays intact. Commits write the checkpoint but
+# not that file.
 need python3 getfattr
 source=$(fixture megatron)
 chmod -R u+w "$source"
@@ -12,7 +12,7 @@ grep ' raw/common' "$FIXTURES/megatron.sha256" >common.sha256
 beside() {
 	sed -n 's/^not shown: //p' "$mnt/.ckptfs/status"
 }
-# But for what was counted.
+# damage: the report without its totals.
 damage() {
 	sed '/^damaged entries /d; /^items checked /d' "$mnt/.ckptfs/damage"
 }
@@ -25,7 +25,7 @@ again() {
 	chmod u+w "$source"/*
 }
 
-# lost WHAT TEXT: all of common.pt is, and is one line of damage.
+# lost WHAT TEXT: common.pt is lost as a whole, with one line of damage.
 lost() {
 	mounted "$source"
 	check "$1: the rest is good" good dcp
@@ -38,7 +38,7 @@ lost() {
 	check "$1: check says why" grep -qE "$2.*; common.pt" found
 	again
 }
-# other WHAT: it is not Megatron's.
+# other WHAT: common.pt is not treated as a file of Megatron.
 other() {
 	mounted "$source"
 	check "$1: the rest is good" good dcp
@@ -118,7 +118,7 @@ rm "$source/metadata.json"
 mkdir "$source/metadata.json"
 other 'metadata.json, a directory'
 
-# Names that .metadata has already are its own. One of the same length.
+# An entry of .metadata with the same prefix stays. The new name has the same length.
 python3 - "$source/.metadata" <<'P'
 import sys
 data = open(sys.argv[1], "rb").read()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# What somebody does who has lost a shard, or was given a checkpoint by nobody
-# he knows: the commands of the README and the manual, and what they say.
+# The commands of the README and the manual for a user who lost a shard, or who received a
+# checkpoint from an unknown source, and their output.
 need getfattr jq python3 rsync
 
 source=$(fixture sample)
@@ -62,7 +61,7 @@ equal 'check --json | jq: whether it is well' \
 	"$("$CKPTFS" check step-1000 --json | jq .ok)" false
 check 'check of a whole one: exit status' "$CKPTFS" check "$FIXTURES/sample"
 
-# A checkpoint that would run something when PyTorch reads it.
+# A checkpoint that would run code when PyTorch reads it.
 python3 "$HERE/hostile.py" dangerous "$WORK/gift"
 for command in mount inspect check dump; do
 	arguments=("$WORK/gift")
@@ -94,7 +93,7 @@ Loader(open(sys.argv[1], "rb")).load()
 END
 check 'canary: it would have, in Python' test -e "$WORK/gift-canary"
 
-# Words that are not right, and what to do about it.
+# Wrong arguments: the message contains the remedy.
 fails 'one word is no mount' 'usage: ckptfs SRC MNT' "$CKPTFS" step-1000
 fails 'a directory that is no checkpoint' \
 	'no checkpoint known here; expected .metadata' "$CKPTFS" good ck
@@ -108,9 +107,9 @@ fails 'a .metadata of no bytes' 'it is empty' "$CKPTFS" gift ck
 head -c 9000 "$FIXTURES/sample/.metadata" >gift/.metadata
 fails 'a .metadata that is cut' 'it is cut short' "$CKPTFS" gift ck
 
-# A directory that is another one: what is in it, and where checkpoints are.
+# A wrong directory: the message lists its contents and the checkpoints nearby.
 mkdir other
-# here WHAT TEXT [FILE...]: with these files, `other` is said to be TEXT.
+# here WHAT TEXT [FILE...]: with these files, TEXT is the diagnosis of `other`.
 here() {
 	local what=$1 text=$2
 	shift 2

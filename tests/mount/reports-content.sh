@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-#
-# The files of the control directory: right, of the size that stat shows, and
-# an open one stays what it was.
+# The files of the control directory have the right contents and the size shown by stat. An
+# open file does not change.
 need jq python3
 
-# As a CSV reader sees it, in the columns of a fixture's table.
+# Parses CSV, and prints the columns of a fixture's table.
 csv_rows() {
 	python3 -c '
 import csv, sys
@@ -75,7 +74,7 @@ equal 'status --json: a string' "$(jq -r .source json)" "$source"
 fails 'status: an option' 'the nearest is --json' "$CKPTFS" status "$mnt" --jsn
 fails 'status: two mounts' 'usage' "$CKPTFS" status "$mnt" "$mnt" --json
 
-# An open handle keeps its snapshot; a new look shows the present.
+# An open handle keeps its snapshot; a new open shows the present state.
 exec 3<"$dir/status"
 cp "$source/.metadata" new
 touch -d '2030-01-01' new
@@ -89,8 +88,8 @@ one=$(stems sample | head -n 1)
 check 'the old catalog is still served' cat "$mnt/full/$one.npy"
 unmounted
 
-# What becomes of the source is told as it is: WHAT STATUS LOG
-told() {
+# reported WHAT STATUS LOG: status and log describe a change of the source.
+reported() {
 	equal "$1: status" "$(sed -n 's/^generation: //p' "$dir/status")" "$2"
 	equal "$1: log" "$(grep -c "$3; this mount keeps" "$dir/log")" 1
 }
@@ -98,29 +97,29 @@ mounted "$source"
 equal 'nothing happened: status' \
 	"$(sed -n 's/^generation: //p' "$dir/status")" "the source's present one"
 mv "$source" moved
-told 'moved' 'the one mounted; its directory was moved' \
+reported 'moved' 'the one mounted; its directory was moved' \
 	'the directory was moved'
 check 'moved: all is read' cat "$mnt/full/$one.npy"
 mv moved "$source"
 equal 'moved back: status' "$(sed -n 's/^generation: //p' "$dir/status")" \
 	"the source's present one"
 mv "$source/.metadata" kept
-told 'no .metadata' \
+reported 'no .metadata' \
 	'the one mounted; the source has no .metadata any more' \
 	'.metadata was removed'
 ln -s .metadata "$source/.metadata"
-told 'not to be looked at' "the one mounted; the source's .metadata cannot be looked at: Too many levels of symbolic links" \
+reported 'not to be looked at' "the one mounted; the source's .metadata cannot be looked at: Too many levels of symbolic links" \
 	'.metadata cannot be looked at: Too many levels of symbolic links'
 rm -r "$source"
-told 'no directory' 'the one mounted; its directory was removed' \
+reported 'no directory' 'the one mounted; its directory was removed' \
 	'the directory was removed'
 fixture sample >/dev/null
-told 'another directory' 'the one mounted; its directory was removed' \
+reported 'another directory' 'the one mounted; its directory was removed' \
 	'the directory was removed'
 equal 'removed: nobody saved anew' "$(grep -c 'saved anew' "$dir/log")" 0
 unmounted
 
-# Names that would be equal without the prefixes of wrappers.
+# Names that are equal without the prefixes of wrappers.
 python3 - "$HERE/../crash" "$WORK/twice" <<'PYTHON'
 import sys
 sys.dont_write_bytecode = True
@@ -177,7 +176,7 @@ check 'damage: how much is known' grep -qxE 'items checked [1-9] of 38' \
 check 'log: it is there too' grep -qF "$bad" "$mnt/.ckptfs/log"
 unmounted
 
-# Values that have what separates them in the text.
+# Values that contain the separators of the text.
 odd=$WORK/$(printf '50%% a, b\n')
 cp -a "$FIXTURES/sample" "$odd"
 chmod 644 "$odd/.metadata"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# What root's daemon may still do once it serves, and the process that unmounts
-# for it: however the daemon ends, and no mount but its own.
+# Privileges of root's daemon once it serves, and the process that unmounts for it: after
+# any end of the daemon, and never another mount.
 need setpriv python3 unshare
 
 [ "$(id -u)" = 0 ] || skip_all 'only root has something to give up'
@@ -13,7 +12,7 @@ if ldd "$CKPTFS" | grep -q 'lib[a-z]*san'; then
 	filter=0
 fi
 
-# of PID FIELD: the values that its threads have, each once.
+# of PID FIELD: the distinct values of a status field in its threads.
 of() {
 	cat /proc/"$1"/task/*/status | sed -n "s/^$2:[[:space:]]*//p" | sort -u
 }
@@ -27,7 +26,7 @@ detacher() {
 	done
 }
 
-# Daemons that nobody has waited for are gone, too.
+# ended PID WHAT OTHER: the daemon and its other process are gone; they may be zombies.
 ended() {
 	local pid=$1
 	check "$2: the daemon is gone" gone "$pid"
@@ -45,7 +44,7 @@ has_only() {
 	equal "$1: system calls" "$(of "$3" Seccomp)" "$filter"
 }
 
-# --- what they may ------------------------------------------------------------
+# --- capabilities ------------------------------------------------------------
 
 mounted "$source"
 pid=$(daemon)
@@ -69,7 +68,7 @@ check 'a writer: commits' cp "$FIXTURES/plain/../$(basename "$source")/.metadata
 kill -TERM "$pid"
 ended "$pid" 'a writer' "$other"
 
-# What only CAP_DAC_READ_SEARCH opens; the way to the mount point, too.
+# Files, and a path to the mount point, that only CAP_DAC_READ_SEARCH opens.
 private=$(fixture sample)
 stem=$(stems sample | head -n 1)
 mkdir -p theirs/mnt
@@ -110,7 +109,7 @@ ended "$pid" 'auto_unmount: umount(8)' "$other"
 
 # --- no mount but its own --------------------------------------------------------
 
-# In a mount namespace of its own, since it covers and leaves mounts.
+# In a private mount namespace, since the test covers and leaves mounts.
 export -f detacher
 unshare -m bash -u -c '. "$HERE/functions.sh"
 for end in KILL TERM; do
@@ -150,7 +149,7 @@ equal 'in a namespace: all was tried' "$(grep -c '^ok\|^not ok' said)" 8
 
 # --- wherever it is ---------------------------------------------------------------
 
-# Who owns a directory above the mount point may rename it.
+# The owner of a directory above the mount point may rename it.
 for end in KILL TERM; do
 	mkdir -p above/mnt
 	mnt=$WORK/above/mnt
@@ -167,7 +166,7 @@ for end in KILL TERM; do
 done
 mnt=$was
 
-# Exchanged while it is mounted: what is there then is another's.
+# The mount point is exchanged while mounted: another mount is at its path then.
 cat >exchange.c <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -202,7 +201,7 @@ if ldd "$CKPTFS" | grep -q libfuse3 && cc -shared -fPIC -o exchange.so exchange.
 	equal 'regression: exchanged above: unmounted' \
 		"$(findmnt -rno SOURCE "$WORK/b/mnt")" ''
 	umount a/mnt
-	# Its record is not taken for one of what shows there.
+	# Its record is not applied to the other mount.
 	"$CKPTFS" plain b/mnt
 	mnt=$WORK/b/mnt
 	other=$(daemon)
@@ -221,7 +220,7 @@ fi
 
 # --- syslog -------------------------------------------------------------------------
 
-# In a namespace with a /dev/log of our own, which goes away and comes back.
+# In a namespace with a private /dev/log, which is closed and opened again.
 cat >listen.py <<'END'
 import os, socket, subprocess, sys
 ckptfs, source, mnt = sys.argv[1:]
@@ -263,7 +262,7 @@ check 'log=syslog: a new listener is found' unshare -m sh -c '
 
 # --- a user's ------------------------------------------------------------------------
 
-# fusermount3, which he needs, is setuid.
+# A user needs fusermount3, which is setuid.
 fuse_for_all
 cp "$CKPTFS" ckptfs
 mkdir his

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# The process that reads for a mount (`ckptfs serve`): what it has and may do, that it
-# ends with the mount however that ends, and what becomes of the mount without it.
+# The process that reads for a mount (`ckptfs serve`): its descriptors and privileges, its
+# end together with the mount, and the mount without it.
 need pgrep
 
 source=$(fixture sample)
@@ -11,7 +10,7 @@ if ldd "$CKPTFS" | grep -q 'lib[a-z]*san'; then
 	filter=0
 fi
 
-# Those of this test, by what they serve.
+# The server processes of this test, identified by their source.
 movers() {
 	pgrep -f -- "serve --door ckptfs-[0-9a-f]* $source\$"
 }
@@ -25,25 +24,25 @@ no_movers() {
 	return 1
 }
 
-# Mounts; sets `pid`, the process of the mount, and `mover`.
+# Mounts, and sets `pid`, the process of the mount, and `mover`, its server process.
 begin() {
 	mounted "$source" "$@"
 	pid=$(daemon)
 	mover=$(movers)
 }
 
-# unread: a tensor that nobody has read, to `one`.
+# unread: sets `one` to a tensor that was not read yet.
 unread() {
 	one=$(head -n 1 names)
 	sed -i 1d names
 }
 
-# within SECONDS COMMAND...: its exit status; 124: it took longer.
+# within SECONDS COMMAND...: exit status of the command, or 124 after the timeout.
 within() {
 	timeout -s KILL "$1" "${@:2}"
 }
 
-# --- what it has ----------------------------------------------------------------
+# --- descriptors and privileges ----------------------------------------------------------------
 
 of() {
 	sed -n "s/^$1:[[:space:]]*//p" "/proc/$mover"/task/*/status | sort -u
@@ -97,7 +96,7 @@ for signal in TERM INT KILL ABRT; do
 	! is_mounted || umount -l "$mnt"
 done
 
-# At any moment of its beginning.
+# At any moment of the start.
 for part in 01 02 04 06 08 10 12 14 16 18 20 25 30; do
 	timeout -s KILL "0.$part" "$CKPTFS" mount -f "$source" "$mnt" \
 		>/dev/null 2>&1
@@ -106,7 +105,7 @@ for part in 01 02 04 06 08 10 12 14 16 18 20 25 30; do
 done 2>/dev/null
 equal 'killed while it begins: nothing is left' "${left:-}" ''
 
-# Many, one after the other: nothing adds up, and each begins.
+# Repeated mounts: resources do not accumulate, and each mount starts.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	begin
 	unmounted
@@ -140,7 +139,7 @@ without KILL
 without STOP
 without TERM
 
-# A read on the way when it ends.
+# A read in flight when the process ends.
 begin
 python3 "$HERE/big.py" rows 1 4 16777216
 unmounted
@@ -160,7 +159,7 @@ check 'umount after them' within 5 "$CKPTFS" umount "$mnt"
 check 'nothing is left of them' gone "$pid"
 source=$WORK/sample
 
-# --- what it says -----------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------
 
 # refused WHAT TEXT ARGUMENT...: exit status 2 and one line.
 refused() {
@@ -185,7 +184,7 @@ refused 'a door that is none' 'option --door' --door x "$source"
 refused 'a name that is too long' 'option --door' --door "$long" "$source"
 refused 'nobody behind it' 'the mount: Connection refused' --door "$nobody" \
 	"$source"
-# Nobody but a rank starts a mount so.
+# Only a rank may start a mount with --beside-rank.
 fails 'nothing was handed over' 'nothing was handed over' within 8 \
 	"$CKPTFS" mount -f --beside-rank "$source" "$mnt" 3<&- 4<&- 5<&- 6<&-
 fails 'what was is none' 'nothing was handed over' within 8 \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A checkpoint on several hosts that differ, lack files, are missing, or die while it
-is opened. Prints TAP.
+"""A checkpoint on several hosts with different or missing files, or with hosts that are down or
+die while it is opened. Prints TAP.
 
     several-hosts-faults.py HOSTS WORK FIXTURES
 """
@@ -26,8 +26,8 @@ NO_ONE = "is on no host that is there"
 
 
 class Case:
-    """The checkpoint of tests/damage/source.py: __0_0.distcp, .metadata on host
-    a, __1_0.distcp on host b, unless something else is said. c has nothing."""
+    """The checkpoint of tests/damage/source.py. By default host a has __0_0.distcp and .metadata,
+    host b has __1_0.distcp, and host c has no files."""
 
     def __init__(self, work, where=None, n=3, change=None):
         self.path = os.path.join(work, "case")
@@ -58,7 +58,7 @@ class Case:
 
 
 def refused(tap, what, case, *words):
-    """Opening ends with exit 2 and one line that has all of these words."""
+    """Opening fails with exit status 2 and one line that contains all of these words."""
     begin = time.monotonic()
     got = case.run("ls")
     text = got.stderr.decode()
@@ -77,7 +77,7 @@ def says(tap, what, got, status, *words):
 
 
 def opens(tap, what, case, **more):
-    """It is as in one directory."""
+    """The tree equals that of a single directory."""
     bare, paths = case.bare, ["full/a.npy", "full/c.npy", "objects/o.json"]
     want, got = bare.run("cat", *paths), case.run("cat", *paths, **more)
     tap.result(got.returncode == 0 and got.stdout == want.stdout, what,
@@ -165,7 +165,7 @@ def on_no_host(tap, work):
 
 
 def nowhere(tap, work):
-    """The first host does not have the directory, whose path is relative."""
+    """The first host lacks the directory; its path is relative."""
     case = Case(work, {".metadata": "b", s.FIRST: "c"})
     os.rmdir(case.at("a", ""))
     case.hosts.source = os.path.relpath(case.at("a", "")[:-1])
@@ -201,7 +201,7 @@ def on_dead_host(tap, work):
 
 
 def named(tap, work):
-    """Reports say which host is meant."""
+    """Reports name the host."""
     case = Case(work)
     end = {"CKPTFS_HOSTS_END": f"1:{KILL}:late"}
     got = case.run("cat", "full/c.npy", "full/a.npy", **end)
@@ -229,7 +229,7 @@ def boxes_of(case):
 
 
 def not_used(tap, work):
-    """Copies beside the one that is read: check finds what is wrong with them."""
+    """check detects damage in replicas that are not read."""
     case = Case(work, {s.SECOND: "abc"})
     boxes = boxes_of(case)
     tap.result(boxes == [["a"], ["a", "b", "c"], ["a"], ["a", "b", "c"]],
@@ -253,7 +253,7 @@ def not_used(tap, work):
 
 
 def left_here(tap, work):
-    """A copy that is here, and read, is lost: another one is read."""
+    """The local replica is lost during reads: another replica is read."""
     for what, late in (("removed", "rm {}"), ("cut", "truncate -s 700 {}"),
                        ("replaced", "cp {0} {0}.new; mv {0}.new {0}")):
         case = Case(work, {s.SECOND: "abc", s.FIRST: "ab"})
@@ -271,7 +271,7 @@ def left_here(tap, work):
 
 
 def several_ranks(tap, work):
-    """Hosts a, b, b: it is away only if both are."""
+    """Two ranks on host b: the host is down only if both are killed."""
     case = Case(work, n=2)
     case.hosts.dirs = [case.at("a", ""), case.at("b", ""), case.at("b", "")]
     case.hosts.names = ["a", "b", "b"]
@@ -289,7 +289,7 @@ def several_ranks(tap, work):
          "No data available", "its file is missing")
 
 
-# --- names, and how many --------------------------------------------------------------------
+# --- names and number of hosts --------------------------------------------------------------------
 
 def long_names(tap, work):
     for size in 255, 300, 4000, 4095, 4096, 4097, 5000, 100000:
@@ -323,7 +323,7 @@ def many_files(tap, work, count):
 
 
 def at_any_time(tap, work):
-    """A rank dies while the checkpoint is opened or read: what is said is true."""
+    """A rank dies while the checkpoint is opened or read: the reports are true."""
     def change(c):
         c.items = {("t", (i,)): [f"__{i}_0.distcp",
                                  s.item((1,), struct.pack("<f", i))]
@@ -356,7 +356,7 @@ def at_any_time(tap, work):
 
 
 def other_byte(tap, work):
-    """Canary: what the tests above compare would show it."""
+    """Canary: the comparisons of the tests above detect a changed byte."""
     case = Case(work)
     bare, name = case.bare, "full/c.npy"
     want = bare.run("cat", name).stdout

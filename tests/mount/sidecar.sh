@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-#
-# -o sidecar=: the file that says what flat parameters of FSDP1 are made of, and what state optimizers
-# have of each, where it does not lie beside them.
+# -o sidecar=: the sidecar file describes the layout of FSDP1's flat parameters, and the
+# optimizer state of each. The option names a sidecar that is not in the checkpoint.
 need jq getfattr
 
-# sums WHAT TOP: all that the fixture has must be there.
+# sums WHAT TOP: all files of the fixture have the right bytes.
 sums() {
 	check "$1" sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$2" "$3"
 }
@@ -51,7 +50,7 @@ check 'a unit of another size: others are good' test ! -e "$mnt/raw/optim.state.
 check 'a unit of another size: local/ is as without it' diff -r ../local "$mnt/local"
 unmounted
 
-# Of every step, wherever the daemon is.
+# A relative path, for a mount of several steps; the daemon changes its directory.
 mounted ../steps -o sidecar=side.json
 sums 'a run directory' "$mnt/step-1" "$fixture.sha256"
 sums 'a run directory: a step with its own' "$mnt/step-2" "$fixture.sha256"
@@ -87,7 +86,7 @@ equal 'inspect' "$("$CKPTFS" inspect --json $with plain | jq -r '.tensors[] | se
 check 'dump' sh -c '"$1" dump $2 plain | diff - "$3"' - "$CKPTFS" "$with" \
 	"$(dirname "$FIXTURES")/golden/ranks_flat_state.dump"
 
-# Pieces lie beside flat parameters: what a sidecar makes of these is compared with them.
+# The fixture also has pieces, which the tensors derived by the sidecar must equal.
 pieces=$FIXTURES/ranks_flat_pieces
 check 'pieces: nothing is found' "$CKPTFS" check --full "$pieces"
 jq '.units[0].params[0].offset = 13 | .units[0].params[1].offset = 0' \
@@ -100,7 +99,7 @@ equal 'pieces: the attribute' "$(getfattr --only-values -n user.ckptfs.replicas_
 	"$mnt/raw/model.net1.0.bias")" '[0,2]'
 unmounted
 
-# Beside DCP: fixtures-read has what is shown.
+# With DCP. The test fixtures-read checks the tree.
 flat=$FIXTURES/dcp_flat
 cp -r "$flat" dcp
 mv dcp/ckptfs-flat.json elsewhere/of_dcp.json
@@ -125,13 +124,13 @@ cp "$flat/__1_0.distcp" dcp
 "$CKPTFS" dump "$flat" | sed -n '/^tensor.*net1.0.weight/,/^[^ ]/p' >dumped
 equal 'dcp: dump says where in which box' "$(grep -c ' within=[0-9]*+[0-9]*$' dumped)" 3
 
-# Taken names stay those of the checkpoint.
+# A name of the sidecar that the checkpoint already has stays the checkpoint's.
 jq '.units[0].params[0].fqn = "net1._flat_param"' elsewhere/of_dcp.json >elsewhere/taken.json
 mounted dcp -o sidecar=elsewhere/taken.json
 equal 'dcp: a name that is taken' "$(stat -c %s "$mnt/raw/net1._flat_param" "$mnt/raw/net1._flat_param~2" | xargs)" '240 200'
 unmounted
 
-# One that cannot be read is no damage: the checkpoint is as without it, and that is said.
+# An unreadable sidecar is not damage: the checkpoint is shown without it, with a message.
 ln -s ckptfs-flat.json dcp/ckptfs-flat.json
 said='sidecar: ckptfs-flat.json: is a symbolic link'
 "$CKPTFS" mount dcp "$mnt" 2>err
@@ -142,7 +141,8 @@ check 'one that cannot be read: local/ is as without it' diff -r local "$mnt/loc
 unmounted
 rm dcp/ckptfs-flat.json
 
-# With -o write they would have to change with their flat parameter: it is not read, and that is said.
+# With -o write the derived tensors would have to follow their flat parameter: the sidecar is
+# not read, with a message.
 cp elsewhere/of_dcp.json dcp/ckptfs-flat.json
 said='sidecar: ckptfs-flat.json is not read with -o write'
 "$CKPTFS" mount -o write dcp "$mnt" 2>err
@@ -151,7 +151,7 @@ equal 'dcp, write: the mount and status say that it is not read' \
 check 'dcp, write: none is made' test ! -e "$mnt/raw/net1.0.weight"
 unmounted
 
-# Of another kind it is not read either.
+# For another kind of checkpoint the sidecar is not read either.
 check 'another kind: dump says that it is not read' sh -c '"$1" dump -o sidecar=elsewhere/side.json "$2" |
 	grep -q "^note sidecar: sidecar=elsewhere/side.json is not read of"' - "$CKPTFS" "$FIXTURES/hub_one"
 done_testing

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-#
-# A shard that is replaced, rewritten, cut short or removed under the mount:
-# what it held is an error, all else is served, and the daemon lives.
+# A shard is replaced, rewritten, truncated or removed under the mount: reads of its bytes
+# fail, all other reads succeed, and the daemon keeps running.
 
-# files STEM: those that its boxes lie in.
+# files STEM: the data files that contain its boxes.
 files() {
 	"$CKPTFS" inspect "$source" --json --chunks "$1" |
 		jq -r '.tensors[].boxes[] | select(.size | all(. > 0)) | .file' |
@@ -52,7 +51,7 @@ a_link() {
 	ln -s "$(basename "$1").away" "$1"
 }
 
-# failing NAME...: how many of these cannot be read; the errors in $WORK/out
+# failing NAME...: the number of unreadable files; the errors are in $WORK/out
 failing() {
 	local n=0 stem
 	: >"$WORK/out"
@@ -69,7 +68,7 @@ for change in replaced rewritten cut_short emptied removed renamed_away \
 	source=$(fixture sample)
 	[ "$change" != replaced ] || sort_stems
 	mounted "$source"
-	# Some have been opened before, all by the other view.
+	# Some tensors were opened before, all through the other view.
 	cat "$mnt/full/${hit[0]}.npy" "$mnt/full/${hit[1]}.npy" >/dev/null
 	exec 3<"$mnt/raw/${hit[2]}"
 	$change "$source/__1_0.distcp"
@@ -85,7 +84,7 @@ for change in replaced rewritten cut_short emptied removed renamed_away \
 	unmounted
 done
 
-# What comes back as it was is no fault any more.
+# A file that is restored unchanged is not a fault any more.
 rm -rf "$WORK/sample"
 source=$(fixture sample)
 mounted "$source"
@@ -101,7 +100,7 @@ check 'back: no tensor has a known fault' \
 	grep -qx 'tensors with a known fault: 0' "$mnt/.ckptfs/status"
 unmounted
 
-# A file missing already at the mount is another thing: nobody has its bytes.
+# A file that is missing at the mount differs: its bytes are lost.
 rm -rf "$WORK/sample"
 source=$(fixture sample)
 rm "$source/__1_0.distcp"
@@ -113,7 +112,7 @@ equal 'missing: as no data' "$(grep -vc 'No data available' "$WORK/out")" 0
 equal 'missing: nothing else fails' "$(failing "${spared[@]}")" 0
 unmounted
 
-# Only the bytes that are lost: the first rows, of another rank, are there.
+# Only the lost bytes fail: the first rows belong to another rank and can be read.
 source=$WORK/big
 python3 "$HERE/big.py" "$source" 1 4 1048576
 mounted "$source"
@@ -148,7 +147,7 @@ m = mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
 assert m[:1048576] == open(sys.argv[2], "rb").read()' "$mnt/raw/t0" "$WORK/rank0"
 unmounted
 
-# Cut short while it is read: an error or old bytes, never zeros or an end.
+# Truncated during reads: an error or the old bytes, never zeros or an early end.
 rm -rf "$source"
 python3 "$HERE/big.py" "$source" 1 2 4194304
 python3 "$HERE/big.py" --columns "$WORK/columns" 1 8 1048576 512

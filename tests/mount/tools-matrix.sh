@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
-# Tools that write to a name of their own first, or remove a file and make it
-# again, and what they leave when they fail: each with the outcome that the
-# section Tools of ckptfs(5) states. Those that write in place are in write-tools.
+# Tools that write to a temporary name first, or remove a file and create it again, and the
+# files that they leave after a failure. Each has the outcome stated in the section Tools of
+# ckptfs(5). write-tools tests the tools that write in place.
 need python3 tar install sed cmp sha256sum flock
 
 sample_written
@@ -12,7 +11,7 @@ names() {
 }
 entries=$(names)
 
-# Unmounts and waits for the daemon, which has the checkpoint until it ends.
+# released: unmounts and waits for the daemon, which locks the checkpoint until it ends.
 released() {
 	local pid
 	pid=$(daemon)
@@ -20,29 +19,29 @@ released() {
 	gone "$pid" || result 1 'the daemon ends'
 }
 
-# renewed: fresh, and raw.want and full.want are what is to be there then.
+# renewed: new bytes as by fresh, with raw.want and full.want as expected contents.
 renewed() {
 	fresh
 	cp raw.bin raw.want
 	cp full.npy full.want
 }
 
-# replaced WHAT: both views have the bytes, and no other name is there.
+# replaced WHAT: both views have the new bytes, and no additional name exists.
 replaced() {
 	check "$1: bytes" cmp raw.want "$raw"
 	check "$1: the other view" cmp full.want "$npy"
 	equal "$1: names" "$(names)" "$entries"
 }
 
-# into WHAT COMMAND...: it ends well, and has replaced the tensor.
+# into WHAT COMMAND...: the command succeeds and has replaced the tensor.
 into() {
 	renewed
 	check "$@"
 	replaced "$1"
 }
 
-# refused WHAT TEXT COMMAND...: it ends with this error, and the tensor and all
-# names stay as they were.
+# refused WHAT TEXT COMMAND...: the command fails with this error; the tensor and all names
+# are unchanged.
 refused() {
 	cp "$raw" raw.want
 	cp "$npy" full.want
@@ -51,7 +50,7 @@ refused() {
 	replaced "$1"
 }
 
-# --- removed and made again --------------------------------------------------
+# --- removed and created again --------------------------------------------------
 
 into 'install' install -m 644 raw.bin "$raw"
 into 'install of a NumPy file' install full.npy "$npy"
@@ -70,8 +69,8 @@ into 'tar -x' extract raw.bin "raw/$one"
 into 'tar -x of a NumPy file' extract full.npy "full/$one.npy"
 into 'tar -xp' extract raw.bin "raw/$one" -p
 into 'tar -x --overwrite' extract raw.bin "raw/$one" --overwrite
-# With the attributes that the mount shows, taken along when it was copied out.
-# back COMMAND... FILE DEST
+# back COMMAND... FILE DEST: copies a file back with the attributes that the mount shows,
+# which were copied from it.
 back() {
 	cp --preserve=xattr "${@: -1}" with && cat "${@: -2:1}" >with &&
 		"${@:1:$#-2}" with "${@: -1}"
@@ -138,7 +137,7 @@ if command -v rsync >/dev/null; then
 		back rsync -aX --ignore-times raw.bin "$raw"
 	into 'rsync --partial-dir' rsync --ignore-times --partial-dir=part \
 		raw.bin "$raw"
-	# Its exit status does not say so.
+	# The exit status of rsync does not show the failure.
 	renewed
 	rsync --ignore-times --delay-updates raw.bin "$raw" >said 2>&1
 	check 'rsync --delay-updates: says that it did not' grep -q \
@@ -185,7 +184,7 @@ boxes() {
 	done
 }
 
-# into_box WHAT COMMAND...: as into(), of box.npy and the box.
+# into_box WHAT COMMAND...: like into(), with box.npy and the box.
 into_box() {
 	head -c "$header" "$box" >box.npy
 	head -c $(($(stat -c %s "$box") - header)) /dev/urandom >>box.npy
@@ -260,14 +259,14 @@ printf x >>box.npy
 fails 'canary: local: a box that was not replaced is found' 'EOF' cmp box.npy \
 	"$box"
 
-# --- refused, and interrupted --------------------------------------------------
+# --- refused and interrupted tools --------------------------------------------------
 
 renamed() {
 	"${@:2}" >"$mnt/raw/x" && sync -f "$mnt/raw/x" &&
 		python3 -c 'import os, sys; os.rename(*sys.argv[1:])' \
 			"$mnt/raw/x" "$1"
 }
-# left: the scratch file is still there, and goes.
+# left: the scratch file still exists, and can be removed.
 left() {
 	local status=0
 	"$@" || status=$?
@@ -332,7 +331,7 @@ equal 'nothing of scratch files is left' \
 mounted "$source" -o write
 check 'mounted again' cmp raw.want "$raw"
 released
-flock "$source" true # the last daemon has it until it ends
+flock "$source" true # the last daemon holds the lock until it ends
 mounted "$source" -o write
 stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
 check 'renames, commits and lookups at work' timeout 300 \

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random operations on the file of one tensor, against a model of what the
-mount promises. Its size is fixed, so each one has one right outcome. Prints
-what differs, with the operations before it.
+"""Random operations on the file of one tensor, compared with a model of the
+promises of the mount. The size is fixed, so each operation has one right result.
+Prints differences with the operations before them.
 
     tools-random.py CKPTFS SOURCE MOUNT STEM COUNT SEED
 
-With CKPTFS_CANARY the model is wrong now and then: that has to be found.
+With CKPTFS_CANARY the model is wrong at times: the test must detect it.
 """
 
 import collections
@@ -33,8 +33,8 @@ class Wrong(Exception):
 
 
 def command(*words):
-    """What it says is shown if it fails. The daemon of the last mount may
-    have the checkpoint for a moment after umount has returned."""
+    """Runs a command, and prints its output if it fails. It is repeated while the
+    daemon of the last mount holds the checkpoint after umount has returned."""
     for _ in range(600):
         p = subprocess.run((ckptfs, *words), stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
@@ -46,7 +46,8 @@ def command(*words):
 
 
 def call(what, want, function, *args):
-    """want: the errno that is right, or 0. The value, or None after one."""
+    """Calls a function. want: the expected errno, or 0. Returns its value, or
+    None after an error."""
     done.append(what)
     value = None
     try:
@@ -71,7 +72,7 @@ def in_thread(*args):
 
 
 class Writer:
-    """What is written through one open file."""
+    """Model of the bytes written through one open file."""
 
     def __init__(self, fd, readable, size):
         self.fd, self.readable, self.size = fd, readable, size
@@ -87,7 +88,7 @@ class Writer:
         self.bytes = bytearray(self.size)
 
     def put(self, at, data, thread):
-        """The errno of writing."""
+        """Returns the errno of a write."""
         self.resting = False
         if self.spoiled:
             return errno.EINVAL
@@ -107,7 +108,7 @@ class Writer:
         return 0
 
     def cut(self, size):
-        """The errno of ftruncate."""
+        """Returns the errno of ftruncate."""
         self.resting = False
         if size == 0:
             self.begin(True)
@@ -126,25 +127,26 @@ class Writer:
         return 0
 
     def complete(self):
-        """Skipped bytes are zeros if the thread that closes wrote from front to back."""
+        """True if all bytes are written. Skipped bytes count as zeros if the closing
+        thread wrote all bytes from front to back."""
         if len(self.given) == self.size:
             return not self.anew or self.reached == self.size
         return (bool(self.given) and self.anew and self.reached == self.size and
                 not self.jumped and self.by is False)
 
     def sync(self):
-        """A file that is synced has no holes."""
+        """After fsync skipped bytes do not count as zeros."""
         if self.anew and len(self.given) < self.reached:
             self.jumped = True
 
     def reads(self, committed):
-        """What read() of all gives."""
+        """Returns the bytes that a read of the whole file gives."""
         if self.anew:
             return bytes(self.bytes[:self.reached])
         return bytes(self.bytes[i] if i in self.given else committed[i] for i in range(self.size))
 
     def settle(self):
-        """The errno of a close, and whether it commits."""
+        """Returns the errno of a close, and whether it commits."""
         self.resting = True
         if self.longer:
             return errno.EINVAL, False
@@ -163,13 +165,13 @@ class Test:
         self.size = len(self.committed)
         self.header = len(content(npy)) - self.size
         self.hidden = False
-        self.made = False  # again, and not opened for writing since
+        self.made = False  # created again, and not opened for writing since
         self.writer = None
         self.readers = []  # (fd, bytes)
 
     def would_wait(self):
-        """Whoever comes after a close is kept for 300 ms in case it was the
-        last one; there is no time for many of those."""
+        """True if the next open would probably wait: after a close the mount defers
+        an open by up to 300 ms. Most such opens are avoided to save time."""
         return self.writer and self.writer.resting and rng.random() < 0.99
 
     # --- the operations; each is possible at any time -----------------------
@@ -203,7 +205,7 @@ class Test:
                         rng.randint(1, self.size)))
         if rng.random() < 0.9:
             n = max(1, min(n, self.size - at))
-        if rng.random() < 0.2:  # the next bytes, or some behind them
+        if rng.random() < 0.2:  # the next bytes, or bytes after a gap
             at = min(self.writer.reached, self.size - 1)
             at = rng.choice((at, rng.randrange(at, self.size)))
             n = min(n, self.size - at)
@@ -303,7 +305,7 @@ class Test:
                 raise Wrong('the writer reads other bytes')
 
     def keep(self):
-        """Those who have it open go on reading what it was."""
+        """Open files keep their contents."""
         done.append('keep')
         for fd, data in self.readers:
             at = rng.randrange(self.size)
@@ -331,7 +333,7 @@ class Test:
                    self.mknod: 2, self.rename: 6, self.read: 14, self.keep: 8}
         for i in range(count):
             rng.choices(list(weights), weights.values())[0]()
-            if i % 1000 == 500:  # not by lot: a short run has some, too
+            if i % 1000 == 500:  # at fixed steps, so that a short run includes it
                 self.remount()
         self.remount()
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-#
-# Files of torch.save: one, zip and as before 1.6, several, pieces with and without an index; what
-# is shown of each, what of damaged ones, and what is refused.
+# Files of torch.save: a single file in the zip and the legacy container, several files,
+# pieces with and without an index. Tests the tree of each, damaged files, and refused ones.
 need python3 getfattr jq sha256sum setpriv
 
-# kind FIXTURE REASON TENSORS ENTRIES: mounts it; all tensors have their bytes.
+# kind FIXTURE REASON TENSORS ENTRIES: mounts a fixture; all tensors have the right bytes.
 kind() {
 	mounted "$(fixture "$1")"
 	check "$1: bytes" sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$mnt" "$FIXTURES/$1.sha256"
@@ -52,7 +51,7 @@ kind files_several 'it has files of torch.save' 16 3
 equal 'several: each below its name' "$(ls "$mnt/raw" | cut -d. -f1 | sort | uniq -c | xargs)" \
 	'6 model 10 optimizer'
 equal 'several: local' "$(ls "$mnt/local" | tr '\n' ' ')" 'file-model.pt file-optimizer.pt '
-# One of them is replaced while it is mounted.
+# One of the files is replaced while mounted.
 cp files_several/optimizer.pt new
 mv new files_several/optimizer.pt
 fails 'replaced: ESTALE' 'Stale file handle' cat "$mnt/raw/optimizer.state.1.exp_avg"
@@ -63,12 +62,12 @@ unmounted
 kind files_index 'it has an index of files of torch.save' 5 0
 unmounted
 
-# A storage that no tensor shows, but another entry has: 96 bytes at 4544.
+# A storage that belongs to a non-tensor entry only: 96 bytes at 4544.
 printf '\377' | dd of=files_zip/checkpoint.pt bs=1 seek=4550 conv=notrunc status=none
 fails 'regression: check --full: a tensor in a tuple' 'its storage has another CRC-32' \
 	"$CKPTFS" check --full files_zip
 
-# What somebody may not read is damaged for him, and is there.
+# Files without read permission are listed, and are reported as damage to that user.
 mkdir private
 for name in alpha beta; do
 	cp "$FIXTURES/files_zip/checkpoint.pt" "private/$name.pt"
@@ -81,7 +80,7 @@ equal 'and the names of others are the same' \
 	"$(setpriv --reuid=nobody --regid="$(id -gn nobody)" --clear-groups "$CKPTFS" ls private raw | head -n 1)" \
 	alpha.model.embed.weight
 
-# Damage of one file is that file's.
+# Damage of one file does not affect the others.
 rm files_pieces/pytorch_model-00002-*
 mounted files_pieces
 equal 'a piece that is not there: what is' "$(ls "$mnt/raw" | wc -l)" 3
@@ -102,7 +101,7 @@ fails 'check finds it' 'model.pt' "$CKPTFS" check files_several
 truncate -s -1 files_zip/checkpoint.pt
 fails 'an archive that is cut' 'checkpoint.pt: ' "$CKPTFS" mount files_zip "$mnt"
 
-# Where the bytes of the tensor that is the last one of the file end.
+# The end of the last tensor in the file.
 read -r end last <<<"$("$CKPTFS" dump files_legacy | awk '
 	/^tensor / { name = $2 }
 	/^ chunk / { match($0, / pos=[0-9]+/); at = substr($0, RSTART + 5, RLENGTH - 5)
@@ -117,7 +116,7 @@ equal 'before 1.6: cut by a byte: how many' "$(wc -l <read)" 17
 equal 'before 1.6: cut by a byte: all others' "$(cat read)" "$(cat expected)"
 unmounted
 
-# Nothing is run, and little is no much.
+# No code of a pickle runs, and a small file must not need much memory.
 mkdir one
 "$HERE/torch-files.py" value one/value.pt
 equal 'a bare value' "$("$CKPTFS" cat one objects/value.json)" '[1,"two"]'
@@ -136,7 +135,7 @@ mounted many.pt
 equal 'a key of very many paths: all have a name' "$(ls -U "$mnt/objects" | wc -l)" $((2 * 46368))
 peak=$(sed -n 's/^VmHWM:\t *\([0-9]*\) kB/\1/p' "/proc/$(daemon)/status")
 echo "# $(stat -c %s many.pt) bytes: $peak KiB"
-# ASan keeps what is freed, and its own tables.
+# ASan keeps freed memory, and has its own tables.
 most=$((128 << 10))
 ! grep -q -a __asan_init "$CKPTFS" || most=$((1024 << 10))
 check 'a key of very many paths: memory' [ "$peak" -lt "$most" ]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
-# The kernel forgets all inodes that nobody uses, as it does when memory is short:
-# what is open, what was removed and what is no tensor stays what it was, and so do
-# inode numbers. A remount makes the kernel forget; the log shows that it did.
+# The kernel forgets all unused inodes, as it does when memory is short. Open files, removed
+# names, scratch files and inode numbers must not change. A remount makes the kernel forget;
+# the debug log shows the FORGET requests.
 need python3 cmp
 
 source=$(fixture sample)
@@ -51,7 +50,7 @@ done
 check 'what is open' cmp one.bin - <&3
 exec 3<&-
 
-# A commit, then the same: the old number is not given again.
+# The same after a commit: the old inode number is not reused.
 old=$(stat -c %i "$mnt/raw/$one")
 tr '\000-\377' '\377\000-\376' <one.bin >two.bin
 check 'a commit' cp two.bin "$mnt/raw/$one"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# However a mount ends, nothing is left: no mount, no daemon, an empty
-# directory; also while somebody reads, and in front as well as detached.
+# However a mount ends, no mount and no daemon remain, and the directory is empty: also with
+# active readers, and for foreground and detached daemons.
 
 source=$FIXTURES/plain
 one=$(stems plain | head -n 1)
@@ -13,7 +12,7 @@ left_nothing() {
 	equal "$1: the directory is empty" "$(ls -A "$mnt")" ''
 }
 
-# Nobody waits for who unmounts for a daemon that was killed.
+# The process that unmounts for a killed daemon runs in the background: the test polls.
 not_mounted() {
 	comes is_not_mounted
 }
@@ -92,7 +91,7 @@ for delay in 0 0.001 0.002 0.004 0.006 0.008 0.01 0.015 0.02 0.03; do
 done
 equal 'SIGTERM while starting: mounts left' "$left" 0
 
-# A daemon that is killed leaves a dead mount, which can be ended.
+# A killed daemon leaves a dead mount, which can be unmounted.
 mounted "$source"
 pid=$(daemon)
 kill -KILL "$pid"
@@ -108,8 +107,8 @@ fails 'SIGKILL: mounting over it' 'unmount it first' \
 check 'SIGKILL: ckptfs umount' "$CKPTFS" umount "$mnt"
 check 'SIGKILL: the mount is gone' not_mounted
 
-# A daemon that is killed with a request unanswered, at the start too, ends
-# whole: no thread of it waits for an answer of its own.
+# A daemon that is killed during a request, or at its start, ends completely: no thread of
+# it waits for its own reply.
 end_whole() {
 	comes has_one_thread "$1"
 }
@@ -129,8 +128,7 @@ for at in 1 2 3; do
 	umount -l "$mnt"
 done
 
-# The kernel takes the read-ahead from the first answer, if it is less than
-# what it has then.
+# The kernel takes the read-ahead from the INIT reply if it is less than its own value.
 read_ahead() {
 	cat "/sys/class/bdi/$(findmnt -no MAJ:MIN "$mnt" | xargs)/read_ahead_kb"
 }
@@ -142,7 +140,7 @@ if [ "$(id -u)" = 0 ]; then
 	unmounted
 fi
 
-# Its lock of the checkpoint ends with the daemon.
+# The lock of the checkpoint ends with the daemon.
 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_END=1 \
 	LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt"
 pid=$(daemon)
@@ -165,7 +163,7 @@ else
 	skip 'another namespace' 'no mount namespace can be made here'
 fi
 
-# A mount that is used and unmounted before its own process has looked.
+# The mount is used and unmounted before its own process has checked it.
 for front in '-f' ''; do
 	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_KEEPER=1 \
 		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" \
@@ -180,8 +178,7 @@ for front in '-f' ''; do
 		"$(cat "$WORK/front")" ''
 done
 
-# Ctrl-C is for the process that unmounts, too, and may be there before it has
-# left the terminal.
+# Ctrl-C also reaches the process that unmounts, if it has not left the terminal yet.
 if [ "$(id -u)" = 0 ]; then
 	late() {
 		local child
@@ -213,8 +210,8 @@ if [ "$(id -u)" = 0 ]; then
 	umount -l "$mnt"
 fi
 
-# A daemon that could not tell its mount from others says so: as it was before the
-# mount, or after, the table could not be read. The first look is the command's.
+# A daemon that cannot identify its mount reports it: the mount table could not be read
+# before or after mounting. The command reads the table first.
 if [ "$(id -u)" = 0 ]; then
 	unknown() {
 		ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
@@ -243,8 +240,8 @@ if [ "$(id -u)" = 0 ]; then
 	equal 'an unknown mount, unmounted: status' $? 0
 fi
 
-# Of a user fusermount3 leaves the mount if it hears of the death before the
-# kernel has let go of the device, which happens; of root nothing is left.
+# For a user, fusermount3 leaves the mount if it learns of the death before the kernel has
+# released the device, which happens. For root no mount remains.
 if [ "$(id -u)" = 0 ]; then
 	for try in 1 2 3 4 5; do
 		mounted "$source" -o auto_unmount

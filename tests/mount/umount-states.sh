@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
-#
-# `ckptfs umount` of mounts in every state: it never hangs, names who keeps one
-# busy, and detaches one whose daemon is dead so that the next mount works.
+# `ckptfs umount` of mounts in every state. It never hangs, names the processes that keep a
+# mount busy, and detaches a mount whose daemon is dead, so that the next mount works.
 need python3 setpriv unshare
 
 [ "$(id -u)" = 0 ] || skip_all 'only root can do what is done here'
-# In a mount namespace of its own /dev/fuse can be covered by one that any user
-# may open.
+# A private mount namespace, in which /dev/fuse is covered by a device that any user may open.
 if [ -z "${INSIDE:-}" ]; then
 	unshare -m --propagation private true 2>/dev/null ||
 		skip_all 'no mount namespace can be made here'
@@ -19,7 +17,7 @@ mount --bind fuse /dev/fuse
 one=$(stems plain | head -n 1)
 source=$(fixture plain)
 
-# hold ARGUMENT...: holder.py in the background; its pid is in $holder.
+# hold ARGUMENT...: starts holder.py in the background; its pid is in $holder.
 hold() {
 	: >"$WORK/ready"
 	python3 "$HERE/holder.py" "$@" >"$WORK/ready" 2>&1 &
@@ -34,7 +32,7 @@ release() {
 	kill -KILL "$holder" && wait "$holder" 2>/dev/null
 }
 
-# quick COMMAND...: one that hangs is a failure.
+# quick COMMAND...: the command fails if it hangs.
 quick() {
 	timeout -s KILL 6 "$@"
 }
@@ -44,7 +42,7 @@ umounts() {
 	cat "$WORK/said" >&2
 	return $status
 }
-# next_works WHAT: it is gone, and another can take its place.
+# next_works WHAT: the mount is gone, and a new mount at its path works.
 next_works() {
 	fails "$1: the mount is gone" '' is_mounted
 	mounted "$source"
@@ -67,7 +65,7 @@ next_works 'dead, with an open file'
 fails 'dead: the open file' 'not connected' cat <&3
 exec 3<&-
 
-# Of this one somebody has the device still: requests wait for ever.
+# hanging: another process keeps the FUSE device of a dead mount: requests wait forever.
 hanging() {
 	mounted "$source"
 	pid=$(daemon)
@@ -96,7 +94,7 @@ next_works 'dead, and hangs: a second client'
 release
 wait "$client"
 
-# --- alive, but does not answer ----------------------------------------------
+# --- alive, but does not reply ----------------------------------------------
 
 mounted "$source"
 pid=$(daemon)
@@ -140,7 +138,7 @@ fails 'busy: a mount in it' "mounted in it: $mnt/full" umounts "$mnt"
 umount "$mnt/full"
 unmounted
 
-# --- several, and how they are named -----------------------------------------
+# --- several mounts, and their names -----------------------------------------
 
 mkdir second
 mounted "$source"
@@ -161,9 +159,9 @@ fails 'a loop of links' 'symbolic links' \
 	bash -c 'ln -s a b; ln -s b a; exec "$1" umount a' - "$CKPTFS"
 fails 'an option that is none' 'option -x' umounts -x "$mnt"
 
-# --- other mounts beside and upon it ------------------------------------------
+# --- other mounts beside it and on top of it ------------------------------------------
 
-# foreign PLACE: somebody else's file system is mounted there.
+# foreign PLACE: mounts another filesystem there.
 foreign() {
 	mount -t tmpfs foreign "$1"
 	echo data >"$1/data"
@@ -189,8 +187,8 @@ check 'regression: covered: a place to mount on' "$CKPTFS" mount "$source" \
 check 'regression: covered: the one that shows ends' umounts "$mnt"
 umount "$mnt"
 unmounted
-# A directory above is covered, with a mount of the same name upon it, which the
-# kernel lists before the one that is covered.
+# A mount covers a directory above, and has a mount of the same name, which the kernel lists
+# before the covered one.
 mkdir -p above/mnt cover/mnt
 foreign cover/mnt
 mount --bind above above
@@ -207,7 +205,7 @@ umount above/mnt
 umount above
 check 'regression: covered from above: it shows again' umounts above/mnt
 umount above
-# The last row with a place's name is not what shows there.
+# The last row of the mount table with a path is not the visible mount.
 mkdir shown
 "$CKPTFS" mount "$source" second
 foreign shown
@@ -216,8 +214,8 @@ check 'regression: moved onto another' umounts shown
 check 'regression: moved onto another: the other stays' cat shown/data
 umount shown
 
-# swapped WORD...: while `ckptfs umount` waits for an answer, another directory
-# takes the place of the one above the mount.
+# swapped WORD...: while `ckptfs umount` waits for a reply, another directory replaces the
+# parent of the mount point.
 swapped() {
 	mkdir -p parent/precious victim/precious
 	foreign victim/precious
@@ -245,7 +243,7 @@ fails 'regression: a directory above is swapped' 'another mount is at this path'
 fails 'regression: a directory above is swapped: -l' \
 	'another mount is at this path' swapped -l
 
-# --- what is lost ------------------------------------------------------------
+# --- lost tensors ------------------------------------------------------------
 
 mounted "$source" -o write
 echo x >"$mnt/raw/wieght"
@@ -258,7 +256,7 @@ rm "$mnt/raw/a"
 check 'no scratch files: umount' umounts "$mnt"
 equal 'no scratch files: nothing is said' "$(cat "$WORK/said")" ''
 
-# umount -l commits nothing, and a line has the number of tensors that are lost.
+# umount -l does not commit; a log line has the number of lost tensors.
 fixture sample >/dev/null
 norm=$(stems sample | grep attention_norm | head -n 1)
 mounted "$WORK/sample" -o write,commit=manual
@@ -304,7 +302,7 @@ check 'the mount itself, while a part is bound: what is dropped' \
 umount bound
 check 'bound: the daemon ends with the last' gone "$pid"
 
-# --- records that lie --------------------------------------------------------
+# --- false records --------------------------------------------------------
 
 if [ -d /run/ckptfs ]; then
 	mounted "$WORK/sample" -o write,commit=manual
@@ -386,7 +384,7 @@ fi
 fails 'user: missing fusermount3' 'install the package fuse3' \
 	as_nobody bash -c '"$1" mount "$2" "$3" && PATH=/none "$1" umount "$3"' \
 	- "$CKPTFS" "$source" "$mnt"
-# In one more namespace /usr/bin is a directory of links to all but that program.
+# In a second namespace /usr/bin has links to all programs except that one.
 mkdir true-bin theirs2
 chown nobody theirs2
 fails 'user: missing fusermount3: mount' 'install the package fuse3' \
@@ -412,7 +410,7 @@ check 'user: dead, and hangs: the next mount works' as_nobody "$CKPTFS" mount \
 	"$source" "$mnt"
 check 'user: the next mount is read' as_nobody cat "$mnt/raw/$one"
 release
-# Where the kernel shows its connections he can end those who wait, too.
+# With /sys/fs/fuse/connections a user can also end waiting requests.
 if mountpoint -q /sys/fs/fuse/connections ||
 	mount -t fusectl fusectl /sys/fs/fuse/connections 2>/dev/null; then
 	pid=$(as_nobody "$CKPTFS" mounts | awk -v m="$mnt" '$1 == m { print $5 }')

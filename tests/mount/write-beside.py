@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""write-beside.py MOUNT TENSOR READERS HOLD: a tensor is committed while so many processes
-ask what is wrong with all the others, and each read of a data file waits for the end of
-the file HOLD. Prints what is wrong."""
+"""write-beside.py MOUNT TENSOR READERS HOLD
+
+Commits a tensor while READERS processes read the attribute `error` of all other tensors. Each
+read of a data file is delayed until the file HOLD is removed. Prints the errors.
+"""
 import os
 import signal
 import sys
@@ -10,17 +12,17 @@ import time
 
 
 def look(directory, names, asked):
-    """Asks for the attribute `error` of each, for which its items are looked at."""
+    """Reads the attribute `error` of each tensor, for which the mount checks its items."""
     for name in names:
         os.write(asked, b".")
         try:
             os.getxattr(f"{directory}/{name}", "user.ckptfs.error")
         except OSError:
-            pass  # there is none: that is the answer
+            pass  # no such attribute: the tensor is good
 
 
 def reader(directory, names, asked):
-    """The process that does so."""
+    """Starts a process that reads the attributes."""
     pid = os.fork()
     if pid == 0:
         look(directory, names, asked)
@@ -29,7 +31,7 @@ def reader(directory, names, asked):
 
 
 def commit(path, values):
-    """Writes the tensor's own bytes; the close is the commit."""
+    """Overwrites the tensor with its own bytes; the close commits."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, values)
     os.close(fd)

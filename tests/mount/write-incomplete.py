@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Writes a tensor in ways that leave bytes out, or seem to: each is refused at
-the close, or is complete. So is each when the bytes go to a scratch file that is
-then renamed onto the tensor. Prints each way that does not end as the table says.
+"""Writes a tensor in ways that skip bytes, or seem to: each close is refused, or the tensor is
+complete. The same holds for a scratch file that is then renamed onto the tensor. Prints each
+way with a result that differs from the table.
 
     write-incomplete.py MOUNT STEM
 """
@@ -27,14 +27,14 @@ turn = 0
 
 
 def fresh():
-    """Bytes that were not there before, none of them 0."""
+    """New bytes, all of them different from 0."""
     global turn
     turn += 1
     return bytes((i * 7 + turn) % 255 + 1 for i in range(size))
 
 
 def opened(path, write, flags=os.O_TRUNC):
-    """What write(fd) does, and its close."""
+    """The result of write(fd) and of the close."""
     fd = os.open(path, os.O_WRONLY | flags)
     try:
         write(fd)
@@ -43,7 +43,7 @@ def opened(path, write, flags=os.O_TRUNC):
 
 
 def renamed(path, write, directory):
-    """The same with a scratch file in a directory of the mount, and a rename."""
+    """The same through a scratch file in a directory of the mount, and a rename."""
     scratch = f'{mount}/{directory}/.tmp'
     try:
         opened(scratch, write, os.O_CREAT | os.O_TRUNC)
@@ -90,8 +90,8 @@ def with_holes(data, *left_out):
                     else data[i * step:(i + 1) * step] for i in range(8))
 
 
-# name: what the file is, what is done, the errno of a close or None, and what
-# is there then, if not all
+# name: the view, the operation, the errno of the close or None, and the final contents if
+# they are not the new bytes
 def header_last(fd, data):
     os.pwrite(fd, data, len(header))
     os.pwrite(fd, header, 0)
@@ -124,7 +124,7 @@ def allocated(call):
 
 
 def copied(n, step):
-    """n bytes of another file of the mount, by step(from, to, bytes, position)."""
+    """Copies n bytes of another file of the mount by step(from, to, bytes, position)."""
     def do(fd, data):
         source, done = f'{mount}/raw/.source', 0
         with open(source, 'w+b', buffering=0) as f:
@@ -165,7 +165,7 @@ def cut_and_written(fd, data):
 
 
 def synced(call):
-    """fsync(2) after that; EINVAL of a tensor that lacks bytes does not end the program."""
+    """Calls fsync(2) after an operation; EINVAL of an incomplete tensor is ignored."""
     def do(fd, data):
         call(fd, data)
         try:
@@ -268,7 +268,7 @@ def check(what, good):
         print(what)
 
 
-# A program that ends with the file open has not closed it.
+# The kernel closes the file of a program that ends; that is not a close(2) by the program.
 for end in 'os.kill(os.getpid(), 9)', 'os._exit(0)':
     for path, begin in (raw, b'abc'), (npy, header):
         subprocess.run((sys.executable, '-c', f'import os\n'
@@ -297,7 +297,7 @@ check('read after a commit', os.pread(fd, size, 0) == data)
 os.close(fd)
 committed = data
 
-# The same of numbers of the other byte order, whose rows lie in several boxes.
+# The same with the other byte order, and rows in several boxes.
 import numpy  # noqa: E402
 
 array = numpy.load(npy)
@@ -315,7 +315,7 @@ check('a Fortran array', numpy.load(npy).tobytes() == (array + 1).tobytes())
 with open(raw, 'rb') as f:
     committed = f.read()
 
-# Nothing is committed of a file that was removed while it was open.
+# A file that was removed while open is not committed.
 fd = os.open(raw, os.O_WRONLY | os.O_TRUNC)
 os.unlink(raw)
 os.write(fd, fresh())

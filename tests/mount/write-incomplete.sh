@@ -1,53 +1,52 @@
 # SPDX-License-Identifier: MIT
-#
-# Files that are not whole when they are closed: nothing is written, bytes are
-# left out, a write has failed. None of them becomes a tensor, and none ends as
-# if it had. What a shell does before a program writes is no fault.
+# Files that are incomplete when they are closed: no bytes are written, bytes are skipped, or
+# a write fails. The tensor stays unchanged, and the close or the log reports the error. The
+# open and close of a shell before a program writes is not an error.
 need python3 tar dd cmp truncate
 
 sample_written
 
 lines() { wc -l <"$mnt/.ckptfs/log"; }
-is_told() { tail -n +$((before + 1)) "$mnt/.ckptfs/log" | grep -F "$1" >found; }
-# told WHAT TEXT: the log says so, a moment after the last close at most.
-told() {
-	comes is_told "$2"
+is_logged() { tail -n +$((before + 1)) "$mnt/.ckptfs/log" | grep -F "$1" >found; }
+# logged WHAT TEXT: the log gets a line with TEXT, at the latest after the last close.
+logged() {
+	comes is_logged "$2"
 	check "$1" grep -qF "$2" <(tail -n +$((before + 1)) "$mnt/.ckptfs/log")
 	before=$(lines)
 }
-untold() { # untold WHAT: nothing new is there
+not_logged() { # not_logged WHAT: the log has no new line
 	sleep 0.1
 	equal "$1" "$(tail -n +$((before + 1)) "$mnt/.ckptfs/log")" ''
 }
-# not WHAT COMMAND...: it fails, and nothing changes.
+# not WHAT COMMAND...: the command fails, and the tensor does not change.
 not() {
 	cp "$raw" was
 	fails "$1" '' "${@:2}"
 	check "$1: nothing changes" cmp was "$raw"
 }
 
-# --- nothing is written ------------------------------------------------------
+# --- no bytes are written ------------------------------------------------------
 
 before=$(lines)
 : >nothing
 not 'cp of nothing' cp /dev/null "$npy"
-told 'cp of nothing: the log says so' "$one: was truncated, and nothing"
+logged 'cp of nothing: the log says so' "$one: was truncated, and nothing"
 not 'python, opened and closed' python3 -c '
 import sys
 open(sys.argv[1], "wb").close()' "$raw"
-told 'python, opened and closed: the log says so' 'nothing was written'
+logged 'python, opened and closed: the log says so' 'nothing was written'
 not 'install of nothing' install nothing "$raw"
-told 'install of nothing: the log says so' 'nothing was written'
+logged 'install of nothing: the log says so' 'nothing was written'
 if command -v rsync >/dev/null; then
 	not 'rsync of nothing' rsync -I --inplace nothing "$raw"
-	told 'rsync of nothing: the log says so' 'nothing was written'
+	logged 'rsync of nothing: the log says so' 'nothing was written'
 fi
 not 'truncate to nothing' truncate -s 0 "$raw"
-told 'truncate to nothing: the log says so' 'nothing was written'
+logged 'truncate to nothing: the log says so' 'nothing was written'
 not 'mv of nothing' sh -c 'cp nothing "$1/x"; mv "$1/x" "$2"' - "$mnt/raw" \
 	"$raw"
 rm -f "$mnt/raw/x"
-told 'mv of nothing: the log says so' 'nothing was written'
+logged 'mv of nothing: the log says so' 'nothing was written'
 not 'fsync of nothing' python3 -c '
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -55,8 +54,8 @@ try:
     os.fsync(fd)
 finally:
     os._exit(1)' "$raw"
-told 'fsync of nothing: the log says so' 'nothing was written'
-untold 'fsync of nothing: said once'
+logged 'fsync of nothing: the log says so' 'nothing was written'
+not_logged 'fsync of nothing: said once'
 not 'fsync of nothing, then of a part' python3 -c '
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -67,11 +66,11 @@ for data in b"", b"x" * 9:
     except OSError:
         pass
 os.close(fd)' "$raw"
-told 'then of a part: the log says that, too' 'expected 1024 bytes, found 9;'
+logged 'then of a part: the log says that, too' 'expected 1024 bytes, found 9;'
 check 'cut to the present size' truncate -s "$size" "$raw"
-untold 'cut to the present size: nothing is said'
+not_logged 'cut to the present size: nothing is said'
 
-# Without elements there is nothing to write.
+# A tensor without elements needs no bytes.
 shapes=$(fixture shapes)
 mkdir other
 "$CKPTFS" mount "$shapes" other -o write
@@ -83,9 +82,9 @@ fails 'nothing is not a header' 'Invalid argument' cp /dev/null \
 	other/full/2x0x3.npy
 "$CKPTFS" umount other
 
-# --- shells close a copy of what they open ------------------------------------
+# --- shells close a duplicate of their file descriptor ------------------------------------
 
-# shell NAME COMMAND...: reads raw.bin, writes to $F.
+# shells NAME COMMAND...: the command reads raw.bin and writes to $F.
 shells() {
 	local what=$1 script=$2 shell
 	for shell in bash dash zsh 'busybox sh'; do
@@ -98,7 +97,7 @@ shells() {
 		# shellcheck disable=SC2086
 		check "$shell: $what" env F="$raw" $shell -e -c "$script"
 		check "$shell: $what: bytes" cmp raw.bin "$raw"
-		untold "$shell: $what: nothing is said"
+		not_logged "$shell: $what: nothing is said"
 	done
 }
 shells 'cat >' 'cat raw.bin >"$F"'
@@ -122,19 +121,19 @@ with open(sys.argv[1], "wb") as f:
     subprocess.Popen(["cat", "raw.bin"], stdout=f).wait()' "$raw"
 before=$(lines)
 check 'a shell that opens, and nothing else' sh -c ': >"$1"' - "$raw"
-told 'a shell that opens: the log says so' 'nothing was written'
+logged 'a shell that opens: the log says so' 'nothing was written'
 
-# --- bytes are left out --------------------------------------------------------
+# --- bytes are skipped --------------------------------------------------------
 
 check 'ways of writing' python3 "$HERE/write-incomplete.py" "$mnt" "$one"
 head -c 8192 /dev/zero >zeros
 before=$(lines)
 not 'a part, without truncating' dd if=zeros of="$raw" bs=4 count=1 seek=3 conv=notrunc
-told 'a part, without truncating: the log names -o patch' \
+logged 'a part, without truncating: the log names -o patch' \
 	'bytes 0 to 11 were not written; a mount with -o patch keeps them'
 head -c "$size" zeros >raw.bin
 not 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
-told 'cp --sparse=always of a hole: the log says so' 'nothing but holes'
+logged 'cp --sparse=always of a hole: the log says so' 'nothing but holes'
 check 'cp of zeros' cp --sparse=never raw.bin "$raw"
 check 'cp of zeros: bytes' cmp raw.bin "$raw"
 python3 "$HERE/big.py" big 1 1 1048576
@@ -158,7 +157,7 @@ mkdir -p tree/raw
 cp --sparse=always holes.bin tree/raw/t0
 sparse 'tar -S' sh -c 'tar -S -C tree -cf t.tar raw/t0 &&
 	tar -S -C big.mnt -xf t.tar'
-# It takes the size that is shown for that of the file, and sets none.
+# The program relies on the shown size of the file, and does not set it.
 not_sparse() {
 	cp big.mnt/raw/t0 keep.bin
 	fails 'dd conv=sparse of zeros at the end' 'Invalid argument' dd \
@@ -172,7 +171,7 @@ equal 'the log has the number of skipped bytes' "$(grep -c \
 	't0: [0-9]* bytes that the program skipped are zeros' big.mnt/.ckptfs/log)" 2
 sparse 'dd conv=sparse' dd if=holes.bin of=big.mnt/raw/t0 bs=4096 \
 	conv=sparse status=none
-# Copies inside the kernel: in pieces, whatever copy_file_range(2) was answered before.
+# Copies inside the kernel, in pieces, also after an earlier error of copy_file_range(2).
 cp holes.bin big.mnt/raw/inside
 mkdir other.mnt
 cp holes.bin big.mnt/raw/t0
@@ -206,7 +205,7 @@ full() {
 		                f.flush()
 		        except OSError as e:
 		            assert e.errno == errno.ENOSPC
-		        # the last bytes go again at the close
+		        # the close writes the last bytes again
 		        f.detach()
 		def refused(call, want):
 		    try:

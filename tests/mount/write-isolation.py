@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commits to one tensor of a mount while others read it. Prints what is wrong.
+"""Commits to one tensor of a mount while other threads read it. Prints the errors.
 
     write-isolation.py MOUNT STEM files|inodes|readers|lookups
 """
@@ -30,7 +30,7 @@ def expect(what, got, want):
 
 
 def content(n):
-    """What is written as number n: the number, everywhere."""
+    """The contents of version n: the number in all elements."""
     return struct.pack('<I', n) * (size // 4)
 
 
@@ -45,7 +45,7 @@ def get(path):
 
 
 def files():
-    """What was opened before stays, also where nothing was read yet."""
+    """An open file keeps its contents, also bytes that were not read yet."""
     put(raw, content(1))
     fd = os.open(raw, os.O_RDONLY)
     untouched = os.open(raw, os.O_RDONLY)
@@ -75,7 +75,7 @@ def files():
 
 
 def numbers():
-    """Inode number and time of every file, by stat and by listing."""
+    """Inode number and mtime of every file, by stat and by listing."""
     seen = {}
     for directory, _, names in os.walk(mount):
         listed = {e.name: e.inode() for e in os.scandir(directory)}
@@ -88,7 +88,7 @@ def numbers():
 
 
 def of_tensor(path):
-    """Or of many, that one among them."""
+    """True for a file of the tensor, or of several tensors including it."""
     return (os.path.basename(path).split('%@')[0] in (stem, stem + '.npy') or
             path.endswith('/hf/model.safetensors'))
 
@@ -126,8 +126,8 @@ def together(work, threads):
     return pool
 
 
-committed = 0  # the number whose close has returned
-begun = 0      # the number being written
+committed = 0  # the version whose close has returned
+begun = 0      # the version being written
 
 
 def read_on():
@@ -168,7 +168,7 @@ def readers():
 
 
 def look_up():
-    """Names that the kernel has, and ones that it must ask for."""
+    """Looks up names in the kernel's cache, and new names."""
     mine = random.Random(threading.get_ident())
     folders = [f'{mount}/{d}' for d in ('raw', 'full', 'local/rank-0')]
     while not stop.is_set():
@@ -181,7 +181,7 @@ def look_up():
 
 
 def lookups():
-    """Each of several writers has a tensor of its own."""
+    """Several writers, each with its own tensor."""
     stems = sorted(os.listdir(f'{mount}/raw'))[:6]
 
     def write_own(name):

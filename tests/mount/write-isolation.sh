@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-#
-# Readers beside writers: an open file stays what it was, an open after the
-# close of a writer sees what was written, inode numbers and times change for
-# that tensor alone, and lookups by many at once stop neither side.
+# Concurrent readers and writers. An open file keeps its contents; an open after the close of
+# a writer sees the new bytes. Inode numbers and times change for that tensor only. Many
+# concurrent lookups block neither side.
 need python3
 
 source=$(fixture sample)
@@ -19,7 +18,7 @@ check 'lookups at work' timeout 300 python3 \
 pid=$(daemon)
 unmounted
 gone "$pid"
-# The kernel cannot be told that all names are old.
+# A kernel without FUSE_NOTIFY_INC_EPOCH, which expires all names.
 export MUTE_EPOCH=1 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0
 LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write
 for part in files inodes readers; do

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
-#
-# Mounting for writing: who may, what such a mount shows, and how it ends.
+# Mounts for writing: permissions, contents, and the end of the mount.
 need python3 findmnt
 
 one=model.layers.0.attention.wk.weight
 source=$(fixture sample)
 chmod 644 "$source/.metadata"
 
-# Without `write`, or with `ro`, nothing can be written.
+# Without `write`, or with `ro`, the mount is read-only.
 for options in rw ro,write write,ro; do
 	mounted "$source" -o "$options"
 	check "-o $options: read-only" grep -qw ro \
@@ -70,14 +69,14 @@ check 'the other mount serves what it has' env -C mnt2 sha256sum --quiet -c \
 	"$FIXTURES/sample.sha256"
 check 'the other mount: umount' "$CKPTFS" umount "$WORK/mnt2"
 
-# Somebody else saves.
+# Another program saves the checkpoint.
 touch "$source/.metadata"
 fails 'a foreign save' 'Stale' sh -c 'cat raw.bin >"$1"' - "$mnt/raw/$one"
 check 'a foreign save: the log says so' grep -q "$one: not saved:" \
 	"$mnt/.ckptfs/log"
 unmounted
 
-# How it ends: what is complete and asked for is saved, a part is not.
+# At the end of the mount complete requested tensors are saved, partial ones are not.
 tr '\0' '\1' <raw.bin | tr '\1-\377' '\2' >two.bin
 mounted "$source" -o write
 pid=$(daemon)
@@ -154,7 +153,7 @@ else
 	skip 'a read-only source' 'no bind mounts here'
 fi
 
-# A .metadata that would carry on what nobody knows.
+# A .metadata with an unknown class, which a commit would copy.
 python3 "$HERE/hostile.py" unknown "$WORK/unknown"
 fails 'an unknown class' 'unknown' "$CKPTFS" mount "$WORK/unknown" "$mnt" \
 	-o write

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-#
-# Names on a mount for writing: who may replace what they stand for.
+# Names on a mount for writing: removing, creating and replacing them, and permissions.
 need python3 cmp
 
 source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
 size=1024
 
-# Waits for the daemon, which has the checkpoint until it ends.
+# released COMMAND...: unmounts and waits for the daemon, which locks the checkpoint until it
+# ends.
 released() {
 	local pid
 	pid=$(daemon)
@@ -15,7 +15,7 @@ released() {
 	gone "$pid" || result 1 'the daemon ends'
 }
 
-# mknod(2) of a removed name makes it again, and then as O_TRUNC does.
+# mknod(2) creates a removed name again, with the effect of O_TRUNC.
 mounted "$source" -o write
 raw=$mnt/raw/$one
 box=$mnt/local/rank-1/$one.npy
@@ -53,11 +53,11 @@ assert os.stat(path).st_mode == before.st_mode
 os.unlink(path)
 refused(errno.ENOENT, os.stat, path)
 os.mknod(path)
-fd = os.open(path, os.O_WRONLY)  # what is written begins with nothing
+fd = os.open(path, os.O_WRONLY)  # writing starts from an empty file
 os.write(fd, other[:header + 8])
 refused(errno.EINVAL, os.close, fd)
 assert open(path, 'rb').read() == data
-fd = os.open(path, os.O_WRONLY)  # and the next one is as any
+fd = os.open(path, os.O_WRONLY)  # and the next open is an ordinary one
 os.pwrite(fd, other[:-8], 0)
 os.pwrite(fd, other[-8:], len(other) - 8)
 os.close(fd)
@@ -89,8 +89,8 @@ mounted "$source" -o write
 check 'mknod alone commits nothing' cmp old.bin "$raw"
 released "$CKPTFS" umount "$mnt"
 
-# What is not part of the checkpoint: a typo is said when the file is closed, by
-# commit, by status and at the end.
+# Scratch files: probable typos are reported at the close, by commit, by status and at the
+# end of the mount.
 mounted "$source" -o write,commit=manual,log=lines
 said() {
 	grep -c "not part of the checkpoint: $1" "$mnt/.ckptfs/log"
@@ -169,7 +169,7 @@ rm "$mnt/raw/x"
 released umount "$mnt"
 equal 'nothing is dropped: the log' "$(grep -c dropped none)" 0
 
-# A second writer is told in the log, too, which is not filled by it.
+# The log also reports a second writer, without being flooded by it.
 mounted "$source" -o write
 busy() {
 	grep -c "^ckptfs: $1: is being written already\$" "$mnt/.ckptfs/log"
@@ -191,8 +191,8 @@ exec 3>&- 4>&-
 check 'then a rename' mv "$mnt/raw/x" "$mnt/raw/$one"
 released "$CKPTFS" umount "$mnt"
 
-# Another user, in a directory that all may write: a name stands for a tensor,
-# and it takes the right to write that.
+# Another user, in a directory that all may write: a name represents a tensor, and its removal
+# needs write permission for that tensor.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	id nobody >/dev/null 2>&1; then
 	group=$(id -g nobody)
@@ -256,7 +256,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	check 'the group: a removed name' in_group cp new.bin "$raw"
 	check 'the group: a removed name: bytes' cmp new.bin "$raw"
 
-	# What a tensor shows all may read.
+	# A tensor is readable by all users: renaming a file onto it needs read permission for
+	# the file.
 	install -m 600 old.bin "$mnt/raw/private"
 	fails 'a private file: rename' 'PermissionError: [Errno 13]' \
 		in_group bash -c 'call rename "$@"' - "$mnt/raw/private" "$raw"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# To whom new files belong: root writes into another user's checkpoint, and
-# what is new there is as its .metadata was. Who could not do so is refused.
+# Owners of new files. Root writes into another user's checkpoint; new files get the owner,
+# group and mode of the old .metadata. A user who cannot set them is refused.
 need getfacl setfacl setpriv
 [ "$(id -u)" = 0 ] || skip_all 'only root can become another user'
 for user in nobody games daemon; do
@@ -24,7 +23,8 @@ acls() {
 	for file; do getfacl -cpn "$file"; done | sort -u
 }
 
-# round WHAT: a commit; then .metadata and what is new are as it was before.
+# round WHAT: commits; then .metadata and new files have the owner, mode and ACL of the old
+# .metadata.
 round() {
 	local owner acl
 	owner=$(owners "$source/.metadata")
@@ -42,7 +42,7 @@ round() {
 	fresh
 }
 
-# The checkpoint as nobody has it.
+# fresh: a new checkpoint that belongs to the user nobody.
 fresh() {
 	rm -rf "$source"
 	fixture sample >/dev/null
@@ -74,7 +74,7 @@ chown root:root "$source"
 chown daemon:games "$source"/*.distcp
 round 'a directory of root, data files of others'
 
-# What is done to .metadata while it is mounted is carried on.
+# Changes of the attributes of .metadata while mounted are kept by commits.
 fresh
 mounted "$source" -o write
 cp "$mnt/raw/$one" raw.bin
@@ -106,7 +106,7 @@ follows 'chmod 600' chmod 600
 check 'mounted, then chmod 600: shown' test \
 	"$(stat -c '%U %a' "$mnt/raw/$one")" = 'daemon 600'
 
-# At whatever moment of a commit: none is lost.
+# No change is lost, at any moment of a commit.
 lost=0
 for i in $(seq 30); do
 	mode=$((600 + i % 2 * 40))
@@ -120,7 +120,7 @@ done
 equal 'chmod among commits: all are carried on' "$lost" 0
 unmounted
 
-# He writes himself, in the mount that root made.
+# The user writes through the mount of root.
 fresh
 as nobody games test -x "$WORK" || skip_all 'nobody cannot get here'
 setfacl -m u:daemon:rw "$source/.metadata"
@@ -137,7 +137,7 @@ equal 'allow_other: owner, group, mode' "$(owners "$source/.metadata" \
 equal 'allow_other: ACL' "$(acls "$source/.metadata" "$source"/__*ckptfs-*)" \
 	"$acl"
 
-# cp makes a file private before it gives it away: that is no error of the copy.
+# cp makes a file private before it changes the owner: this is not an error of the copy.
 fresh
 mounted "$source" -o write
 tr '\0-\377' '\1-\377\0' <raw.bin >new.bin
@@ -157,7 +157,7 @@ fails 'chmod, another owner' 'Operation not permitted' \
 check 'cp, another owner' cp raw.bin "$mnt/raw/$one"
 unmounted
 
-# Who may write the directory, but not make files such as .metadata.
+# A user who may write the directory, but cannot create files with the attributes of .metadata.
 fuse_for_all
 as nobody games test -x "$CKPTFS" || {
 	cp "$CKPTFS" "$WORK/ckptfs"
@@ -189,7 +189,7 @@ mounted_by_him() {
 state() {
 	(cd "$source" && ls -lA --time-style=full-iso && sha256sum .metadata *)
 }
-given() { # given WHAT TEXT COMMAND...: it is not his any more
+given() { # given WHAT TEXT COMMAND...: .metadata changed its owner
 	local before
 	chown nobody:daemon "$source/.metadata"
 	before=$(state)

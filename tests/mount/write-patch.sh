@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# -o patch: what is not written stays. Without truncating, any part of a file
-# may be written, in any number of pieces.
+# -o patch: unwritten bytes keep their contents. Without truncation any part of a file may be
+# written, in any number of pieces.
 need python3 dd cmp
 
 source=$(fixture sample)
@@ -18,7 +17,7 @@ fails 'with commit=manual' 'commit=close' "$CKPTFS" mount "$source" "$mnt" \
 mounted "$source" -o write,patch
 cp "$raw" want
 cp "$mnt/raw/model.norm.weight" norm
-patch() { # FROM COUNT: in the file and in what is expected
+patch() { # FROM COUNT: writes random bytes to the file and to the expected contents
 	head -c "$2" /dev/urandom >piece
 	dd if=piece of=want bs=1 seek="$1" conv=notrunc status=none
 	dd if=piece of="$raw" bs="$2" seek="$1" oflag=seek_bytes conv=notrunc \
@@ -42,7 +41,7 @@ scattered() {
 		    for fd in files:
 		        os.pwrite(fd, data, at)
 		for fd in files:
-		    os.fsync(fd)  # the next ones are of what that committed
+		    os.fsync(fd)  # later pieces patch the committed contents
 		for fd in files:
 		    os.pwrite(fd, b'after', 333)
 		    os.close(fd)
@@ -69,7 +68,7 @@ equal 'a box: bytes' "$(tail -c +129 "$box" | head -c 4)" wxyz
 check 'a box: all else' cmp <(tail -c +133 "$box") <(tail -c +5 box.before)
 cp "$raw" want
 
-# From front to back, each piece would move what is behind it.
+# Pieces in descending order: in ascending order each piece would shift the data after it.
 scatter() {
 	python3 "$HERE/big.py" "$WORK/big" 1 1 4194304 && mkdir big.mnt &&
 		"$CKPTFS" mount "$WORK/big" big.mnt -o write,patch &&
@@ -94,7 +93,7 @@ fails 'another header' 'Invalid argument' python3 -c 'import sys
 with open(sys.argv[1], "r+b") as f:
     f.write(open(sys.argv[2], "rb").read(100))' "$npy" \
 	"$mnt/full/model.norm.weight.npy"
-# The bytes that are left out would be in C order.
+# The skipped bytes would be in C order.
 in_fortran_order() {
 	fails "$1" 'Invalid argument' python3 -c 'import sys
 with open(sys.argv[1], "r+b") as f:
@@ -108,7 +107,7 @@ check 'refused: nothing changed' cmp "$raw" want
 unmounted
 check 'no fault' "$CKPTFS" check "$source" --full
 
-# Damaged bytes do not get a new sum, with which nothing would find them.
+# Damaged bytes must not get a new checksum, which would hide the damage.
 other=$mnt/raw/model.layers.0.attention.wk.weight
 mounted "$source" -o write,patch
 cp "$other" wk
@@ -134,7 +133,7 @@ check 'damaged bytes: all are written' cp wk "$other"
 unmounted
 check 'all are written: no fault' "$CKPTFS" check "$source" --full
 
-# What is lost cannot stay.
+# Lost bytes cannot be kept.
 rm "$source/__2_0.distcp"
 mounted "$source" -o write,patch
 other=$mnt/raw/model.layers.0.attention.wv.weight

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tries what a mount for writing must refuse, and what it must accept without
-effect. Prints what does not answer as the table says.
+"""Calls that a mount for writing must refuse, and calls that it must accept without effect.
+Prints each call whose result differs from the table.
 
     write-refused.py MOUNT STEM
 """
@@ -65,7 +65,7 @@ def private_mapping():
 
 
 def after_refusal():
-    """A handle that was refused something stays so."""
+    """A handle with an error keeps it."""
     with opened(raw, os.O_WRONLY) as fd:
         with contextlib.suppress(OSError):
             os.pwrite(fd, b'x', len(data))
@@ -79,7 +79,7 @@ def half_then_fsync():
 
 
 def half_then_rest():
-    """A close of a copy is refused, the handle goes on."""
+    """The close of a duplicate is refused; the handle can still be used."""
     with opened(raw, os.O_WRONLY | os.O_TRUNC) as fd:
         os.write(fd, data[:512])
         try:
@@ -103,7 +103,7 @@ def others_read_what_is_committed():
 
 
 def shown_attributes():
-    """They are taken back by tools that copied them, and stay as they are."""
+    """Tools that copied the attributes may set them again; the values do not change."""
     for path in raw, npy, f'{mount}/local/rank-0/{stem}.npy':
         for flags in 0, os.XATTR_CREATE, os.XATTR_REPLACE:
             os.setxattr(path, 'user.ckptfs.dtype', b'int8', flags)
@@ -114,7 +114,7 @@ def shown_attributes():
 
 
 def in_thread(call):
-    """What call() gives in another thread, or its errno."""
+    """The value of call() in another thread, or its errno."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         try:
             return pool.submit(call).result()
@@ -123,7 +123,7 @@ def in_thread(call):
 
 
 def begun_anew(*sizes):
-    """Nothing is written, and its copy's close is refused, too."""
+    """No bytes are written; the close of a duplicate is refused, too."""
     with opened(raw, os.O_WRONLY) as fd:
         for size in sizes:
             os.ftruncate(fd, size)
@@ -139,7 +139,7 @@ def cut_to_present_size():
 
 
 def used_afterwards():
-    """A draft that was refused at a close can be written."""
+    """A write handle can be used after a refused close."""
     with opened(raw, os.O_WRONLY) as fd:
         os.ftruncate(fd, 0)
         for call in os.fsync, lambda fd: os.close(os.dup(fd)):
@@ -153,7 +153,7 @@ def used_afterwards():
 
 
 def cut_by_another():
-    """regression: truncate(2) put zeros in place of what was written."""
+    """regression: truncate(2) overwrote written bytes with zeros."""
     with opened(raw, os.O_WRONLY | os.O_TRUNC) as fd:
         os.write(fd, data[:512])
         for size in 0, 100, len(data):
@@ -163,14 +163,14 @@ def cut_by_another():
 
 
 def private_while_written():
-    """What cp -p does; nobody else may."""
+    """chmod by the writing thread, like cp -p; other threads are refused."""
     with opened(raw, os.O_WRONLY) as fd:
         os.fchmod(fd, 0o600)
         os.chmod(raw, 0o600)
         os.fsync(fd)
         assert in_thread(lambda: os.chmod(raw, 0o600)) == errno.EPERM
         assert os.fstat(fd).st_mode & 0o777 == bits
-    os.chmod(raw, 0o600)  # it is at rest: refused
+    os.chmod(raw, 0o600)  # no writer: refused
 
 
 E = errno
@@ -249,7 +249,7 @@ calls = {
     'write to an object': (
         E.EROFS, lambda: os.open(f'{mount}/objects/step.pt', os.O_WRONLY)),
 }
-if os.geteuid() != 0:  # the modes say so before ckptfs is asked
+if os.geteuid() != 0:  # the kernel refuses by mode, without a request
     for name in 'write to a report', 'write to an object':
         calls[name] = (E.EACCES, calls[name][1])
 for name, (want, call) in calls.items():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Readers of every kind beside a writer that uses every tool: each read is one
-version as a whole, no older than the last close that had returned when the
-file was opened, and what is open or mapped stays the version that it was.
+"""Readers of every kind beside a writer that uses every tool. Each read returns one complete
+version, no older than the last close that had returned at the open. Open and mapped files keep
+their version.
 
     write-storm.py MOUNT STEM READS COMMITS [plant]
 
-plant: a reader that joins two opens of a file, and so has to be found out.
+plant: a reader combines two opens of a file; the test must detect it.
 """
 
 import mmap
@@ -25,8 +25,7 @@ size = os.stat(raw).st_size
 header = os.stat(full).st_size - size
 with open(full, 'rb') as f:
     HEADER = f.read(header)
-# Shared by all: number begun, number committed, stop, then a row for each
-# reader: reads.
+# Shared memory: version begun, version committed, stop flag, then the reads of each reader.
 shared = memoryview(mmap.mmap(-1, 4096)).cast('Q')
 BEGUN, COMMITTED, STOP, ROWS = range(4)
 
@@ -52,7 +51,7 @@ def in_time(n, least, what):
         raise Mixed(f'{what}: {n}, expected {least} to {shared[BEGUN]}')
 
 
-# --- readers: each call is some reads; the number of them is the result -------
+# --- readers: each call does several reads, and returns their number -------
 
 def read_whole(path=raw, skip=0):
     least = shared[COMMITTED]
@@ -84,7 +83,7 @@ def read_mapped(flags=mmap.MAP_SHARED):
     first = number(mapped[:], 'a mapping')
     in_time(first, least, 'a mapping')
     for reads in range(2, 40):
-        if reads % 8 == 0:  # what is not cached any more is read anew
+        if reads % 8 == 0:  # drops pages, which are then read again
             mapped.madvise(mmap.MADV_DONTNEED)
         if number(mapped[:], 'a mapping') != first:
             raise Mixed('a mapping: another version')
@@ -93,7 +92,7 @@ def read_mapped(flags=mmap.MAP_SHARED):
 
 
 def read_open():
-    """A file that stays open, over many commits, and its cache dropped."""
+    """Reads an open file during many commits, and drops its page cache."""
     least = shared[COMMITTED]
     with open(raw, 'rb', buffering=0) as f:
         for reads in range(1, 20):
@@ -148,7 +147,7 @@ def write_npy(n):
 
 
 def write_over(n):
-    """No O_TRUNC, pieces in any order."""
+    """Writes pieces in any order, without O_TRUNC."""
     data = content(n)
     pieces = list(range(0, size, 10000))
     random.shuffle(pieces)

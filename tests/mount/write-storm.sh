@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# 100,000 reads of one tensor beside 1,000 commits of it: none is a mixture,
-# none is stale, none fails.
+# 100,000 reads of one tensor beside 1,000 commits to it. Each read succeeds, and returns a
+# single version that is not stale.
 need python3 dd cp
 
 python3 "$HERE/big.py" "$WORK/big" 2 4 65536

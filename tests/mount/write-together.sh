@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Several tensors in one commit: -o commit=manual, the commands
-# commit, abort and status, and what becomes of what is staged when the mount
-# ends.
+# Several tensors in one commit: -o commit=manual, the commands commit, abort and status, and
+# staged tensors at the end of the mount.
 need python3 sha256sum
 
 source=$(fixture sample)
@@ -16,7 +14,7 @@ staged() {
 as_before() {
 	env -C "$mnt" sha256sum --quiet -c "$FIXTURES/sample.sha256"
 }
-# Other bytes for every tensor: new/STEM and new/STEM.npy.
+# New bytes for every tensor: new/STEM and new/STEM.npy.
 mounted "$source"
 mkdir new
 for path in "$mnt"/raw/*; do
@@ -48,7 +46,7 @@ equal 'commit=close: there is nothing' "$("$CKPTFS" commit "$mnt")" \
 	'nothing is staged: with commit=close each file is committed when it is closed'
 unmounted
 
-# Manual: nothing is seen before, all is there afterwards.
+# Manual commits: no change is visible before, all changes are visible afterwards.
 mounted "$source" -o write,commit=manual,log="$log"
 equal 'manual: nothing is staged' "$("$CKPTFS" commit "$mnt")" \
 	'nothing is staged'
@@ -136,7 +134,7 @@ tail -c +11 "new/$two" >&3
 exec 3>&-
 check 'an open file is complete afterwards' test "$(staged)" = 1
 
-# An order that is interrupted is carried out, or has not begun.
+# An interrupted commit command either commits completely or has no effect.
 "$CKPTFS" commit "$mnt" >"$WORK/out" 2>&1 &
 kill -INT $!
 wait
@@ -166,7 +164,7 @@ check 'umount(8): the log says what is lost' grep -q \
 mounted "$source" -o write,commit=manual
 check 'umount(8): as it was' cmp "new/$one" "$mnt/raw/$one"
 
-# Somebody else saves.
+# Another program saves the checkpoint.
 cp other "$mnt/raw/$one"
 touch "$source/.metadata"
 fails 'a foreign save' "1 tensor ($one) stays staged" \
@@ -202,8 +200,8 @@ else
 	skip 'another user' 'only root can become another user'
 fi
 
-# A full disk is told to who writes; what is staged stays. Four tensors of 1 MiB
-# and room for two more.
+# The writer gets the error of a full disk; staged tensors are kept. The disk has four tensors
+# of 1 MiB and room for two more.
 if mkdir small && mount -t tmpfs -o size=6400k none small 2>"$WORK/out"; then
 	python3 - "$HERE/../crash" "$WORK/small/cp" <<'PYTHON'
 import sys
@@ -235,8 +233,8 @@ else
 	skip 'full disk' 'no tmpfs can be mounted here'
 fi
 
-# A tensor that is written again and again before a commit has the places that it
-# had: the new files do not grow with each time.
+# A tensor that is written repeatedly before a commit reuses its space: the new files do not
+# grow.
 python3 "$HERE/big.py" "$WORK/rewritten" 2 2 65536
 mounted "$WORK/rewritten" -o write,commit=manual
 cat "$mnt/raw/t0" >t0.bin
@@ -258,7 +256,7 @@ check 'rewritten: the new files have not grown each time' sh -c \
 	'[ "$(cat "$1"/*ckptfs-* | wc -c)" -lt 800000 ]' - "$WORK/rewritten"
 unmounted
 
-# Lists of tensors are in natural order, whatever that of the checkpoint.
+# Lists of tensors are in natural order, not in that of the checkpoint.
 python3 - "$HERE/../crash" "$WORK/ordered" <<'PYTHON'
 import sys
 sys.dont_write_bytecode = True
