@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checkpoints of DCP that PyTorch's own loader cannot read, mounted: every tensor, what each rank had of it, and every
-object, as JSON and as torch.load reads it, is compared with what was in memory.
+"""Mounts DCP checkpoints that PyTorch's own loader cannot read. Compares every tensor, the part of each rank, and every
+object, as JSON and as read by torch.load, with the values in memory.
 
     alone.py CKPTFS [--cases N]
 
-Each case is saved by 1, 2, 3, 4 or 8 processes: without collectives, in safetensors serialization, or both; with several
-files for each rank, or one for each item; random shapes, dtypes, meshes and placements, replicas, what one rank alone has.
-Of every third case one rank's metadata or data file is then removed: what others have must be the same, and what it alone
-had an error. CKPTFS_SEED repeats a run. The result is TAP.
+Each case is saved by 1, 2, 3, 4 or 8 processes: without collectives, in safetensors serialization, or both. It has several
+files for each rank or one for each item, with random shapes, dtypes, meshes and placements, replicas, and entries of a
+single rank. In every third case the metadata or data file of one rank is then removed: entries of other ranks must be the
+same, and reads of its own entries must fail. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import hashlib
 import os
@@ -18,7 +18,7 @@ import random
 import sys
 import tempfile
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import nested
 import oracle
@@ -32,7 +32,7 @@ EXTENTS = (0, 1, 1, 2, 3, 5, 7, 8, 12)
 
 
 def fill(w, lot, extents, blobs):
-    """Draws the same on all ranks."""
+    """Draws a random case, the same on all ranks."""
     import torch
     import recipes
     from world import Replicate, Shard, values
@@ -57,7 +57,7 @@ def fill(w, lot, extents, blobs):
 
 
 def mine(w):
-    """key -> offsets and bytes of what this rank has of each distributed tensor."""
+    """key -> offsets and bytes of this rank's part of each distributed tensor."""
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
     held = {}
     for key, tensor in w.state.items():
@@ -101,7 +101,8 @@ def expected(tensors, lost=()):
 
 
 def local_problems(top, ranks, alone):
-    """What each rank saved, but for replicas of what a lower one has. With collectives replicas are anywhere."""
+    """The parts that each rank saved, without replicas of a lower rank. With collectives any
+    rank may save a replica."""
     found, seen = [], set()
     for rank, (_, _, held) in enumerate(ranks):
         for key, (offset, shape, npy) in held.items():
@@ -121,7 +122,7 @@ def object_problems(top, tensors, objects):
 
 
 def damaged(lot, home, ranks, mode):
-    """One rank is lost: the tensors that are there still, and those that have holes."""
+    """Removes one rank. Returns the intact tensors and those with holes."""
     lost = lot.randrange(len(ranks))
     held = [part[2] for part in ranks]
     names = [home / f"__{lost}.metadata"] if lot.random() < 0.5 else list(home.glob(f"__{lost}_*"))

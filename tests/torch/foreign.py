@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch saves into a directory that is mounted for writing: the save stays as it is, and the mount says ESTALE.
+"""PyTorch saves into a directory that is mounted for writing: the save stays unchanged, and the mount returns ESTALE.
 
     foreign.py CKPTFS
 
-Something is written through the mount in seven ways, and somewhere before its last call dcp.save saves into the
-directory: other shapes, the same shapes, or so far only its data files; outside of the long run one of the three in each
-way. The last call answers ESTALE, nothing in the
-directory has changed by it, the save can be finished and loads, and the next mount shows it and writes to it. The
-result is TAP.
+Tensors are written through the mount in seven ways. Before the last call of each way dcp.save saves into the directory:
+other shapes, the same shapes, or only its data files so far. The long run combines all, otherwise each way gets one kind.
+The last call must fail with ESTALE without a change in the directory. The save can be finished and loads; the next mount
+shows it and can write to it. The result is TAP.
 """
 import contextlib
 import errno
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import spawn
 
@@ -30,7 +29,7 @@ STEMS = ("t0", "t1", "t2")
 
 
 def save(rank, size, path, shape, number, held=None):
-    """held: two events, `reached` before .metadata is replaced, and `go`."""
+    """held: two events, `reached` (before .metadata is replaced) and `go`."""
     import torch
     from world import Shard, distribute_tensor, dcp, init_device_mesh, no_dist
 
@@ -48,7 +47,7 @@ def save(rank, size, path, shape, number, held=None):
 
 
 class Save:
-    """dcp.save, which may stop before the end until it is told to go on."""
+    """dcp.save, which can stop before the end until go() is called."""
 
     def __init__(self, path, shape, stops):
         self.held = (fork.Event(), fork.Event()) if stops else None
@@ -72,7 +71,7 @@ def filled(number, shape=OURS):
     return numpy.full(shape, number, "f4").tobytes()
 
 
-# ---- ways to write: generators that pause where the other one saves -------------------------------------------------
+# ---- ways to write: generators that pause where the other program saves ---------------------------------------------
 
 def put(path, data=filled(9)):
     with open(path, "wb") as file:
@@ -136,15 +135,15 @@ WAYS = (close_when_complete, close_after_a_part, fsync, rename_onto, open_afterw
         several_at_once)
 
 
-# ---- the test --------------------------------------------------------------------------------------------------------
+# ---- the test -------------------------------------------------------------------------------------------------------
 
 def writing(program, path, way):
-    """A mount for it."""
+    """A mount for a way to write."""
     return interop.Mount(program, path, "-o", "write" + (",commit=manual" if way is several_at_once else ""))
 
 
 def outcome(way):
-    """The errno of what is left of it, 0: it ends well."""
+    """Runs the rest of a way. Returns its errno, or 0."""
     try:
         for _ in way:
             pass
@@ -154,7 +153,7 @@ def outcome(way):
 
 
 def loads(path, shape, numbers):
-    """Whether dcp.load has these."""
+    """True if dcp.load returns these tensors."""
     import torch
     import world
     state = {stem: torch.full(shape, -1.0) for stem in STEMS}
@@ -163,7 +162,7 @@ def loads(path, shape, numbers):
 
 
 def try_way(tap, program, path, way, kind):
-    """kind: (shape of the other save, whether it stops before it has replaced .metadata, what it is called)."""
+    """kind: (shape of the other save, whether it stops before it replaces .metadata, its name)."""
     shape, stops, name = kind
     name = f"{way.__name__}, {name}"
     with writing(program, path, way) as top:
@@ -199,7 +198,7 @@ def again(tap, program, path, shape, name):
 
 
 def nobody_saves(tap, program, path, way):
-    """The control: alone, each way ends well."""
+    """The control: without a save each way succeeds."""
     with writing(program, path, way) as top:
         steps = way(os.fsdecode(top), program)
         next(steps)

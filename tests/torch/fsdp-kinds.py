@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""One model, trained under FSDP1 and saved in every form that its state dict has: the mounts show the same.
+"""Trains one model under FSDP1 and saves it in every form of its state dict: the mounts must show the same tensors.
 
     fsdp-kinds.py CKPTFS [--cases N]
 
-The models of PyTorch's test_fsdp_dtensor_state_dict.py, whose sizes divide and do not, after a step of Adam, with and
-without a device mesh: SHARDED_STATE_DICT of ShardedTensors and of DTensors, model and optimizer, each as DCP and as a
-torch.save of each rank, and FULL_STATE_DICT as one file. Of all of them raw/ and full/ must be the parameters as FSDP
-gathers them; local/ of ShardedTensors and of DTensors the same bytes, but that only DTensors have empty ones; kinds as
-they were saved. Each of the N cases is a job of 2, 3, 4, 8 processes, in this order. The result is TAP.
+The models are those of PyTorch's test_fsdp_dtensor_state_dict.py, with sizes that divide and sizes that do not, after a step
+of Adam, with and without a device mesh. The forms are SHARDED_STATE_DICT of ShardedTensors and of DTensors, model and
+optimizer, each as DCP and as a torch.save of each rank, and FULL_STATE_DICT as one file. In all of them raw/ and full/ must
+be the parameters as gathered by FSDP. local/ of ShardedTensors and of DTensors has the same bytes, except that only DTensors
+have empty parts. Kinds are those of the save. Each of the N cases is a job of 2, 3, 4, 8 processes, in this order. The
+result is TAP.
 """
 import os
 import pathlib
@@ -16,7 +17,7 @@ import sys
 import tempfile
 
 import hub
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import nested
 import oracle
@@ -74,7 +75,7 @@ def save(rank, world, home):
             dcp.save(state, storage_writer=dcp.FileSystemWriter(home / f"{how} dcp"))
             (home / f"{how} ranks").mkdir(exist_ok=True)
             torch.save(state, home / f"{how} ranks" / f"rank_{rank}.pt")
-            # To the CPU it would offload buffers that it uses again, of tensors that are there.
+            # Offloading to the CPU would reuse the buffers of existing tensors.
             full = states(model, optimizer, fsdp.StateDictType.FULL_STATE_DICT, fsdp.FullStateDictConfig(),
                           fsdp.FullOptimStateDictConfig(offload_to_cpu=False))
             if rank == 0:
@@ -89,8 +90,8 @@ def attribute(path, name):
 
 
 def held(top, world):
-    """(rank, file) -> bytes, of what is cut and has elements; and those that have none. Of what is whole on all ranks
-    DCP keeps one, of any."""
+    """Returns (rank, file) -> bytes of the sharded parts with elements, and the set of the empty parts. Of replicated
+    tensors DCP keeps one replica, of any rank."""
     some, empty = {}, set()
     for rank in range(world):
         home = pathlib.Path(os.fsdecode(top), "local", f"rank-{rank}")
@@ -106,7 +107,7 @@ def held(top, world):
 
 
 def kinds(top, table, how):
-    """What each says that it is: all but the steps and the buffer are cut."""
+    """Checks the kind of each tensor: all except the steps and the buffer are sharded."""
     found = []
     for stem in table:
         kind = attribute(os.path.join(top, b"raw", stem), "kind")
@@ -146,7 +147,7 @@ def problems_of(ckptfs, home, name, world):
 
 
 def none_of(tensors, world):
-    """What has no elements on a rank: its dimension 0 is cut by torch.chunk."""
+    """The parts without elements: torch.chunk splits dimension 0."""
     stems = oracle.stems([oracle.key_bytes(key) for key in tensors])
     for key, tensor in tensors.items():
         for rank in range(world):

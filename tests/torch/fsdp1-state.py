@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The state of optimizers of FSDP1's flat parameters, saved by each rank, mounted with a sidecar: that of the parameters.
+"""Mounts the optimizer state of FSDP1's flat parameters, saved by each rank, with a sidecar, as state of the parameters.
 
     fsdp1-state.py CKPTFS [--cases N]
 
-The models and optimizers of sidecar.py in 1 to 4 processes, trained, each rank's state_dict() of the optimizer in a file with
-the model's or beside it, the sidecar with them or named by -o sidecar=. raw/ and full/ must have the state of every parameter
-as FSDP.optim_state_dict() gathers it, and nothing under numbers; objects/ what is no tensor, of each parameter. local/ is
-that of a mount without the sidecar. A lost rank costs elements that it alone had; with a sidecar of another optimizer all is
-as without. CKPTFS_SEED repeats a run. The result is TAP.
+The models and optimizers of sidecar.py are trained in 1 to 4 processes. Each rank saves state_dict() of the optimizer in one
+file with the model or in another file; the sidecar is in the checkpoint or named by -o sidecar=. raw/ and full/ must have the
+state of every parameter as gathered by FSDP.optim_state_dict(), and no entry under a number. objects/ has the non-tensor
+state of each parameter. local/ equals that of a mount without the sidecar. A lost rank loses the elements that it alone had.
+A sidecar of another optimizer has no effect. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import json
 import os
@@ -17,7 +17,7 @@ import random
 import sys
 
 import hub
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import oracle
 import sidecar
@@ -26,7 +26,7 @@ FORMS = "together", "apart", "listed"
 
 
 def drawn(lot, number):
-    """FSDP refuses the state of what has no elements."""
+    """Draws a case without empty parameters, whose state FSDP refuses."""
     while True:
         case = sidecar.drawn(lot, number)
         shapes = [shape for _, bag in sidecar.modules_of(case["plan"]) for shape in bag["params"].values()]
@@ -35,10 +35,10 @@ def drawn(lot, number):
 
 
 def gathered(model, optimizer):
-    """Of every parameter its state, whole."""
+    """The full state of every parameter."""
     from torch.distributed.fsdp import (FullOptimStateDictConfig, FullStateDictConfig, FullyShardedDataParallel as FSDP,
                                         StateDictType)
-    # Offloaded from the CPU to the CPU, one buffer serves all states, and the last is seen in all.
+    # With offloading from CPU to CPU all states share one buffer, and show the last state.
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=False),
                               FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False)):
         return FSDP.optim_state_dict(model, optimizer)["state"]
@@ -87,10 +87,10 @@ def save(rank, world, home, seed, count):
 
 
 def expected(case, of_model, by_name, world):
-    """Names of tensors, and of others their JSON."""
+    """The names of tensors, and the JSON text of other entries."""
     import torch
     above, tensors, others = ("optim.0" if case["form"] == "listed" else "optim"), {}, {}
-    if case["form"] == "apart" and world == 1:                          # two files of other names are no ranks'
+    if case["form"] == "apart" and world == 1:                          # two files with other names are not files of ranks
         above = "optim_0"
     tensors |= {f"model.{name}": value for name, value in of_model.items()}
     for fqn, state in by_name.items():
@@ -101,7 +101,7 @@ def expected(case, of_model, by_name, world):
 
 
 def other_problems(top, others):
-    """objects/ has these, and none under a number."""
+    """objects/ has these entries, and no entry under a number."""
     found = []
     stems = oracle.stems([oracle.key_bytes(name) for name in others])
     for name, value in others.items():
@@ -119,7 +119,7 @@ def other_problems(top, others):
 
 
 def tree_of(top, *names):
-    """Path -> bytes, or the number of an error."""
+    """Path -> bytes, or an errno."""
     out = {}
     for name in names:
         for path in sorted(pathlib.Path(os.fsdecode(top), name).rglob("*")):
@@ -137,7 +137,8 @@ def compare_trees(what, one, other):
 
 
 def sane(top, table):
-    """Each has its bytes, or some of them are with a lost rank; state that only that one had is nowhere."""
+    """Each tensor has its bytes, or some of them were on a lost rank. State of the lost rank
+    alone is missing."""
     found = []
     for stem, wanted in table.items():
         for problem in interop.compare_bytes(os.path.join(top, b"raw", stem), wanted.raw):
@@ -155,7 +156,7 @@ def shortened(side):
 
 
 def change(lot, here, world):
-    """What becomes of it; None: nothing."""
+    """Damages the checkpoint at random. Returns the kind of damage, or None."""
     how = lot.choice((None, None, "lost", "shorter"))
     if how == "shorter":
         (here / "ckptfs-flat.json").write_text(shortened((here / "ckptfs-flat.json").read_text()))

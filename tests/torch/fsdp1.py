@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""FSDP1's LOCAL_STATE_DICT, saved by each rank, with the sidecar beside it, mounted: the parameters of the model.
+"""Mounts FSDP1's LOCAL_STATE_DICT, saved by each rank, with its sidecar: the tree has the parameters of the model.
 
     fsdp1.py CKPTFS [--cases N]
 
-The models of sidecar.py in 2 to 4 processes: full/ and raw/ must be the flat parameters, always, and with the sidecar also
-every parameter under each of its names, as it was before FSDP wrapped it; without it, or with one that is malformed or of
-another model, only the flat ones. local/rank-<r>/ is what that rank had, with a sidecar and without: its part of the flat
-parameters, and with use_orig_params its pieces of the others. A lost rank costs elements that it alone had. CKPTFS_SEED
-repeats a run. The result is TAP.
+The models of sidecar.py run in 2 to 4 processes. full/ and raw/ must always have the flat parameters. With the sidecar they
+also have every parameter under each of its names, as it was before FSDP wrapped it. Without a sidecar, or with a malformed
+one or one of another model, they have the flat parameters only. local/rank-<r>/ is the state of that rank, with and without
+a sidecar: its part of the flat parameters, and with use_orig_params its pieces of the others. A lost rank loses the elements
+that it alone had. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import json
 import os
@@ -17,7 +17,7 @@ import random
 import sys
 
 import hub
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import oracle
 import sidecar
@@ -51,7 +51,7 @@ def save(rank, world, home, seed, count):
 
 
 def local_of(value):
-    """What a rank has of an entry, or None."""
+    """The part of an entry on a rank, or None."""
     import torch
     if not isinstance(value, torch.distributed._shard.sharded_tensor.ShardedTensor):
         return value.detach()
@@ -59,12 +59,12 @@ def local_of(value):
     held = shards[0].tensor.detach() if shards else None
     if held is None:
         return None
-    begin = min(shards[0].metadata.shard_offsets[0], value.size(0))         # what lies behind the end is padding
+    begin = min(shards[0].metadata.shard_offsets[0], value.size(0))         # elements past the end are padding
     return held[:value.size(0) - begin].clone()
 
 
 def local_problems(top, here, world):
-    """Whether local/ lists what each rank that is there has, with its bytes."""
+    """True if local/ lists the parts of each existing rank, with their bytes."""
     import torch
     found = []
     for rank in range(world):
@@ -89,7 +89,7 @@ def local_problems(top, here, world):
 
 
 def change(lot, here, world):
-    """What becomes of it: None, or what was done."""
+    """Damages the checkpoint at random. Returns the kind of damage, or None."""
     path = here / "ckptfs-flat.json"
     how = lot.choice((None, None, None, "none", "malformed", "other", "lost"))
     if how == "none":
@@ -134,7 +134,7 @@ def problems_of(ckptfs, lot, here, world):
 
 
 def sane(top, table):
-    """Each has its bytes, or none."""
+    """Each tensor has its bytes, or cannot be read."""
     found = []
     for stem, expected in table.items():
         try:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A training job on three hosts, each process of which saves to the disk of its own host, is mounted on one of them.
+"""Mounts the checkpoint of a training job on three hosts. Each process saves to the disk of its own host.
 
     fsdp2-hosts.py CKPTFS
 
-The job is train.py: FSDP2, AdamW, four processes; see tests/lib/hosts.py for the hosts. No directory has all that
-PyTorch's loader needs; the mount has every tensor as the job trained it. A cable is pulled and put in again. The result
-is TAP.
+The job is train.py: FSDP2, AdamW, four processes; tests/lib/hosts.py makes the hosts. No single directory is sufficient for
+PyTorch's loader; the mount has every tensor of the job. A host is unplugged and plugged in again. The result is TAP.
 """
 import hashlib
 import json
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import time
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import train
 
@@ -24,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import hosts as hosts_module                                                                # noqa: E402
 
 RANKS = {0: "h1", 1: "h2", 2: "h2", 3: "h3"}
-PORT = 29500                                                            # of a network that nobody else is in
+PORT = 29500                                                            # in a private network
 NET = "10.77.0.0/24"
 
 
@@ -37,7 +36,7 @@ def start(hosts, rank, words):
 
 
 def job(hosts):
-    """What it says of its tensors; None: it did not run to its end."""
+    """Runs the job. Returns its report of the tensors, or None if it failed."""
     report = pathlib.Path(hosts.base, "report")
     words = ["--steps=2", f"--save={hosts.src}", f"--report={report}"]
     running = [start(hosts, rank, words) for rank in RANKS]
@@ -49,7 +48,7 @@ def job(hosts):
 
 
 def digest(hosts, key):
-    """SHA-256 of a tensor in the mount, or what cat says."""
+    """SHA-256 of a tensor in the mount, or the error message of cat."""
     done = hosts.run("h1", ["cat", f"{hosts.mnt}/raw/{key}"], capture_output=True)
     return done.stderr.decode() if done.returncode else hashlib.sha256(done.stdout).hexdigest()
 
@@ -65,14 +64,14 @@ def mount(hosts, program):
 
 
 def loadable(path):
-    """Whether PyTorch reads its directory alone."""
+    """True if PyTorch can read the directory of a host alone."""
     done = subprocess.run([sys.executable, "-c", "import sys, torch.distributed.checkpoint.format_utils as f; "
                            "f.dcp_to_torch_save(sys.argv[1], sys.argv[1] + '.pt')", path], capture_output=True, check=False)
     return done.returncode == 0
 
 
 def copied(hosts, tap, program, trained):
-    """One tensor is copied out, as README says."""
+    """Copies one tensor by the command of the README."""
     key = "model.layers.0.attention.wq.weight"
     name = f"{hosts.base}/wq"
     good = hosts.run("h1", ["cp", f"{hosts.mnt}/raw/{key}", name]).returncode == 0
@@ -84,7 +83,7 @@ def copied(hosts, tap, program, trained):
 
 
 def cable(hosts, tap, trained):
-    """Of h3, which has a quarter of every layer."""
+    """Unplugs h3, which has a quarter of every layer."""
     hosts.link("h3", "down")
     lost = []
     begin = time.monotonic()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Safetensors as the libraries write them, mounted: every tensor is compared with what was in memory.
+"""Mounts safetensors files of several libraries, and compares every tensor with its values in memory.
 
     hub.py CKPTFS [--cases N]
 
-Random models are saved by the safetensors package (one file, or several with an index as transformers names them, or
-without one; tied tensors by save_model) and by PyTorch's HuggingFaceStorageWriter in 1 to 4 processes, each with its
-shards: random shapes, dtypes, meshes and placements. Each is mounted; raw/ and full/ must be what was saved. A hub cache
-is mounted without an option. CKPTFS_SEED repeats a run. The result is TAP.
+Random models are saved by the safetensors package: one file, or several with an index as transformers names them, or without
+an index; tied tensors by save_model. PyTorch's HuggingFaceStorageWriter saves them in 1 to 4 processes, each with its shards:
+random shapes, dtypes, meshes and placements. Each is mounted; raw/ and full/ must have the saved values. A hub cache is
+mounted without an option. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import hashlib
 import json
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import oracle
 import spawn
@@ -31,7 +31,7 @@ NAMES = ("weight", "layers.0.bias", "a b", "\u00e9\U0001f600", "model.norm.weigh
 
 
 def expected(tensors):
-    """stem -> what interop compares."""
+    """stem -> Expected, as compared by interop."""
     stems = oracle.stems([oracle.key_bytes(name) for name in tensors])
     table = {}
     for name, tensor in tensors.items():
@@ -52,12 +52,13 @@ def drawn(lot, count, least=0):
         shape = [lot.choice((least, 1, 2, 3, 5, 8)) for _ in range(lot.randrange(4))]
         dtype = lot.choice(DTYPES)
         if dtype == "float4_e2m1fn_x2" and not shape:
-            shape = [2]                                         # the package counts halves of bytes, of which 0-d has one
+            shape = [2]                                         # the package counts half bytes, and a 0-d tensor has one
         tensors[name] = world.values(name, shape, getattr(torch, dtype))
     return tensors
 
 
-# ---- savers: each fills a directory and gives what must be there, and what is to be mounted ---------------------------
+# ---- savers: each fills a directory, and returns the expected tensors and the path to mount
+# ---------------------------
 
 def one_file(lot, home):
     from safetensors.torch import save_file
@@ -103,7 +104,7 @@ def tied(lot, home):
 
 
 def cached(lot, home):
-    """As huggingface_hub lays it out."""
+    """A cache in the layout of huggingface_hub."""
     tensors, _ = indexed(lot, home)
     blobs, snapshot = home / "blobs", home / "snapshots/0123"
     blobs.mkdir()
@@ -162,7 +163,8 @@ def save_joined(rank, world_size, home):
 
 
 def consolidated(tap, ckptfs, home):
-    """PyTorch's consolidation writes 0 for tensors without dimensions: check says so, and sharded/ has the value."""
+    """PyTorch's consolidation writes 0 for tensors without dimensions: check reports it, and
+    sharded/ has the value."""
     spawn.run(save_joined, 1, home)
     line = "tensors without dimensions that are 0: 1 (scale); PyTorch's consolidation writes 0 for all of them"
     said = [subprocess.run([ckptfs, "check", source], capture_output=True, text=True, check=False)

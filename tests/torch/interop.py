@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Live interop: checkpoints are saved now by the PyTorch that is installed, mounted, and every tensor is compared.
+"""Live interop: saves checkpoints with the installed PyTorch, mounts them, and compares every
+tensor.
 
     interop.py CKPTFS [--torch RELEASE] [--cases N] [--only NAME]...     CKPTFS: path of the built program
     interop.py --reader=dcp                                              compare dcp.load instead of a mount
 
-Two parts: the matrix of tests/fixtures, saved again (a part of it outside of the long run), and at least N random tensors:
-shape, dtype, mesh and placements (cases.py). CKPTFS_SEED repeats a run. For each tensor raw/<stem> and full/<stem>.npy are hashed and compared
-with what Python says they hold, numpy loads the npy file, read and mapped, and tensors that must be errors are.
-The result is TAP. --torch makes a virtual environment with that release when the Python at hand has another.
+It has two parts: the matrix of tests/fixtures, saved again (a part of it outside of the long run), and at least N random
+tensors: shape, dtype, mesh and placements (cases.py). CKPTFS_SEED repeats a run. For each tensor the hashes of raw/<stem>
+and full/<stem>.npy are compared with those computed by Python. numpy reads and maps the npy file, and tensors with an
+expected error must fail. The result is TAP. --torch makes a virtual environment with that release if the running Python has
+another one.
 """
 import argparse
 import errno
@@ -30,12 +32,12 @@ import make                                                                     
 import oracle                                                                               # noqa: E402
 from tap import cases as number_of, is_long, seed as drawn_seed                             # noqa: E402
 
-# Of the matrix, where not all is made: chunks, FSDP, an optimizer, nested state, compressed items, replicas.
+# The reduced matrix: chunks, FSDP, an optimizer, nested state, compressed items, replicas.
 FEW = "plain", "dtensor", "fsdp2", "optimizer", "nested", "zstd", "hsdp"
 Expected = namedtuple("Expected", "dtype shape raw npy error")      # raw and npy: SHA-256 of the two files
 
 
-# ---- what is expected -----------------------------------------------------------------------------------------------
+# ---- expected tensors -----------------------------------------------------------------------------------------------
 
 def read_sums(path):
     """The lines of a .sha256 file, unescaped: path -> digest."""
@@ -64,14 +66,14 @@ def read_expected(out):
 # ---- readers --------------------------------------------------------------------------------------------------------
 
 class Mount:
-    """The checkpoint mounted by the program under test, with these arguments too."""
+    """The checkpoint, mounted by the program under test with additional arguments."""
 
     def __init__(self, program, source, *arguments):
         self.command, self.program = [program, "mount", *arguments, str(source)], program
 
     def __enter__(self):
         self.point = tempfile.mkdtemp(prefix="mnt-")
-        for _ in range(600):                            # the daemon of a mount before may still have the checkpoint
+        for _ in range(600):                            # the daemon of an earlier mount may still lock the checkpoint
             done = subprocess.run([*self.command, self.point], timeout=60, stderr=subprocess.PIPE, text=True)
             if "already" not in done.stderr:
                 break
@@ -81,7 +83,8 @@ class Mount:
         return os.fsencode(self.point)
 
     def __exit__(self, *_):
-        """A machine that is busy otherwise may keep the daemon from answering for a few seconds: umount then says so."""
+        """Repeats umount: on a busy machine the daemon may not reply for a few seconds, which
+        umount reports."""
         for left in range(12, -1, -1):
             done = subprocess.run([self.program, "umount", self.point], timeout=60)
             if done.returncode == 0:
@@ -92,7 +95,8 @@ class Mount:
 
 
 class DcpLoad:
-    """A plain directory filled by dcp.load: tries out this script without a mount. Errors are files that are absent."""
+    """A plain directory filled by dcp.load, to test this script without a mount. Errors are
+    missing files."""
 
     def __init__(self, source):
         self.source = source
@@ -177,7 +181,7 @@ def compare_error(path, name, any_errno):
 
 
 def differences(top, table, any_errno=False):
-    """Everything in which the tree at `top` is not as expected: a list of lines."""
+    """Differences between the tree at `top` and the expected one, as a list of lines."""
     problems = []
     for view, suffix in ((b"raw", b""), (b"full", b".npy")):
         listed, wanted = sorted(os.listdir(os.path.join(top, view))), sorted(stem + suffix for stem in table)
@@ -249,7 +253,7 @@ def check(tap, name, entry, directory, reader, options):
 
 
 def unreadable_by_dcp(name):
-    """dcp.load makes no quantized tensors, so the stand-in reader cannot show them."""
+    """dcp.load makes no quantized tensors, so the reader of --reader=dcp cannot show them."""
     return name == "dtypes"
 
 

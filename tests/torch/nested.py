@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Files of torch.save, mounted: every tensor and every other entry is compared with what was in memory.
+"""Mounts files of torch.save, and compares every tensor and every other entry with the values in memory.
 
     nested.py CKPTFS [--cases N]
 
-Random nested state dicts, with keys of all types, views, tied tensors, conj and neg, every dtype, are saved in both
-containers and all protocols, as one file, side by side, in pieces with and without an index, beside DCP. raw/ and full/ must be what
-was saved, objects/*.json what Python says of the value, and torch.load of objects/*.pt the value. Where the paths are of
-strings alone, they are also those of PyTorch's own flatten_state_dict. CKPTFS_SEED repeats a run. The result is TAP.
+Random nested state dicts have keys of all types, views, tied tensors, conj and neg, and every dtype. They are saved in both
+containers and all protocols: as one file, as several files, in pieces with and without an index, or with DCP. raw/ and full/
+must have the saved tensors, objects/*.json Python's text of the value, and torch.load of objects/*.pt the value. If all keys
+of the paths are strings, names equal those of PyTorch's flatten_state_dict. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import collections
 import json
@@ -18,11 +18,11 @@ import sys
 import tempfile
 
 import hub
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import oracle
 
-# Without a storage class of their own torch.load refuses the legacy container of them.
+# Dtypes without a storage class, which torch.load refuses in the legacy container.
 NEW_DTYPES = "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool", "complex64",
           "complex128")
@@ -32,7 +32,7 @@ ODD_KEYS = 0, 1, -3, 1 << 70, True, None, 1.5, float("inf"), (1, "x"), b"bytes"
 
 
 def view(lot, tensor):
-    """The same values, or some of them, as elements lie otherwise in memory."""
+    """The same values, or some of them, in another memory layout."""
     import torch
     how = lot.randrange(9)
     if how == 0 and tensor.dim() > 1:
@@ -43,7 +43,7 @@ def view(lot, tensor):
         return tensor[1:]
     if how == 3 and tensor.is_complex():
         return tensor.conj()
-    # PyTorch itself makes other NaNs of those of two bytes.
+    # PyTorch itself changes the bits of NaNs of two bytes.
     if how == 4 and tensor.is_floating_point() and tensor.element_size() > 2:
         return torch._neg_view(tensor)
     if how == 5:
@@ -56,7 +56,7 @@ def view(lot, tensor):
 
 
 class Drawn:
-    """A nested state dict, and what is at the end of its paths."""
+    """A random nested state dict, and its leaves by path."""
 
     def __init__(self, lot, dtypes, odd):
         self.lot, self.dtypes, self.odd, self.pool = lot, dtypes, odd, []
@@ -73,7 +73,7 @@ class Drawn:
         return view(lot, tensor)
 
     def plain(self):
-        """What holds no tensor, and is no mapping."""
+        """A random value without tensors that is not a mapping."""
         import torch
         lot = self.lot
         return lot.choice((
@@ -105,7 +105,7 @@ class Drawn:
         return [self.node(depth - 1) for _ in range(lot.randrange(4))]
 
 
-# ---- section 10.2 of the contract ----------------------------------------------------------------------------------------
+# ---- names of entries, as ckptfs(5) defines them --------------------------------------------------------------------
 
 def is_open(value):
     import torch
@@ -137,7 +137,7 @@ def paths(value, path=()):
 
 
 def entries(state, above=(), before=()):
-    """key -> value; those of before have their keys already."""
+    """key -> value; the entries of `before` keep their keys."""
     found = dict(before)
     for path, value in paths(state):
         key = ".".join(text for _, text in (*above, *path))
@@ -153,7 +153,8 @@ def as_dcp(state):
     return flatten_state_dict(state)[0]
 
 
-# ---- savers: each fills a directory and gives what must be there, and what is to be mounted ------------------------------
+# ---- savers: each fills a directory, and returns the expected entries and the path to mount
+# ------------------------------
 
 def save(lot, state, path):
     import torch
@@ -199,7 +200,7 @@ def beside(lot, home):
 
 
 def cut(lot):
-    """A state dict in pieces; a flat one, as transformers writes them."""
+    """A flat state dict in pieces, as written by transformers."""
     state = {}
     for i in range(lot.randrange(1, 20)):
         drawn = Drawn(lot, DTYPES, False)
@@ -226,7 +227,8 @@ def indexed(lot, home):
 
 
 def megatron(lot, home):
-    """DCP, whose planner flattens nothing, and what all ranks share beside it."""
+    """DCP with a planner without flattening, and common.pt for the values shared by all
+    ranks."""
     import torch.distributed.checkpoint as dcp
     drawn, common, tensors = Drawn(lot, DTYPES, False), state_of(lot), {}
     for key in lot.sample(("weight", "common", "common.weight", "common.a.b", "common.layers~2", "a.b", "0"), 4):
@@ -242,7 +244,7 @@ def megatron(lot, home):
 SAVERS = one, new_dtypes, bare, beside, pieces, indexed, megatron
 
 
-# ---- comparing ------------------------------------------------------------------------------------------------------------
+# ---- comparing ------------------------------------------------------------------------------------------------------
 
 def is_same(a, b):
     import torch
@@ -261,7 +263,7 @@ def is_same(a, b):
 
 
 def object_problems(top, objects):
-    """JSON and .pt of each."""
+    """Compares the JSON and .pt files of each object."""
     import torch
     home, found = pathlib.Path(os.fsdecode(top), "objects"), []
     stems = {name: os.fsdecode(stem) for name, stem in objects["stems"].items()}
@@ -309,12 +311,13 @@ def problems_of(ckptfs, lot, saver, home):
 
 
 def check_paths(lot):
-    """The paths that this file expects are PyTorch's, but for what the contract changes."""
+    """The names expected by this file equal those of PyTorch, except for the differences in
+    ckptfs(5)."""
     bad = []
     for _ in range(200):
         state = state_of(lot, odd=False)
         keys = [".".join(text for _, text in path) for path, _ in paths(state)]
-        if len(keys) != len(set(keys)):                                     # nor has PyTorch a name for both
+        if len(keys) != len(set(keys)):                                     # PyTorch has no distinct names for them either
             continue
         theirs = as_dcp(state)
         ours = {key: value for key, value in entries(state).items() if not (isinstance(value, dict) and not value)}

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a rank has of a DTensor or ShardedTensor, as core/format/ranks reads it from the pickle, against PyTorch.
+"""Compares a rank's part of a DTensor or ShardedTensor, as core/format/ranks reads it from the pickle, with PyTorch.
 
     ranks-boxes.py RANKED [--cases N]
 
-RANKED is the program of tests/lib/ranked.c. Each case is one tensor, of a random shape and dtype, on a random mesh with
-random placements; every rank of the mesh saves what it has by torch.save, in this one process, over PyTorch's fake process
-group. The local tensors are cut by PyTorch's own placements: distribute_tensor() where they mean what stands there, else
-torch.chunk in the order in which FSDP2 and shard_order cut. Compared with memory: rank, world, shape, every element of
-every box, the box that compute_local_shape_and_global_offset() gives where all cuts are plain; and the whole tensor put
-together from all ranks. CKPTFS_SEED repeats a run, CKPTFS_CASES=5000 is the full one. The result is TAP.
+RANKED is the program of tests/lib/ranked.c. Each case is one tensor of a random shape and dtype, on a random mesh with random
+placements. Every rank of the mesh saves its part by torch.save, in this one process, over PyTorch's fake process group.
+PyTorch's placements split the local tensors: by distribute_tensor() if the placements have their plain meaning, otherwise by
+torch.chunk in the order of FSDP2 and shard_order. Compared with memory are rank, world, shape, every element of every box,
+the box of compute_local_shape_and_global_offset() if all splits are plain, and the whole tensor assembled from all ranks.
+CKPTFS_SEED repeats a run, CKPTFS_CASES=5000 is the full one. The result is TAP.
 """
 import argparse
 import itertools
@@ -61,7 +61,8 @@ def whole(lot, ndim=None):
 
 
 def placements_of(lot, ndim, sizes):
-    """Placements, and the order in which they are meant to cut: None if they mean what stands there."""
+    """Placements, and the order of their splits; None if the placements have their plain
+    meaning."""
     kind = lot.choice(("plain", "plain", "plain", "over", "over", "order", "order", "strided", "partial"))
     if ndim == 0:
         return tuple(lot.choice((Replicate(), Replicate(), Partial())) for _ in sizes), None, None
@@ -84,7 +85,7 @@ def placements_of(lot, ndim, sizes):
                 factor = math.prod(sizes[k] for k in entry.mesh_dims[:i] if k > m)
                 if factor > 1:
                     placements[m] = _StridedShard(entry.tensor_dim, split_factor=factor)
-        # Equal factors may stand for several orders, which PyTorch does not tell apart either.
+        # Equal factors may mean several orders, which PyTorch does not distinguish either.
         meant = {}
         for m in reversed(range(len(placements))):
             if isinstance(placements[m], Shard | _StridedShard):
@@ -98,7 +99,7 @@ def placements_of(lot, ndim, sizes):
 
 
 def decodes(placements, sizes):
-    """Whether the factors say an order, by the words of PyTorch."""
+    """True if the factors define an order, according to PyTorch."""
     class Sizes:
         @staticmethod
         def size(i):
@@ -124,7 +125,7 @@ def local_of(tensor, placements, order, sizes, coordinate):
 
 
 def padded(local):
-    """A view of a longer buffer, as FSDP2 has them."""
+    """A view of a longer buffer, as in FSDP2."""
     if local.ndim == 0:
         return local.clone()
     longer = torch.zeros((local.shape[0] + 2, *local.shape[1:]), dtype=local.dtype)
@@ -158,7 +159,7 @@ class Mesh:
             if order == "stands" and decodes(placements, sizes):
                 order = None if not any(isinstance(p, _StridedShard) for p in placements) else "decode"
             if order == "decode":
-                continue            # another case has those
+                continue            # covered by another case
             self.cases.append((tensor, placements, order, entries))
 
     def coordinate(self, rank):
@@ -172,7 +173,7 @@ class Mesh:
         return [mine] if self.flat else [whole_one[d] for d in self.dims]
 
     def save(self, rank, path):
-        """What the rank has, and the boxes that PyTorch computes where it can."""
+        """The parts of a rank, and the boxes that PyTorch can compute."""
         dist.init_process_group("fake", rank=rank, world_size=self.world, store=FakeStore())
         try:
             mesh = init_device_mesh("cpu", self.sizes, mesh_dim_names=self.names)
@@ -192,7 +193,7 @@ class Mesh:
                     boxes.append(compute_local_shape_and_global_offset(tensor.shape, mesh, placements))
                 else:
                     boxes.append(None)
-                # torch.save cannot save one whose local tensor begins within its storage.
+                # torch.save fails if the local tensor begins inside its storage.
                 dict_of[f"t{i}"] = DTensor(padded(local) if i % 2 else local.clone(), spec, requires_grad=False)
             torch.save(dict_of, path)
             return [v.to_local() for v in dict_of.values()], boxes
@@ -201,7 +202,7 @@ class Mesh:
 
 
 def put(into, counted, local, piece, ndim):
-    """Copies the elements of a local tensor to where its boxes say."""
+    """Copies the elements of a local tensor to the positions of its boxes."""
     flat = piece["boxes"]
     if len(flat) != piece["nboxes"] * 3 * ndim:
         return "boxes of another length"
@@ -255,7 +256,7 @@ def compare_dtensor(mesh, rank, number, said, local, box, state):
 
 
 def run_dtensors(lot, ranked, folder, cases):
-    """How many cases, how many values, and what was wrong."""
+    """Returns the number of cases, the number of values, and the errors."""
     done, values, wrong, meshes = 0, 0, [], []
     while done < cases:
         mesh = Mesh(lot)
@@ -297,16 +298,16 @@ def look(ranked, folder, meshes, wrong):
     return values
 
 
-# ---- ShardedTensor ------------------------------------------------------------------------------------------------------
+# ---- ShardedTensor --------------------------------------------------------------------------------------------------
 
 def cut(lot, n, parts):
-    """parts ranges of n elements, some of them empty."""
+    """Splits n elements into random ranges, some of them empty."""
     at = sorted(lot.randrange(n + 1) for _ in range(parts - 1))
     return list(zip([0, *at], [*at, n]))
 
 
 def sharded_case(lot, world):
-    """A tensor, and its boxes with the ranks that have them."""
+    """A tensor, its boxes, and the ranks of each box."""
     tensor = whole(lot, lot.choice((1, 1, 2, 2, 3)))
     grid = [cut(lot, n, lot.choice((1, 2, 3))) for n in tensor.shape]
     boxes = [([a for a, _ in box], [b - a for a, b in box]) for box in itertools.product(*grid)]
@@ -324,7 +325,8 @@ def sharded(tensor, boxes, rank):
 
 
 def nested(tensor, world, rank):
-    """FSDP1 over tensor parallelism, as its extensions have it: columns are cut first, and each rank's by rows."""
+    """FSDP1 over tensor parallelism, as in its extensions: columns are split first, then the
+    rows of each rank."""
     tp = rank % 2
     columns = torch.chunk(tensor, 2, dim=1)
     n = -(-tensor.shape[0] // (world // 2))
@@ -347,7 +349,7 @@ def nested(tensor, world, rank):
 
 
 def run_nested(lot, ranked, folder):
-    """What was wrong with nested ones."""
+    """Returns the errors of nested tensors."""
     wrong = []
     for rows, columns in ((8, 4), (7, 5), (2, 3), (5, 2)):
         tensor = torch.arange(float(rows * columns)).view(rows, columns)
@@ -375,7 +377,8 @@ def run_nested(lot, ranked, folder):
 
 
 def run_clipped(ranked, folder):
-    """Before 2.1 FSDP1 saved a rank's padding as a shard that is longer than the rest of the tensor, or behind its end."""
+    """Before 2.1 FSDP1 saved the padding of a rank: its shard is longer than the rest of the
+    tensor, or past its end."""
     wrong = []
     for at, size, want in ((4, 2, [[4, 1, 0]]), (6, 2, []), (3, 2, [[3, 2, 0]]), (5, 0, [[5, 0, 0]])):
         dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
@@ -428,10 +431,11 @@ def run_sharded(lot, ranked, folder, cases):
     return done, values, wrong
 
 
-# ---- canaries -----------------------------------------------------------------------------------------------------------
+# ---- canaries -------------------------------------------------------------------------------------------------------
 
 def canary(ranked, folder):
-    """A local tensor of another rank has another shape, or lies elsewhere: that must be seen."""
+    """Canary: a local tensor of another rank has another shape or position, which must be
+    detected."""
     lot = random.Random(7)
     mesh = Mesh(lot)
     mesh.sizes, mesh.names, mesh.world, mesh.ranks, mesh.slice, mesh.dims = (3,), ("dp",), 3, [0, 1, 2], None, (0,)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What each rank has of its own, in directories of one file for each rank: local/ against the memory of each process.
+"""Compares local/ of directories with one file for each rank with the memory of each process.
 
     ranks-local.py CKPTFS [--cases N]
 
 Jobs of 2, 3, 4 and 8 processes save state dicts of DTensors over meshes of one to three dimensions (HSDP among them) and of
-plain tensors: replicas of which some ranks changed some, with other strides, shapes or dtypes, summands (Partial), entries
-that only some ranks have, that are tensors on some only, and values that are no tensors. local/rank-<r>/ must list exactly
-what that rank had, with its bytes, shape and dtype; full/, objects/ and `replicas_differ` follow from all of them; `check
---full` finds the same. In some cases the file of a rank is lost. CKPTFS_SEED repeats a run. The result is TAP.
+plain tensors. There are replicas that some ranks changed, with other strides, shapes or dtypes, summands (Partial), entries
+of some ranks only, entries that are tensors on some ranks only, and non-tensor values. local/rank-<r>/ must list exactly the
+entries of that rank, with bytes, shape and dtype. full/, objects/ and `replicas_differ` are derived from all of them, and
+`check --full` finds the same. In some cases the file of a rank is lost. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import copy
 import json
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import oracle
 import spawn
@@ -30,10 +30,10 @@ KINDS = "dtensor", "dtensor", "dtensor", "plain", "view", "ragged", "dtypes", "s
 DIFFER = "user.ckptfs.replicas_differ"
 
 
-# ---- jobs ---------------------------------------------------------------------------------------------------------------
+# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 def plan(lot, world_size):
-    """The mesh, and of each entry its kind and what it is made of: the same in all processes."""
+    """The mesh, and the kind and parameters of each entry: the same in all processes."""
     sizes = lot.choice(MESHES[world_size])
     entries = {}
     for i in range(lot.randrange(6, 12)):
@@ -54,7 +54,7 @@ def values_of(entry, seed):
 
 
 def cut(entry, tensor, mesh):
-    """-> a DTensor, and where its local tensor lies."""
+    """Returns a DTensor and the position of its local tensor."""
     import world
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
     placements = [world.Replicate() if dim is None else world.Shard(dim) for dim in entry["cuts"]]
@@ -64,7 +64,7 @@ def cut(entry, tensor, mesh):
 
 
 def entry_made(entry, rank, mesh, seed):
-    """What goes into the state dict, and what is known of it: (value, held), or None."""
+    """The value for the state dict and its description: (value, held), or None."""
     import torch
     from torch.distributed.tensor import DTensor, Partial
     kind, drifts = entry["kind"], rank in entry["drift"]
@@ -105,7 +105,7 @@ def save(rank, world_size, home, seed):
     torch.save({key: held for key, (_, held) in made.items()}, home.parent / f"held-{rank}.pt")
 
 
-# ---- what must be shown ---------------------------------------------------------------------------------------------------
+# ---- expected tree --------------------------------------------------------------------------------------------------
 
 def as_json(value):
     if isinstance(value, tuple):
@@ -120,7 +120,7 @@ def same_bytes(a, b):
 
 
 def like(held):
-    """What all ranks must agree about, that there is a whole."""
+    """The properties that must be equal on all ranks for a whole tensor."""
     local = held["local"]
     return oracle.dtype_name(local.dtype), tuple(local.shape)
 
@@ -133,7 +133,7 @@ def is_whole(entry, of):
 
 
 def differing(of, rank):
-    """Of a whole: the ranks whose bytes are other than those of the box that `rank` has."""
+    """The ranks of a whole tensor whose bytes differ from the box of `rank`."""
     mine = of[rank]
     return [r for r, held in sorted(of.items())
             if r != rank and held["offset"] == mine["offset"] and held["local"].shape == mine["local"].shape and
@@ -141,14 +141,14 @@ def differing(of, rank):
 
 
 def differing_all(of):
-    """The same of full/: each box is the lowest rank's."""
+    """The same for full/: each box comes from its lowest rank."""
     first = {}
     for rank, held in sorted(of.items()):
         first.setdefault((held["offset"], held["local"].shape), rank)
     return sorted({r for rank in first.values() for r in differing(of, rank)})
 
 
-# ---- comparing --------------------------------------------------------------------------------------------------------------
+# ---- comparing ------------------------------------------------------------------------------------------------------
 
 def attribute(path, name):
     try:
@@ -223,7 +223,7 @@ def object_problems(top, key, of):
 
 
 def entry_problems(top, entry, key, of):
-    """-> problems, and whether `check --full` has to find something."""
+    """Returns problems, and whether `check --full` must find an error."""
     path = top / "full" / f"{key}.npy"
     values = ["value" in held for held in of.values()]
     if all(values):
@@ -259,10 +259,10 @@ def found_by_check(ckptfs, home):
     return {f["fqn"] for f in json.loads(run.stdout)["findings"] if f["errno"] is None}
 
 
-# ---- canaries ----------------------------------------------------------------------------------------------------------------
+# ---- canaries -------------------------------------------------------------------------------------------------------
 
 def wrongs(held):
-    """Copies of what was held, each wrong in one thing."""
+    """Copies of the descriptions, each with one error."""
     ranks = sorted(held)
     for rank in ranks:
         for key, one in held[rank].items():
@@ -281,7 +281,7 @@ def wrongs(held):
 def is_noticed(top, entries, wrong, findings):
     try:
         return bool(problems_at(top, entries, wrong, findings))
-    except FileNotFoundError:                                           # of what is a whole only with that
+    except FileNotFoundError:                                           # the tensor is whole only without the error
         return True
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Directories of files that each rank of a job wrote by torch.save, mounted and compared with what was in memory.
+"""Mounts directories with files that each rank of a job wrote by torch.save, and compares them with the values in memory.
 
     ranks.py CKPTFS [--cases N]
 
-Jobs of 1 to 4 processes draw tensors, cut them over meshes of one and two dimensions (HSDP among them), leave some whole,
-and save nested state dicts, each rank its own file, under the names that scripts use, in both containers. full/ and raw/
-must be what was there before it was cut; local/rank-<r>/ what that rank had; objects/*.json and what torch.load makes of
-objects/*.pt what the lowest rank has: of each rank other values, some with tensors in them. In some cases the file of a rank is lost, cut short, or there twice: only what it alone had is an error then. CKPTFS_SEED repeats a
-run. The result is TAP.
+Jobs of 1 to 4 processes draw tensors, split them over meshes of one and two dimensions (HSDP among them) or keep them whole,
+and save nested state dicts. Each rank writes its own file, under the usual names of scripts, in both containers. full/ and
+raw/ must have the original tensors, and local/rank-<r>/ the parts of that rank. objects/*.json and torch.load of objects/*.pt
+have the values of the lowest rank; other ranks have different values, some with tensors. In some cases the file of a rank is
+lost, truncated, or exists twice: then only entries of that rank alone are errors. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import os
 import pathlib
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 import hub
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import nested
 import oracle
@@ -28,7 +28,8 @@ NAMES = ("rank_{r}.pt", "model_world_size_{w}_rank_{r}.pt", "local_state_{r}.pth
 
 
 def plan(lot, world):
-    """What each rank does, the same in all: tensors by name with their placements, and a nested state dict of them."""
+    """The plan of a job, the same in all ranks: tensors by name with their placements, and a
+    nested state dict of them."""
     tensors = hub.drawn(lot, lot.randrange(1, 8))
     tensors = {name: t for name, t in tensors.items() if oracle.dtype_name(t.dtype) != "float4_e2m1fn_x2"}
     sizes = (2, world // 2) if world == 4 and lot.random() < 0.6 else (world,)
@@ -62,7 +63,7 @@ def save(rank, world_size, home, seed):
 
 
 def lost_by(home, tensors, cuts, files, sizes):
-    """Names that have elements in no file any more: `files` is of which ranks there still are some."""
+    """Names with elements in no remaining file. files: the ranks with remaining files."""
     import torch
     names = set()
     for name, tensor in tensors.items():
@@ -86,7 +87,7 @@ def lost_by(home, tensors, cuts, files, sizes):
 
 
 def damage(lot, home, name, world_size):
-    """-> ranks that are still there, and what was done."""
+    """Damages a file. Returns the intact ranks and the kind of damage."""
     ranks = set(range(world_size))
     victim = lot.randrange(world_size)
     path = home / name.format(r=victim, w=world_size)
@@ -96,7 +97,7 @@ def damage(lot, home, name, world_size):
     elif how == "cut" and path.read_bytes()[:2] == b"PK":
         left = lot.randrange(1, path.stat().st_size)
         os.truncate(path, left)
-        if left < 4:                                           # not a torch file any more
+        if left < 4:                                           # no valid torch file
             how = "lost"
     elif how == "twice":
         other = home / name.format(r=world_size + 5, w=world_size)
@@ -117,7 +118,7 @@ def local_problems(top, world_size, home, cuts, ranks):
         for key, tensor in held.items():
             path = os.path.join(top, b"local", b"rank-%d" % rank, stems[oracle.key_bytes(f"model.{key}")] + b".npy")
             if not os.path.exists(path):
-                found += [f"rank {rank}: no {key}"] if world_size > 1 else []           # one file is no rank's directory
+                found += [f"rank {rank}: no {key}"] if world_size > 1 else []           # a single file has no directory of ranks
                 continue
             array = numpy.load(path)
             if array.tobytes() != oracle.raw_bytes(tensor) or array.shape != tuple(tensor.shape):
@@ -126,7 +127,7 @@ def local_problems(top, world_size, home, cuts, ranks):
 
 
 def object_problems(top, home, tensors, lowest):
-    """objects/ is what the lowest rank has, as JSON and as torch.load reads it."""
+    """objects/ has the values of the lowest rank, as JSON and as read by torch.load."""
     import torch
     values = nested.entries(torch.load(home.parent / f"objects-{lowest}.pt", weights_only=False))
     if not tensors:
@@ -155,7 +156,7 @@ def problems_of(ckptfs, lot, world_size, home):
         if (control / "status").read_text().splitlines()[2].split(" (")[0] != ("kind: ranks" if world_size > 1 else "kind: torch"):
             problems.append((control / "status").read_text().splitlines()[2])
         said = (control / "damage").read_text()
-        # That there was one more rank is said by meshes only.
+        # Only a mesh shows that there was one more rank.
         silent = how == "lost" and not any(cuts.values()) and max(ranks) == len(ranks) - 1
         if (how == "nothing" or silent) != (not [line for line in said.splitlines() if line.startswith("E")]):
             problems.append(f"{how}: damage says {said!r}")

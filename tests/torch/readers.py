@@ -4,12 +4,12 @@
 
     readers.py CKPTFS [--commits N] [--mounts N]
 
-Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them,
-and not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
-`.metadata` that it read ten commits ago, and one that reads items with torch.load(weights_only=True) by the places in
-`.metadata`. In the same way it goes with commits of several tensors at once (-o commit=manual), which no load has in
-part; commit c then fills two or more that are drawn by lot. A load may fail for one reason: the checkpoint was mounted
-for writing anew meanwhile, which removes files that only older states name. The result is TAP.
+Commit c fills tensor c % n with c, so the numbers identify every state. A load must be one of these states, and not an older
+one than the last commit before it began. Three processes load: one by dcp.load, one with the `.metadata` that it read ten
+commits ago, and one that reads items with torch.load(weights_only=True) by their positions in `.metadata`. The same holds for
+commits of several tensors at once (-o commit=manual), which a load has completely or not at all; commit c then fills two or
+more random tensors. A load may fail for one reason: the checkpoint was mounted for writing again meanwhile, which removes
+files that only older states use. The result is TAP.
 """
 import collections
 import io
@@ -24,13 +24,13 @@ import tempfile
 import time
 import traceback
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 import spawn
 
 fork = multiprocessing.get_context("fork")
 TENSORS, SHAPE, RANKS = 6, (32, 33), 2
-MOST = 20000                                            # commits of one part
+MOST = 20000                                            # commits of one part of the test
 FILE_NOT_FOUND = "No such file or directory"
 LOADS = "by_dcp", "by_old_metadata", "by_items"
 HANG = 120                                              # seconds; only a fault takes so long
@@ -46,18 +46,19 @@ def save(rank, size, path):
 
 
 def state_of(commit):
-    """What the tensors are filled with when this was the last one; the first TENSORS commits are the save."""
+    """The numbers of the tensors after this commit; the first TENSORS commits are the save."""
     return [commit - (commit - i) % TENSORS for i in range(TENSORS)]
 
 
 def drawn(commit):
-    """The tensors that a commit of several fills."""
+    """The tensors that a commit of several tensors fills."""
     lot = random.Random(commit)
     return lot.sample(range(TENSORS), lot.randrange(2, TENSORS + 1))
 
 
 def states_of_batches(first, count):
-    """Number of the commit -> what the tensors are filled with; before them there was state_of(first - 1)."""
+    """Number of the commit -> numbers of the tensors; the state before is state_of(first -
+    1)."""
     states = {first - 1: state_of(first - 1)}
     for number in range(first, first + count):
         states[number] = [number if i in drawn(number) else old for i, old in enumerate(states[number - 1])]
@@ -65,7 +66,7 @@ def states_of_batches(first, count):
 
 
 def fault(load, states=None):
-    """What is wrong with it, None if nothing is. states: where a commit has several tensors."""
+    """The error of a load, or None. states: for commits of several tensors."""
     if load.problem:
         return None if FILE_NOT_FOUND in load.problem and load.mounts else load.problem
     last = max(load.numbers)
@@ -76,7 +77,7 @@ def fault(load, states=None):
     return None
 
 
-# ---- loads: each takes a path and gives the tensors ------------------------------------------------------------------
+# ---- loads: each takes a path and returns the tensors ---------------------------------------------------------------
 
 def by_dcp(path, _):
     import torch
@@ -113,10 +114,10 @@ def by_items(path, _):
     return wholes.values()
 
 
-# ---- processes -------------------------------------------------------------------------------------------------------
+# ---- processes ------------------------------------------------------------------------------------------------------
 
 class Shared:
-    """What writer and readers know of each other."""
+    """State shared by the writer and the readers."""
 
     def __init__(self):
         self.begun, self.committed = fork.Value("l", TENSORS - 1), fork.Value("l", TENSORS - 1)
@@ -124,19 +125,20 @@ class Shared:
         self.good = {name: fork.Value("l", 0) for name in LOADS}
 
     def after(self):
-        """The same commits, for readers that begin now."""
+        """A copy for new readers, with the same commits."""
         shared = Shared()
         shared.begun.value, shared.committed.value = self.begun.value, self.committed.value
         return shared
 
     def wait(self, commits):
-        """Until so many more are there, or no more will be."""
+        """Waits for so many more commits, or for the last commit."""
         goal, end = self.committed.value + commits, time.monotonic() + HANG
         while self.committed.value < goal and not self.ended.is_set() and time.monotonic() < end:
             time.sleep(0.002)
 
     def numbers(self, first, count, least):
-        """Numbers of commits: so many, and more until each loader that is named has seen so many states."""
+        """Yields numbers of commits: at least so many, until each named loader has seen so
+        many states."""
         end = time.monotonic() + HANG
         for number in itertools.count(first):
             enough = all(self.good[name].value >= want for name, want in least.items())
@@ -159,13 +161,13 @@ def one_load(how, path, shared):
             if len(values) != 1:
                 problem = f"a mixture of {sorted(values)[:5]}"
             numbers.append(int(values.pop()))
-    except BaseException as error:                      # torch's CheckpointException is no Exception
+    except BaseException as error:                      # torch's CheckpointException is not an Exception
         problem = f"{type(error).__name__}: {error}"
     return Load(least, shared.begun.value if most is None else most, numbers, problem, shared.mounts.value - mounts)
 
 
 def read_on(how, path, shared, results, known):
-    logging.disable()                                   # torch logs what it does not find
+    logging.disable()                                   # torch logs missing files
     loads, failed, faults, seen = 0, 0, [], set()
     while not shared.ended.is_set():
         load = one_load(how, path, shared)
@@ -178,7 +180,7 @@ def read_on(how, path, shared, results, known):
 
 
 class Readers:
-    """The three processes, while a `with` lasts; `seen` is what they found."""
+    """The three processes, for the time of a `with`; `seen` has their results."""
 
     def __init__(self, path, shared, states=None):
         self.shared, self.results = shared, fork.Queue()
@@ -198,7 +200,7 @@ class Readers:
 
 
 def fill(top, tensor, number):
-    """By one of the ways to write a tensor."""
+    """Writes a tensor in one of several ways."""
     import numpy
     stem, array = f"t{tensor}", numpy.full(SHAPE, number, "f4")
     if number % 3:
@@ -230,7 +232,7 @@ def tell(tap, what, seen, shared, least):
         tap.line(min(loads - failed, states) >= least.get(name, 0), f"{what}: {name}: enough of them")
 
 
-# ---- parts -----------------------------------------------------------------------------------------------------------
+# ---- parts ----------------------------------------------------------------------------------------------------------
 
 def canaries(tap):
     good = Load(8, 9, state_of(9), None, 0)
@@ -270,8 +272,8 @@ def several_at_once(tap, options, path, before):
 
 
 def several_mounts(tap, options, path, before):
-    """Each mount removes what only states before it name, so that the one with an old .metadata may always come too
-    late."""
+    """Each mount removes files that only older states use, so the loads with an old .metadata
+    may all fail."""
     shared, rng, least = before.after(), random.Random(1), dict.fromkeys(("by_dcp", "by_items"), 2)
     with Readers(path, shared) as readers:
         for turn in range(options.mounts):
@@ -285,7 +287,7 @@ def several_mounts(tap, options, path, before):
 
 
 def dcp_saves(tap, path):
-    """The control: PyTorch saves over its checkpoint again and again, and the same readers see it."""
+    """The control: PyTorch repeatedly overwrites its checkpoint, with the same readers."""
     shared = Shared()
     spawn.run(save, 1, path)
     with Readers(path, shared) as readers:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""ckptfs_sidecar.py against FSDP1: what it says is where the parameters are.
+"""Compares the positions of parameters in the sidecar of ckptfs_sidecar.py with FSDP1.
 
     sidecar.py [--cases N] [--world N]
 
-Random models (shapes, tied weights, dtypes, which modules are wrapped), use_orig_params, mixed precision and optimizers, in
-1 to 4 processes, a start of each for all its cases. What describe() reads from FSDP's model is what it computes from the
-same model on the device meta. The shards of LOCAL_STATE_DICT behind each other, cut by the sidecar, are the parameters and
-FULL_STATE_DICT, and so is the state of the optimizers, which FSDP.optim_state_dict has by name. Of one process FSDP makes no
-LOCAL_STATE_DICT: its flat parameters are taken instead. CKPTFS_SEED repeats a run. The result is TAP.
+Random models (shapes, tied weights, dtypes, wrapped modules), use_orig_params, mixed precision and optimizers run in 1 to 4
+processes, which are started once for all cases. describe() must return the same for FSDP's model and for the model on the
+device meta. The concatenated shards of LOCAL_STATE_DICT, split by the sidecar, must equal the parameters and FULL_STATE_DICT.
+The optimizer state must equal that of FSDP.optim_state_dict, which has it by name. In a single process FSDP makes no
+LOCAL_STATE_DICT: its flat parameters are used instead. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import argparse
 import copy
@@ -36,7 +36,8 @@ def bag_class():
     import torch
 
     class Bag(torch.nn.Module):
-        """Parameters of any shape, a buffer perhaps, and other bags; every parameter has a say in what comes out."""
+        """A module with parameters of any shape, perhaps a buffer, and other bags. Its output
+        depends on every parameter."""
 
         def forward(self, x):
             for param in self.parameters(recurse=False):
@@ -54,7 +55,7 @@ def drawn_shape(lot):
 
 
 def drawn_plan(lot, depth=0):
-    """What a bag has: shapes of parameters, children."""
+    """A random plan of a bag: shapes of parameters, children."""
     params = {f"{lot.choice('wbn')}{i}": drawn_shape(lot) for i in range(lot.choice((0, 1, 1, 2, 3)))}
     count = 0 if depth == 3 else lot.choice((0, 1, 2, 3) if depth else (1, 2, 3, 4))
     children = {lot.choice(("", "layer", "x_")) + str(i): drawn_plan(lot, depth + 1) for i in range(count)}
@@ -74,7 +75,7 @@ def build(plan, dtype):
 
 
 def modules_of(plan, prefix=""):
-    """Names of modules and what they have, in the model's order."""
+    """Names of modules and their plans, in the order of the model."""
     yield prefix, plan
     for name, child in plan["children"].items():
         yield from modules_of(child, f"{prefix}.{name}" if prefix else name)
@@ -86,14 +87,14 @@ def unit_of(module, units):
 
 
 def without_empty_units(plan, units):
-    """FSDP refuses a module that has no elements: then no parameter is without."""
+    """Replaces empty shapes if a module would have no elements, which FSDP refuses."""
     counts, shapes = {}, []
     for name, bag in modules_of(plan):
         for shape in bag["params"].values():
             unit = unit_of(name, units)
             counts[unit] = counts.get(unit, 0) + numel(shape)
             shapes.append(shape)
-    if not set(counts) & set(units):                                    # none of them has parameters
+    if not set(counts) & set(units):                                    # no wrapped module has parameters
         units.insert(0, "")
     if 0 in counts.values():
         for shape in shapes:
@@ -107,7 +108,7 @@ def tie(model, case):
 
 
 def drawn_ties(lot, plan, units):
-    """Pairs of parameters of one unit with one shape: the second becomes the first."""
+    """Ties pairs of parameters of one unit with equal shapes: the second becomes the first."""
     import torch
     with torch.device("meta"):
         params = dict(build(plan, torch.float32).named_parameters())
@@ -149,7 +150,7 @@ def made(case):
 # ---- the job ----------------------------------------------------------------------------------------------
 
 def wrap(model, case):
-    """FSDP around each unit, the innermost first, as its auto_wrap_policy does."""
+    """Wraps each unit in FSDP, the innermost first, like auto_wrap_policy."""
     import torch
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
     low = case["low"] and getattr(torch, case["low"])
@@ -165,7 +166,8 @@ def wrap(model, case):
 
 
 def groups_of(params, case):
-    """The groups of an optimizer: all, or those of even places and the others."""
+    """The groups of an optimizer: a single one, or parameters with even and with odd
+    indices."""
     params = list(params)
     if case["groups"] == 1 or len(params) < 2:
         return params
@@ -179,7 +181,7 @@ def optimizer_of(params, case):
 
 
 def gathered(value, world):
-    """Of each rank what it has, on every rank."""
+    """The values of all ranks, on every rank."""
     import torch.distributed as dist
     out = [None] * world
     dist.all_gather_object(out, value)
@@ -187,7 +189,7 @@ def gathered(value, world):
 
 
 def shards_of(model, case, world):
-    """Of each rank: name -> (where it begins, a tensor), and which plain tensors lie beside it."""
+    """For each rank: name -> (offset, tensor), and its plain tensors."""
     from torch.distributed._shard.sharded_tensor import ShardedTensor
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
     shards, pieces = {}, {}
@@ -208,7 +210,7 @@ def full_of(model):
         return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-# ---- what the sidecar is good for: what ckptfs does with it -----------------------------------------------------
+# ---- use of the sidecar, as by ckptfs -----------------------------------------------------
 
 def flat_of(unit, of_ranks):
     """A flat parameter from the shards of all ranks."""
@@ -224,7 +226,7 @@ def flat_of(unit, of_ranks):
 
 
 def cut(unit, flat):
-    """FQN -> tensor, those that are shared too."""
+    """FQN -> tensor, shared parameters included."""
     out = {}
     for param in unit["params"]:
         shape, at = param["shape"], param["offset"]
@@ -243,7 +245,7 @@ def numel(shape):
 
 
 def piece_range(unit, param, rank, world):
-    """What elements of a parameter a rank has."""
+    """The range of elements of a parameter on each rank."""
     chunk = -(-unit["numel"] // world)
     begin, end = param["offset"], param["offset"] + numel(param["shape"])
     low, high = (min(max(at, begin), end) - begin for at in (rank * chunk, (rank + 1) * chunk))
@@ -251,7 +253,7 @@ def piece_range(unit, param, rank, world):
 
 
 def cut_state(side, states, world):
-    """FQN -> name -> value, from what optimizer.state_dict() has on each rank."""
+    """FQN -> name -> value, from optimizer.state_dict() of each rank."""
     units = {unit["flat_param"]: unit for unit in side["units"]}
     owners = {param["fqn"]: (unit, param) for unit in side["units"] for param in unit["params"]}
     out = {}
@@ -288,7 +290,7 @@ def put_pieces(out, unit, param, field, values, world):
         whole = [value for value in values if value is not None]
         out.setdefault(param["fqn"], {})[field] = torch.cat(whole).reshape(param["shape"]) if whole else None
         return
-    out.setdefault(param["fqn"], {})[field] = next(        # of ranks without elements it may stand still
+    out.setdefault(param["fqn"], {})[field] = next(        # the value of a rank without elements may be outdated
         (value for value, (low, high) in zip(values, ranges) if value is not None and low < high), None)
 
 
@@ -302,7 +304,7 @@ def same(a, b):
 
 
 def differing(what, expected, found):
-    """What is wrong, a line each."""
+    """Yields a line for each difference."""
     for name in sorted(expected.keys() | found.keys()):
         if name not in expected or name not in found:
             yield f"{what}: {name} is in {'one' if name in expected else 'the other'} only"
@@ -311,8 +313,8 @@ def differing(what, expected, found):
 
 
 def broken(side):
-    """The canary: a parameter that lies elsewhere. The largest one: of a single element in bfloat16 the next one
-    may be the same."""
+    """The canary: moves the largest parameter. A parameter of one element in bfloat16 might
+    equal its neighbour."""
     side = copy.deepcopy(side)
     found = [(numel(param["shape"]), unit, param) for unit in side["units"] for param in unit["params"]
              if 0 < numel(param["shape"]) < unit["numel"]]
@@ -324,7 +326,7 @@ def broken(side):
 
 
 def check_parameters(side, of_ranks, truth, full):
-    """What is wrong with the parameters that a sidecar cuts."""
+    """Yields errors of the parameters that the sidecar splits."""
     for unit in side["units"]:
         found = cut(unit, flat_of(unit, of_ranks))
         yield from differing(unit["flat_param"], {name: truth[name] for name in found}, found)
@@ -332,7 +334,7 @@ def check_parameters(side, of_ranks, truth, full):
 
 
 def check_pieces(side, of_ranks, truth, world):
-    """Plain tensors beside flat parameters are the ranks' pieces."""
+    """Plain tensors next to flat parameters must be the pieces of the ranks."""
     for unit in side["units"]:
         for param in unit["params"]:
             for rank, (_, pieces) in enumerate(of_ranks):
@@ -342,7 +344,7 @@ def check_pieces(side, of_ranks, truth, world):
 
 
 def check_state(side, states, full, world):
-    """What is wrong with the state of an optimizer."""
+    """Yields errors of the state of an optimizer."""
     found = cut_state(side, states, world)
     for fqn in sorted(found.keys() | full.keys()):
         if fqn not in found or fqn not in full:
@@ -362,12 +364,12 @@ def meta_side(case, world, sidecar):
 
 
 def grouped_alike(case):
-    """Whether groups of parameters are groups of flat ones, too."""
+    """True if groups of parameters are also groups of flat parameters."""
     return case["orig"] or case["groups"] == 1
 
 
 def local_of(model, case, world):
-    """As shards_of(); of one process from its flat parameters."""
+    """Like shards_of(); in a single process from its flat parameters."""
     if world > 1:
         return shards_of(model, case, world)
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -389,7 +391,8 @@ def train(model, optimizer):
 
 
 def run_case(case, world, sidecar):
-    """What is wrong with one case; and whether the canaries were seen, None where there can be none."""
+    """Returns the errors of a case, and whether the canaries were detected, None for a case
+    without a canary."""
     from torch.distributed.fsdp import (FullOptimStateDictConfig, FullStateDictConfig, FullyShardedDataParallel as FSDP,
                                         StateDictType)
     plain = made(case)
@@ -406,11 +409,11 @@ def run_case(case, world, sidecar):
         wrong += check_pieces(live, of_ranks, truth, world)
     other = broken(live)
     seen = other and [any(check_parameters(other, of_ranks, truth, full)), None]
-    if not all(value.numel() for value in truth.values()):              # FSDP refuses the state of what has no elements
+    if not all(value.numel() for value in truth.values()):              # FSDP refuses the state of empty parameters
         return wrong, seen
     train(model, optimizer)
     states = gathered(optimizer.state_dict(), world)
-    # Offloaded from the CPU to the CPU, one buffer serves all states, and the last is seen in all.
+    # With offloading from CPU to CPU all states share one buffer, and show the last state.
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=False),
                               FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=False)):
         by_name = FSDP.optim_state_dict(model, optimizer)["state"]
@@ -434,7 +437,7 @@ def run_cases(rank, world, seed, count, out):
         pathlib.Path(out).write_text(json.dumps(results))
 
 
-# ---- all of them --------------------------------------------------------------------------------------------
+# ---- all cases --------------------------------------------------------------------------------------------
 
 def described(case, world):
     return (f"case {case['number']} in {world}: {case['dtype']}, low {case['low']}, use_orig_params {case['orig']}, "

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A training job saves into a run directory beside eight readers of its mount.
+"""A training job saves into a run directory, while eight readers read its mount.
 
     steps.py CKPTFS [--saves N]
 
-The job is a process that trains a small model and saves each step by dcp.save, in place or under another name that it
-renames, by torch.save in two files, or by the safetensors package; some saves are torn, as of a job that was killed;
-`latest` moves, and old steps are removed: at once, or file by file as shutil.rmtree does. The values of a step are its
-number, so that a reader knows what it must read: all of them, with one value; what is removed is ESTALE or not there. A
-new step is seen, in the long run within 2 s. CKPTFS_SEED repeats a run. The result is TAP.
+The job is a process that trains a small model and saves each step: by dcp.save, in place or under a temporary name that it
+renames, by torch.save in two files, or by the safetensors package. Some saves are incomplete, as of a killed job. `latest`
+moves, and old steps are removed at once, or file by file like shutil.rmtree. The values of a step are its number, so a reader
+must get a single value in all tensors; removed steps are ESTALE or missing. A new step is visible, in the long run within
+2 s. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import errno
 import json
@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 
-import live                                                             # finds the modules of tests/fixtures, too
+import live                                                             # also finds the modules of tests/fixtures
 import interop
 
 fork = multiprocessing.get_context("fork")
@@ -35,7 +35,7 @@ SHAPES = {"embed.weight": (64, 32), "norm.weight": (32,), "head.weight": (8, 32)
 # ---- the job --------------------------------------------------------------------------------------------------------
 
 class Job:
-    """Saves step after step, and says on its output what it did."""
+    """Saves step after step, and reports each action on its output."""
 
     def __init__(self, run, seed):
         self.run, self.lot, self.kept, self.number = run, random.Random(seed), [], 0
@@ -71,7 +71,7 @@ class Job:
         os.rename(self.run / "latest.new", self.run / "latest")
 
     def torn(self):
-        """Never complete under its name."""
+        """A save that never completes under its name."""
         path = self.run / ".saving"
         self.fill(path, "dcp")
         self.lot.choice((lambda: os.remove(path / ".metadata"),
@@ -102,7 +102,7 @@ class Job:
             time.sleep(self.lot.random() / 8)
 
 
-# ---- who looks ------------------------------------------------------------------------------------------------------
+# ---- readers ------------------------------------------------------------------------------------------------------
 
 class Watch:
     def __init__(self, run, top):
@@ -111,7 +111,7 @@ class Watch:
         self.slowest, self.ended, self.removed = 0.0, False, 0
 
     def whole(self, step):
-        """All of a step has one value, that of its number."""
+        """All tensors of a step have one value, its number."""
         number = float(step.removeprefix("step-"))
         names = os.listdir(f"{self.top}/{step}/raw")
         if len(names) != len(SHAPES):
@@ -127,7 +127,7 @@ class Watch:
                 raise ValueError(f"{step}: {name} has {len(values)} elements, {set(values)}")
 
     def is_removed(self, step):
-        """Or is just being removed."""
+        """True also if the step is just being removed."""
         end = time.monotonic() + HANG
         while os.path.isdir(f"{self.run}/{step}") and time.monotonic() < end:
             time.sleep(0.01)
@@ -171,7 +171,7 @@ class Watch:
             begun = time.monotonic()
             while not os.path.isdir(f"{self.top}/step-{said['saved']}/raw"):
                 if not os.path.isdir(f"{self.run}/step-{said['saved']}") or time.monotonic() - begun > HANG:
-                    break                                               # it is removed by now
+                    break                                               # the step was removed meanwhile
                 time.sleep(0.01)
             self.slowest = max(self.slowest, time.monotonic() - begun)
 
@@ -187,14 +187,15 @@ def work(run, seed, saves, out):
 
 
 def forked(target, *args):
-    """A process of its own, without another import of torch."""
+    """A forked process, without another import of torch."""
     process = fork.Process(target=target, args=args)
     process.start()
     return process
 
 
 def look_on(watch, run, seed, saves):
-    """All that the job says and the readers find; its exit status."""
+    """Collects the reports of the job and of the readers. Returns the exit status of the
+    job."""
     threads = [threading.Thread(target=watch.reader, args=(f"{seed} {i}",)) for i in range(READERS)]
     said, out = os.pipe()
     job = forked(work, run, seed, saves, out)

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """DTensors and ShardedTensors as releases of PyTorch pickle them, read by core/format/ranks.
 
-    values.py RANKED          compares tests/torch/values/ with what its releases said
+    values.py RANKED          compares tests/torch/values/ with the results of its releases
     values.py --make          writes RELEASE-RANK.pt and RELEASE-RANK.json there, with the PyTorch of this python
 
-RANKED is the program of tests/lib/ranked.c. What is expected is PyTorch's own: get_rank(), the shape, and where
-compute_local_shape_and_global_offset() puts the box. Meshes are 2 x 2 x 2 on 8 ranks, whole and slices of them. TAP.
+RANKED is the program of tests/lib/ranked.c. The expected values come from PyTorch: get_rank(), the shape, and the box of
+compute_local_shape_and_global_offset(). Meshes are 2 x 2 x 2 on 8 ranks, whole and slices of them. TAP.
 """
 import importlib
 import json
@@ -72,7 +72,7 @@ def dtensors(old):
         cases["fsdp_tp"] = ("all", (8, 2), [Replicate(), strided(0, split_factor=2), Shard(0)])
     for key, (mesh, shape, placements) in cases.items():
         mesh = at.get(mesh)
-        if mesh is None or (old and key == "empty"):  # which that release refuses
+        if mesh is None or (old and key == "empty"):  # refused by that release
             continue
         size, offset = compute_local_shape_and_global_offset(torch.Size(shape), mesh, placements)
         stride = torch.empty(shape).stride()
@@ -117,7 +117,7 @@ def make():
 
 
 def wrong(want, said):
-    """What differs from what is expected."""
+    """Yields differences to the expected values."""
     if (said.get("rank"), said.get("world")) != (want["rank"], want["world"]):
         yield f"rank {said.get('rank')} of {said.get('world')}: {said.get('why')}"
     for key, entry in want["entries"].items():

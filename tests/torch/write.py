@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What is copied in is what dcp.load loads: random checkpoints are saved by PyTorch, mounted for writing, and most of
-their tensors are replaced by other bytes, one file each, each in a commit of its own or all in one.
+"""dcp.load must load the bytes that were copied into a mount. Random checkpoints are saved by PyTorch and mounted for
+writing, and most of their tensors are replaced, one file each, in separate commits or in a single one.
 
     write.py CKPTFS [--cases N] [--only NAME]...
 
-At least N tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
-repeats a run. Then dcp.load of the whole directory, while it is still mounted and after it was unmounted, must give the
-new bytes of those and the old bytes of their neighbours; so must a fresh mount. A tensor of which PyTorch saved an item
-that is not its box cannot be read before and can afterwards. The result is TAP.
+At least N tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED repeats a run. Then
+dcp.load of the whole directory, while it is mounted and after it was unmounted, must return the new bytes of these and the
+old bytes of all other tensors; so must a fresh mount. A tensor whose item differs from its box cannot be read before, and
+can be read afterwards. The result is TAP.
 """
 import errno
 import hashlib
@@ -31,7 +31,7 @@ REFUSED = (errno.EIO, errno.EBADMSG, errno.EOPNOTSUPP)
 
 
 class Mount(interop.Mount):
-    """Mounted for writing; together: what is written is committed at once."""
+    """A mount for writing. together: one commit has all tensors."""
 
     def __init__(self, program, source, together):
         super().__init__(program, source, "-o", "write,commit=manual" if together else "write")
@@ -47,14 +47,14 @@ def other_bytes(rng, expected, length):
 
 
 def put(path, content, block):
-    """As cp does: cut to nothing, then written from front to back."""
+    """Writes like cp: truncates, then writes from front to back."""
     with open(path, "wb", buffering=0) as file:
         for begin in range(0, len(content), block):
             file.write(content[begin:begin + block])
 
 
 def replace(top, stem, expected, rng):
-    """Returns what is expected now, and whether it was written."""
+    """Replaces a tensor. Returns the new Expected, and whether it was written."""
     raw = os.path.join(top, b"raw", stem)
     content = other_bytes(rng, expected, os.stat(raw).st_size)
     npy = oracle.npy_bytes(content, expected.dtype, expected.shape)

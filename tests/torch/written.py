@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What is written into checkpoints of PyTorch 2.1 to 2.15 is loaded by the release that saved them, and by others.
+"""Tensors written into checkpoints of PyTorch 2.1 to 2.15 load in the release that saved them,
+and in other releases.
 
-    written.py CKPTFS           every release that is installed (see README.md) reads all fixtures
-    written.py --load JOBS      what runs in one of them; JSON comes out
+    written.py CKPTFS           every installed release (see README.md) reads all fixtures
+    written.py --load JOBS      the part that runs in one release; prints JSON
 
-Copies of the fixtures are mounted, some of their tensors replaced, one by one or in one commit. A release that can load
-the original must load the copy by dcp.load, new bytes and old ones; the release that saved it can, and so can the
-newest one if it is no older. Each new item, cut out of its file by the offset and length that `.metadata` has, is
-loaded by torch.load(weights_only=True), and so is each entry that is no tensor, from `objects/`. CKPTFS_SEED repeats a
-run. The result is TAP.
+Copies of the fixtures are mounted, and some of their tensors replaced, one by one or in one commit. A release that can load
+the original must load the copy by dcp.load, new bytes and old ones. The release that saved it can, and so can the newest
+release unless it is older. Each new item is cut out of its file by the offset and length in `.metadata`, and loaded by
+torch.load(weights_only=True). So is each non-tensor entry from `objects/`. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import argparse
 import glob
@@ -41,7 +41,8 @@ MOST = 40                                                               # tensor
 # ---- in one release -------------------------------------------------------------------------------------------------
 
 def outcome(function):
-    """What it returns, or the name of what it raises: torch's CheckpointException is no Exception."""
+    """The value of a function, or the name of its exception: torch's CheckpointException is
+    not an Exception."""
     try:
         return function()
     except BaseException as error:
@@ -49,7 +50,7 @@ def outcome(function):
 
 
 def load_all(path, keys):
-    """SHA-256 of the bytes of each tensor, by dcp.load; or why there are none."""
+    """SHA-256 of the bytes of each tensor, by dcp.load; or the error."""
     import torch
     from torch.distributed.checkpoint import FileSystemReader
     import world
@@ -71,7 +72,7 @@ def item_of(path, place):
 
 
 def load_item(path, place):
-    """dtype and shape of an item on its own."""
+    """dtype and shape of a single item."""
     import torch
 
     def load():
@@ -81,7 +82,8 @@ def load_item(path, place):
 
 
 def check_items(original, written):
-    """(how many new items were loaded, what is wrong): as their likes of the original, but in C order."""
+    """(number of loaded new items, errors). A new item equals the original one, but in C
+    order."""
     from torch.distributed.checkpoint import FileSystemReader
     before, after = (FileSystemReader(path).read_metadata().storage_data for path in (original, written))
     count, problems = 0, []
@@ -89,7 +91,7 @@ def check_items(original, written):
         if "ckptfs-" not in place.relative_path:
             continue
         if getattr(before[index], "transform_descriptors", None):
-            wanted = "unknown"                          # the original's item is compressed: no file for torch.load
+            wanted = "unknown"                          # the original item is compressed, unreadable for torch.load
         else:
             wanted = load_item(original, before[index])
         found = load_item(written, place)
@@ -100,7 +102,7 @@ def check_items(original, written):
 
 
 def check_objects(folder):
-    """(how many load, what is wrong). What needs code is not supported."""
+    """(number of loaded objects, errors). Objects that need code are not supported."""
     import torch
     count, problems = 0, []
     for path in sorted(pathlib.Path(os.fsdecode(folder)).glob("*.pt")):
@@ -132,10 +134,11 @@ def load_main(file):
         print(json.dumps(answer), flush=True)
 
 
-# ---- the whole ------------------------------------------------------------------------------------------------------
+# ---- all releases ---------------------------------------------------------------------------------------------------
 
 def pythons():
-    """Release -> its Python: those that tests/fixtures/make.py installed, else this one."""
+    """Release -> its Python: releases that tests/fixtures/make.py installed, or else the
+    running one."""
     home = os.environ.get("CKPTFS_VENVS")
     prefix = f"{home}/" if home else f"{make.TOP}/.venv-torch-"
     found = {path[len(prefix):-len("/ready")]: path[:-len("ready")] + "bin/python"
@@ -150,19 +153,19 @@ def number(release):
 
 
 def release_of(name):
-    """Which PyTorch saved a fixture."""
+    """The release of PyTorch that saved a fixture."""
     base, _, release = name.rpartition("-")
     return release if base and release[0].isdigit() else "2.13.0"
 
 
 def tensors_of(name):
-    """Key, as the tables spell it -> (stem, dtype, size); only those that can be loaded."""
+    """Key in the form of the tables -> (stem, dtype, size), for tensors that can be loaded."""
     wrong = FIXTURES / f"{name}.errors.tsv"
     refused = {line.split(b"\t")[0] for line in wrong.read_bytes().splitlines()} if wrong.exists() else set()
     table = {}
     for line in (FIXTURES / f"{name}.tensors.tsv").read_bytes().split(b"\n")[:-1]:
         stem, dtype, _, size, _, key = line.split(b"\t")
-        if name == "megatron" and key.startswith(b"common."):           # of common.pt, which is not written
+        if name == "megatron" and key.startswith(b"common."):           # from common.pt, which cannot be written
             continue
         if stem not in refused and dtype.decode() not in make.NOT_LOADABLE + make.NO_WHOLE_BYTES:
             table[key.decode()] = (stem, dtype.decode(), int(size))
@@ -174,7 +177,7 @@ def other_bytes(rng, dtype, size):
 
 
 def prepare(options, name, scratch, rng):
-    """A copy with other tensors, and the job for those who load it."""
+    """A copy of a fixture with replaced tensors, and the job to load it."""
     table, new = tensors_of(name), {}
     original, written, objects = FIXTURES / name, scratch / name, scratch / f"{name}.objects"
     shutil.copytree(original, written)
@@ -197,7 +200,7 @@ def prepare(options, name, scratch, rng):
 
 
 def load_in(tap, release, python, jobs, newest):
-    """All that this release says of them."""
+    """Runs the jobs in one release and prints the results."""
     scratch = pathlib.Path(jobs[0]["written"]).parent
     (scratch / "jobs").write_text(json.dumps(jobs))
     out = subprocess.run([python, str(HERE / "written.py"), "--load", str(scratch / "jobs")], capture_output=True,
@@ -217,7 +220,7 @@ def load_in(tap, release, python, jobs, newest):
 
 
 def canary(tap, release, python, jobs):
-    """A digest that is wrong, an item and an object that are cut short."""
+    """Canary: a wrong digest, a truncated item and a truncated object."""
     job = dict(next(job for job in jobs if job["name"] == "sample"))
     broken = pathlib.Path(job["written"] + "-broken")
     shutil.copytree(job["written"], broken)
@@ -251,8 +254,8 @@ def main():
     tap, rng = interop.Tap(), random.Random(live.seed())
     with tempfile.TemporaryDirectory(prefix="written-") as scratch:
         names = sorted(path.name[:-len(".tensors.tsv")] for path in FIXTURES.glob("*.tensors.tsv"))
-        names = [name for name in names if (FIXTURES / name / ".metadata").exists()       # others cannot be written,
-                 and not name.startswith("blobs_")]                                # and these PyTorch itself cannot read
+        names = [name for name in names if (FIXTURES / name / ".metadata").exists()       # others cannot be written;
+                 and not name.startswith("blobs_")]                                # PyTorch itself cannot read blobs
         jobs = [prepare(options, name, pathlib.Path(scratch), rng) for name in names]
         count = sum(len(job["new"]) for job in jobs)
         tap.line(count > 300, f"{count} tensors replaced in {len(jobs)} checkpoints")
