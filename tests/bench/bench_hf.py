@@ -61,7 +61,8 @@ def lacks(*packages):
 
 
 def evict(folder):
-    """Clean pages only, so what was written is synced first."""
+    """Drops the pages of files; written bytes are synced first, since only clean pages can be
+    dropped."""
     for file in pathlib.Path(folder).iterdir():
         fd = os.open(file, os.O_RDONLY)
         os.fsync(fd)
@@ -145,7 +146,7 @@ def loads(bench):
 
 
 class Place:
-    """A directory for what is copied, empty each time."""
+    """A destination of copies, emptied each time."""
     def __init__(self, parent, name):
         self.path = pathlib.Path(parent) / f"{name}-out"
 

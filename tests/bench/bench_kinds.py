@@ -54,7 +54,8 @@ def first_tensor(bench, source):
 
 
 def loads(bench, file):
-    """Seconds of torch.load(mmap=True), without what it takes to import torch, the best; None: there is no torch."""
+    """The best time of torch.load(mmap=True) in seconds, without the import of torch; None
+    without torch."""
     times = []
     for _ in range(bench.repeat):
         bench.settle()

@@ -79,7 +79,8 @@ def read_all(files):
 
 
 def load_all(files):
-    """torch.load of all of them in one process, without what it takes to import torch; None: there is no torch."""
+    """Seconds of torch.load of all files in one process, without the import of torch; None
+    without torch."""
     loaded = subprocess.run([sys.executable, "-c", LOAD, *files], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return float(loaded.stdout.split()[-1]) if loaded.returncode == 0 else None
 

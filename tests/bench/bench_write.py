@@ -39,7 +39,8 @@ class Work:
 
 @contextlib.contextmanager
 def syncs(pid):
-    """A list that has the system calls of the process that sync, when it is over; None: nobody can count them."""
+    """Yields a list, which is filled at the end with the sync calls of the process; None
+    without strace."""
     calls, kinds = [], "fsync,fdatasync,syncfs,sync_file_range"
     if not shutil.which("strace"):
         yield None

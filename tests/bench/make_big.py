@@ -17,8 +17,8 @@
 `output.weight`, 256 MiB, Shard(1) with rows of 1 KiB in each rank. --only saves just these tensors.
 
 `chunks` has 1,024,000 boxes made of PyTorch's own metadata classes, pickled as dcp.save does it. Its data files have the
-sizes that .metadata tells and are holes, but for the items of the first tensor, which are real: every other tensor is a
-malformed item when read. --no-data leaves them out.
+sizes stored in .metadata and are sparse. Only the items of the first tensor are real: every other tensor is a
+malformed item when read. --no-data skips the data files.
 
 `hundred` is what 8 ranks would save of 100 matrices of float32 (512,512), each of one number.
 
@@ -198,7 +198,7 @@ def make_ranks(options):
     mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",))
     state = {name: DTensor.from_local(torch.full((1, 4), float(number)), mesh, [Shard(0)], run_check=False)
              for number, name in enumerate(names)}
-    for rank in range(world):       # the mesh is what tells them apart
+    for rank in range(world):       # only the mesh differs
         mesh._coordinate_on_dim = (rank,)
         if hasattr(mesh, "_rank"):
             mesh._rank = rank

@@ -32,7 +32,7 @@ class Bench:
         self.reader = self.program.parent.parent / "tests/bench/reader"
         self.data, self.repeat, self.settle_most = options.data.resolve(), options.repeat, options.settle
         self.span, self.options = options.span, []
-        self.natives = True     # else nothing is measured beside what is ours, and figures are to 1
+        self.natives = True     # False: native reads are not measured, and ratios are to 1
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="ckptfs-bench-"))
         self.mnt = self.base / "mnt"
         self.mnt.mkdir()
@@ -89,7 +89,8 @@ class Bench:
 
     @contextlib.contextmanager
     def copied(self, source):
-        """A directory like it that may be written, on the same filesystem. Data files are links: none is changed."""
+        """A writable copy of a checkpoint on the same filesystem. Its data files are hard
+        links and do not change."""
         copy = pathlib.Path(tempfile.mkdtemp(prefix=".bench-", dir=self.data))
         try:
             for file in (self.data / source).iterdir():

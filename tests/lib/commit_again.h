@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* The box of a tensor that has an item; false: none has. */
+/* Finds a box of the tensor with an item. False if there is no such box. */
 static inline bool place_of(const struct ck_catalog *c, uint32_t tensor,
 			    struct ck_change_of_place *out)
 {

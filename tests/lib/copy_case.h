@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * copy_case: a copy of a fixture that a test may change, and what is in it.
+/* copy_case: a copy of a fixture that a test may change, and its contents.
  */
 #ifndef CK_COPY_CASE_H
 #define CK_COPY_CASE_H
@@ -56,7 +55,7 @@ static inline bool same(const uint8_t *a, const uint8_t *b, uint64_t len)
 	return !a == !b && (!a || memcmp(a, b, len) == 0);
 }
 
-/* Tensors that are not what `want` says, NULL: cannot be had. */
+/* The number of tensors that differ from `want`; NULL in it: unreadable. */
 static inline unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
 {
 	unsigned wrong = 0;

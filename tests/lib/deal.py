@@ -12,7 +12,7 @@ HOW lists the distributions of data files:
     one empty    as by rank, but one host has no data file
     random       each on one host
     all to one   all on one host
-    copies       each on as many hosts as `copies` says
+    copies       each on `copies` hosts
 
 .metadata or an index is on "one" host, on "some" but not all hosts, or on "all". With a
 single host, "some" means that host. Open choices are random: the same seed gives the same

@@ -18,7 +18,7 @@
 
 enum {
 	SIZE = 3 << 20,
-	IN_TIME = 60000, /* msec that nobody should need */
+	IN_TIME = 60000, /* msec, a limit against hangs */
 	PREFIX = 7,	 /* of a name: characters before its parts */
 	PART = 16,	 /* of each of its three parts */
 	NOBODY = 65534
@@ -90,7 +90,7 @@ static inline void mover_start(struct mover *m, const char *name)
 		abort();
 }
 
-/* Connects, says that much, and stays. */
+/* Connects, sends these bytes, and stays connected. */
 static inline int comer(const char *name, const char *says, size_t len)
 {
 	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""One of several programs that read a mount over and over, each in its own way, and say
-what they got:
+"""Reads all files of a mount repeatedly and prints the results; several such programs run
+together, each with another method:
 
     faults_readers.py MNT HOW SEED
 

@@ -122,7 +122,7 @@ def all_up(hosts, host=None):
 
 
 def measured(hosts):
-    """Waits until each way was: from then on nothing moves that nobody reads."""
+    """Waits until each path was measured: from then on only reads cause traffic."""
     def known():
         rows = json.loads(report(hosts, "stats"))["paths"]
         return len(rows) == len(hosts.names) and \

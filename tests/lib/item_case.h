@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * item_case: what tests of items share: an archive with one tensor, and where
- * ck_item_locate() says it is.
+/* item_case: shared by tests of items: an archive with one tensor, and its
+ * position according to ck_item_locate().
  */
 #ifndef CK_ITEM_CASE_H
 #define CK_ITEM_CASE_H

@@ -352,7 +352,7 @@ static inline void move_make(struct ck_move *m, struct ck_loop *loops,
 	m->fpos = tap_random(r) % (FILE_BYTES - src - m->run + 1);
 }
 
-/* Byte by byte what it should bring. */
+/* Computes the expected bytes of a move, byte by byte. */
 static inline void move_model(const struct ck_move *m, uint8_t *want)
 {
 	uint64_t outer = m->nloops ? m->loops[0].count : 1;
@@ -397,7 +397,7 @@ static inline void trip_wait(struct trip *t)
 			abort(); /* it never ends */
 }
 
-/* What it came to; false: something that may not be. */
+/* Checks the results of a trip. False if one of them is not allowed. */
 static inline bool trip_is_right(struct trip *t, bool may_fail, bool may_intr,
 				 unsigned *good)
 {

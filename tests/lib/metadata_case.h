@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A `.metadata` in memory, the changes wanted in it, and what was written for
- * them: what the tests of dcp/rewrite.c and dcp/verify.c share.
+/* metadata_case: shared by tests of dcp/rewrite.c and dcp/verify.c: a `.metadata`
+ * in memory, the changes of it, and the rewritten bytes.
  */
 #ifndef CK_TEST_METADATA_CASE_H
 #define CK_TEST_METADATA_CASE_H
@@ -144,7 +143,7 @@ static int verify_says(struct subject *s)
 	return ck_dcp_verify_says(&s->wish, bytes_of(&s->new), &s->d);
 }
 
-/* Both say the same. */
+/* Both verifications must return the same result. */
 static int verify(struct subject *s)
 {
 	int rc = verify_is(s);

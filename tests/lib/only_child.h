@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* only_child: the process that another one has forked last, if it has one at a time. */
+/* only_child: finds the child of a process that has one child at a time. */
 #ifndef CK_ONLY_CHILD_H
 #define CK_ONLY_CHILD_H
 
 #include <stdio.h>
 #include <sys/types.h>
 
-/* 0: it has none. */
+/* Returns its pid, or 0 without a child. */
 static inline pid_t only_child(pid_t of)
 {
 	char path[64];

@@ -175,7 +175,7 @@ static inline struct ck_message packet_open(const struct packet *p)
 	return m;
 }
 
-/* What an owner says to a request becomes the answer. */
+/* Replaces a request by the reply of a file server. */
 static inline void packet_answer(struct packet *p, struct ck_file_server *o)
 {
 	struct ck_message m = packet_open(p);

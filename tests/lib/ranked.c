@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What files of torch.save say of their ranks, by core/format/ranks. Standard input has a
- * path on each line; standard output a line of JSON for each: rank and world of the file,
- * and of each entry of its dict what is in ck_rank_part, or why not.
+/* ranked: prints the ranks in files of torch.save, as read by core/format/ranks. Standard
+ * input has a path on each line. Standard output gets a line of JSON for each: rank and
+ * world of the file, and for each entry of its dict the ck_rank_part or an error.
  */
 #include "../../core/format/item/item.h"
 #include "../../core/format/ranks/ranks.h"

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * requester_case: a requester, and a line that keeps what it is given until the test has
- * the owners answer it.
+/* requester_case: a remote client, and a line that queues requests until the test lets
+ * the file servers reply.
  */
 #ifndef CK_REMOTE_CLIENT_CASE_H
 #define CK_REMOTE_CLIENT_CASE_H
 
 #include "peer_moves.h"
 
-/* A line that keeps what it is given, and has the owners answer it. */
+/* A line that queues requests, and lets the file servers reply. */
 static struct {
 	struct ck_line line; /* first */
 	struct packets packets;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * scene: a copy of a fixture that is open for writing, what each of its tensors
- * should have, and what is kept and committed of them.
+/* scene: a copy of a fixture that is open for writing, and the expected, staged and
+ * committed contents of its tensors.
  */
 #ifndef CK_SCENE_H
 #define CK_SCENE_H
@@ -13,7 +12,7 @@
 static const struct ck_writer_options options = { .keep_unknown = false };
 static const char *sample; /* the fixture; set by the test */
 
-/* A checkpoint that is open for writing, and what it should have. */
+/* A checkpoint that is open for writing, and its expected contents. */
 struct scene {
 	struct ck_checkpoint *cp;
 	struct ck_writer *w;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Of several scenes each result is there, once, in order; and a scene that fails, in whatever
-way, is seen. They run one at a time, and three at a time in `tests/run --all`. Prints TAP.
+"""Tests scenes.py: each result of several scenes appears once, in order, and each way to fail is
+detected. Scenes run one at a time, or three at a time in `tests/run --all`. Prints TAP.
 
-    scenes_test.py              all of it
-    scenes_test.py - SCENE...   what it looks at
+    scenes_test.py              the test
+    scenes_test.py - SCENE...   the tested program
 """
 import os
 import re

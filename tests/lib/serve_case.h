@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * serve_case: what a rank takes of memory while it serves. For tests that are linked
- * with these functions wrapped.
+/* serve_case: measures the memory that a rank uses while it serves, for tests that are
+ * linked with these functions wrapped.
  */
 #ifndef CK_SERVE_CASE_H
 #define CK_SERVE_CASE_H
@@ -9,7 +8,7 @@
 #include "../../core/dist/rpc/link_internal.h"
 #include "link_case.h"
 
-/* --- what it takes: answers, and what waits to be sent ------------------------------------- */
+/* --- memory in use: replies, and queued messages ------------------------------------------- */
 
 static struct {
 	uint64_t now, most; /* bytes of answers; atomic */
@@ -87,7 +86,7 @@ int __wrap_ck_file_server_answer(struct ck_file_server *o,
 	return rc;
 }
 
-/* What is held waits as if its bytes were on a disk. */
+/* Held requests wait as if their bytes were on a slow disk. */
 bool __wrap_ck_file_server_answer_now(struct ck_file_server *o,
 				      const struct ck_message *request,
 				      uint64_t cost, struct ck_answer *out)

@@ -18,9 +18,9 @@ struct stream_case {
 	struct ck_open_slice *opened;
 	/* The mover, which answers only while a read waits; NULL: any time. */
 	struct answerer *lazy;
-	/* How often reads were answered: from segments, after they had waited for
-	 * them, by themselves since nobody had them, or since segments failed, and not
-	 * any more. */
+	/* Counts of reads: served from segments, after waiting for
+	 * segments, by a direct fetch without a segment, or after a failed
+	 * one, and interrupted. */
 	unsigned ready, waited, alone, failed, interrupted;
 	/* Atomic: */
 	unsigned held;
@@ -106,7 +106,7 @@ static inline void stream_wake(struct ck_stream_read *r, int rc)
 	sem_post(&w->done);
 }
 
-/* Copies what came, and gives it back. */
+/* Copies a segment and releases it. */
 static inline void stream_copy(struct stream_case *c, struct ck_stream_read *s,
 			       uint8_t *to)
 {

@@ -4,9 +4,8 @@
     tally.py [--strict SUITE]... NAME=FILE...
 
 FILE is a meson testlog.json (ends in .json) or the TAP output of one program;
-NAME says in failures where it ran. A program counts one for each of its TAP
-lines; one that printed none, or that ended badly without saying which line is
-to blame, counts one. In a --strict suite a skip is a failure, and so is a suite
+NAME identifies the run in failures. A program counts one for each of its TAP lines; a
+program without TAP lines, or one that failed without a failed line, counts one. In a --strict suite a skip is a failure, and so is a suite
 that did not run. The last lines are the seconds of each suite, the ten slowest tests, the
 flaky tests (which again.py has run twice), the skips with their reasons, and "N passed, N
 failed, N skipped".

@@ -34,7 +34,7 @@ class Tap:
         self.count = self.failed = 0
 
     def result(self, good, what, notes=()):
-        """One line, and more that say why."""
+        """Prints a result, and a comment line for each note."""
         self.count += 1
         self.failed += not good
         print(f"{'' if good else 'not '}ok {self.count} - {what}")
@@ -44,7 +44,7 @@ class Tap:
         sys.stdout.flush()
 
     def check(self, good, what, *notes):
-        """A result; the notes say what there is instead, if it is not good."""
+        """Prints a result; the notes are printed if it is not good."""
         self.result(bool(good), what, () if good else map(str, notes))
 
     def skip(self, what, why):

@@ -39,7 +39,7 @@ static inline void tc_int(struct torch_case *c, long long v)
 	iw_put(&c->b, (uint64_t)v, four ? 4 : 8);
 }
 
-/* `1,2,3` as a tuple; up to a colon. Returns what is behind. */
+/* Writes `1,2,3` as a tuple, up to a colon. Returns the rest of the text. */
 static inline const char *tc_dims(struct torch_case *c, const char *p)
 {
 	ck_buf_text(&c->b, "(");

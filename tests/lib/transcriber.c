@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Writes pickles as protocol 2. Standard input has each after its length in four bytes,
- * little-endian, and so has standard output; a refused one has a line that says why in
- * place of a pickle, and the top bit of its length set.
+/* transcriber: rewrites pickles as protocol 2. Standard input has pickles, each after its
+ * length in four bytes, little-endian; standard output has the same form. For a refused
+ * pickle it has an error line instead, with the top bit of the length set.
  */
 #include "ckptfs/pickler.h"
 

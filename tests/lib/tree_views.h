@@ -4,7 +4,7 @@
  *
  *	flat/<stem>		the bytes of a tensor
  *	deep/<stem>/all		the same; deep/<stem>/link leads to it in flat/
- *	deep/any<i>/		has any<i>/ again, none of which is listed, and the
+ *	deep/any<i>/		has any<i>/ again, which listings omit, and the
  *				first tensor as `all`
  */
 #ifndef CK_TREE_VIEWS_H

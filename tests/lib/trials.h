@@ -10,7 +10,7 @@
 #include "truth.h"
 
 static struct answerer answerer;
-/* By what is remote, and whether mapped. */
+/* Indexed by the remote files, and by whether files are mapped. */
 static struct ck_files *trial_sets[2 << (BIG + 2)];
 
 /* What each trial has. */
@@ -18,7 +18,7 @@ struct trial_world {
 	struct world *w;
 	struct truth truth;
 	unsigned remote; /* bits of files */
-	int failing;	 /* the file whose moves fail; -1: none */
+	int failing;	 /* the file whose moves fail, or -1 */
 };
 
 /* Files of which those are remote. */

@@ -16,7 +16,7 @@ static inline void random_extents(struct world *w, uint64_t *random)
 		struct ck_extent *e = &w->extents[i];
 
 		e->file = (uint32_t)boxes_below(random, NFILES);
-		/* What is longer than its file ends behind it. */
+		/* A span longer than its file exceeds the file. */
 		e->pos = boxes_below(random,
 				     w->b.span[i] <= FILE_BYTES
 					     ? FILE_BYTES - w->b.span[i] + 1
@@ -67,8 +67,8 @@ static inline void change_element(uint8_t *bytes, unsigned how,
 
 enum { OUT_BYTES = 8 * BOXES_ELEMENTS * 16 + 1024 };
 
-/* What the slice holds at each byte, the error that reading it is, and the file that
- * it comes from; -1: none. */
+/* For each byte of the slice: its value, the error of reading it, and its file,
+ * or -1. */
 struct truth {
 	uint8_t byte[OUT_BYTES];
 	int err[OUT_BYTES];

@@ -29,8 +29,8 @@ static inline void wire_add_answer(struct ck_buf *to, const struct ck_answer *a)
 	wire_add(to, &a->head, &a->body, a->payload);
 }
 
-/* What bytes are as a message: where there are fewer or more than the head says, the
- * last part has another length than it says. -EPROTO: no head. */
+/* Splits bytes into the parts of a message. If the number of bytes differs from the head,
+ * so does the length of the last part. Returns -EPROTO without a complete head. */
 static inline int wire_split(const void *bytes, size_t len,
 			     struct ck_message *m)
 {

@@ -18,7 +18,7 @@ enum { NFILES = 4, FILE_BYTES = 24000, BIG_BYTES = 4 << 20, BIG = NFILES };
 static int dir = -1;
 static char dir_path[] = "/tmp/ckptfs-move-XXXXXX";
 static struct ck_files *files; /* those that make_world() takes */
-/* The same files, none of which is mapped; of which two have room to be. */
+/* The same files without mappings; with room for two mappings. */
 static struct ck_files *unmapped, *half_mapped;
 static uint8_t content[NFILES + 1][BIG_BYTES];
 

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A new directory; rmdir() says whether something was left in it. */
+/* Makes a directory; rmdir() fails later if a file remains in it. */
 static inline void xport_directory(char out[static 64])
 {
 	strcpy(out, "/tmp/ckptfs-xport-XXXXXX");
@@ -96,7 +96,7 @@ static inline int raw_listen(const char *directory, uint32_t rank)
 	return fd;
 }
 
-/* -1: nobody listens. */
+/* Returns -1 if no process listens. */
 static inline int raw_connect(const char *directory, uint32_t rank)
 {
 	struct sockaddr_un a = address(directory, rank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* xport_garbage: heads of what is no message, for any transport. */
+/* xport_garbage: invalid heads of messages, for any transport. */
 #ifndef CK_TRANSPORT_GARBAGE_H
 #define CK_TRANSPORT_GARBAGE_H
 

@@ -19,7 +19,7 @@ enum { CK_MESH_MAGIC = 0x6d706b63 }; /* "ckpm" */
 /* fds[size]: stream sockets to all others, non-blocking and close-on-exec, owned by the
  * caller; that of the own rank is -1. Waits for the others, at most msec. Only processes
  * of the same user count. Nothing of this rank is left in the directory when it returns.
- * -ETIMEDOUT; -EADDRINUSE: the rank is somebody else's; -EPERM: a lower rank is of
+ * -ETIMEDOUT; -EADDRINUSE: another process has the rank; -EPERM: a lower rank is of
  * another user; -EINVAL, -ENOMEM, and errors of sockets and of the directory: then fds
  * are all -1. */
 CK_MUST_USE int ck_mesh_join(const char *directory, uint32_t rank,

@@ -7,7 +7,7 @@ from concurrent import futures
 
 
 class Skip(Exception):
-    """The check cannot be made here; says why."""
+    """The check cannot run here; the text is the reason."""
 
 
 def clang_format():

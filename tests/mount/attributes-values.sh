@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Extended attributes of every tensor of the fixtures with something special,
-# in both views, and that noxattr has none.
+# in both views; no attributes with noxattr.
 need python3 getfattr
 
 for name in sample keys wrappers wrappers_kept shapes dtypes dtypes_rare \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Compares the extended attributes of a mount with a fixture's table. Prints
-what is wrong.
+the differences.
 
     attributes.py MOUNT TABLE ERRORS-TABLE-OR-EMPTY
 """

@@ -90,7 +90,7 @@ MAX = 0xFFFFFFFF
 
 
 def zip_parts(records):
-    """What it is put together of; bytes of records stay as they are."""
+    """The parts of a zip archive; the bytes of records are not copied."""
     parts, at = [], 0
     central = bytearray()
     for name, data in records:

@@ -185,8 +185,8 @@ if ! command -v zsh >/dev/null; then
 fi
 check 'zsh: syntax' zsh -n "$completion/_ckptfs"
 
-# Arguments: where the completion is, the working directory, and what is typed, one line
-# each; prints each line as it is after the tab key.
+# Arguments: the directory of the completion, the working directory, and typed lines; prints
+# each line as changed by the tab key.
 cat >zsh-line <<'END'
 zmodload zsh/zpty
 zpty -b shell zsh -f -i

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-#
-# What data.pkl can say that is not true or would run something.
+# False contents of data.pkl, and contents that would run code.
 # Each kind of tests/damage/kinds.py: checked, mounted, every byte read.
 need python3
 

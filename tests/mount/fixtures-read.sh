@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# The bytes of every tensor of every fixture, in both views, are those that
-# PyTorch had; what must not be readable says so, and nothing else is lost.
+# The bytes of every tensor of every fixture, in both views, equal those of PyTorch. Tensors
+# that must be unreadable fail with the right errno, and no other tensor fails.
 
 declare -A message=(
 	[EIO]='Input/output error'
@@ -10,7 +9,7 @@ declare -A message=(
 	[ESTALE]='Stale file handle'
 )
 
-# refused NAME: each tensor of its list fails as the list says.
+# refused NAME: each tensor of the error list fails with its errno.
 refused() {
 	while IFS=$'\t' read -r stem error; do
 		fails "$1: full/$stem.npy is $error" "${message[$error]}" \

@@ -104,7 +104,7 @@ def answer(request):
         os.write(device, struct.pack('=IiQ', 16 + len(body), error, unique) +
                  body)
     except OSError:
-        pass  # nobody waits for it any more
+        pass  # the requester has ended
 
 
 device = os.open('/dev/fuse', os.O_RDWR)

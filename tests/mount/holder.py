@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Keeps something in use until it is killed, and says `ready` when it does.
+"""Keeps a mount in use until it is killed, and prints `ready`.
 
-    holder.py file|map|cwd|root PATH    what a process can have in a mount
-    holder.py device PID                PID's descriptor of /dev/fuse: when
-                                        that daemon is dead, its requests wait
+    holder.py file|map|cwd|root PATH    an open file, mapping or directory in a mount
+    holder.py device PID                PID's descriptor of /dev/fuse: requests to
+                                        that daemon wait even when it is dead
 """
 import ctypes
 import mmap

@@ -46,8 +46,8 @@ if hostile paths; then
 	umount "$WORK/paths/other" 2>/dev/null
 fi
 
-# Text of the checkpoint never reaches a terminal or the log unescaped. Names
-# of files, and what lists them, keep U+0080 to U+009F, as the contract says.
+# Text of the checkpoint never reaches a terminal or the log unescaped. Names of files, and
+# lists of them, keep U+0080 to U+009F, see ckptfs(5).
 ascii='[\x00-\x1f]' all='[\x00-\x1f\x7f]|\xc2[\x80-\x9f]'
 printed() { # WHAT PATTERN COMMAND...
 	"${@:3}" >"$WORK/text" 2>&1

@@ -161,7 +161,7 @@ def escapes(path):
 
 
 def unknown(path):
-    """A good tensor, and a class that nobody knows."""
+    """A good tensor, and an unknown class."""
     tensors = {"w": d.tensor((2, 3), [((0, 0), (2, 3))])}
     content = item((2, 3))
     rows = {d.index("w", (0, 0)): d.info("f", 0, len(content))}

@@ -11,10 +11,10 @@
  *	CKPTFS_HOSTS_LATE	What a shell does when all files are known.
  *	CKPTFS_HOSTS_FIRST	Copies are not compared.
  *	CKPTFS_HOSTS_RANK	RANK/SIZE:DIRECTORY: set here for such a process.
- *	CKPTFS_HOSTS_END	RANK:SIGNAL:MICROSECONDS: what is sent to a rank when the
- *			opening has begun; "late": when all files are known.
+ *	CKPTFS_HOSTS_END	RANK:SIGNAL:MICROSECONDS: sends a signal to a rank after the
+ *			start of the opening; "late": when all files are known.
  *
- * A process that ends with an error is told on stderr.
+ * The program reports processes that end with an error on stderr.
  */
 #include "ckptfs/hosts.h"
 #include "ckptfs/link.h"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Safetensors by hand.
+"""Handmade safetensors checkpoints.
 
-    hub.py save HOME            fills HOME with checkpoints, below names that say what they are
-    hub.py compare MNT          MNT is a mount of one of them: all tensors have the bytes that they were given
+    hub.py save HOME            fills HOME with checkpoints under descriptive names
+    hub.py compare MNT          compares all tensors in a mount of one of them
 """
 import json
 import pathlib

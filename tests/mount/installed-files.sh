@@ -30,7 +30,7 @@ fi
 man=$prefix/share/man
 equal 'manual pages' "$(cd "$man" && ls man*/* | xargs)" \
 	'man1/ckptfs.1 man5/ckptfs.5 man8/mount.ckptfs.8'
-# Of what mandoc says, this is how scdoc writes.
+# Warnings of mandoc that the output of scdoc always causes.
 habits='PP empty|PP after S[HS]|lower case character in document title|'
 habits="${habits}longer than 80 bytes"
 for page in "$man"/man*/*; do

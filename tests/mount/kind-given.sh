@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# -o kind=: the kind that is meant, where several are there, and what is missing where it is
-# not; what lies beside a checkpoint and is not shown.
+# -o kind=: selects one of several kinds in a directory, with a message if that kind is
+# missing. Files beside a checkpoint that are not shown are listed in the status.
 need jq
 source=$FIXTURES/sample
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# What is looked at when: the mount reads no item, nor do listings, attributes
-# and reports; opening a tensor reads the headers of that one, and asking for
-# `error` does too.
+# Headers are read lazily. The mount, listings, attributes and reports read no item. Opening a
+# tensor reads its headers, and so does reading its attribute `error`.
 need getfattr find
 
 source=$FIXTURES/tp_fsdp2_bad

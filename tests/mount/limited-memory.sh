@@ -21,7 +21,7 @@ limited() {
 		>"$WORK/out" 2>&1
 }
 
-# log_is_empty: but for what libfuse says when it has no room for a thread.
+# log_is_empty: except for libfuse's message when it cannot start a thread.
 log_is_empty() {
 	[ -z "$(grep -v 'error creating thread' "$mnt/.ckptfs/log")" ]
 }

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# `ckptfs mounts`: what is mounted, from where, by whom; without asking a mount.
-# Records of daemons come with the mount and go with it.
+# `ckptfs mounts` lists mount points, sources and users without a request to a mount. The record
+# of a daemon exists as long as its mount.
 need jq
 
 mkdir 'with blank' second

@@ -2,8 +2,8 @@
 """objects.py MNT ORACLE.objects.jsonl DIRECTORY: objects/ of a mount.
 
 Each .json is the oracle's text, each .pt the bytes that .metadata names in the
-data file, of files of torch.save an archive that is made; sizes are right before anything is read; attributes say what they
-are."""
+data file; for files of torch.save it is a generated archive. Sizes are right before the first read, and attributes describe
+the object."""
 import json
 import os
 import pathlib

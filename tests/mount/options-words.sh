@@ -133,7 +133,7 @@ check 'it is read after the daemon left' cat "$mnt/full/$one.npy"
 cd "$WORK" || exit
 unmounted
 
-# exits STATUS ARGUMENT...: and says one line on stderr if not 0
+# exits STATUS ARGUMENT...: the exit status, with one line on stderr if it is not 0
 exits() {
 	local want=$1
 	shift
@@ -218,7 +218,7 @@ done
 fails '--version: a full disk is told' 'No space' \
 	bash -c '"$1" --version >/dev/full' - "$CKPTFS"
 
-# hint WHAT TEXT ARGUMENT...: what a mount that succeeds says.
+# hint WHAT TEXT ARGUMENT...: the mount succeeds and prints TEXT.
 hint() {
 	"${@:3}" 2>"$WORK/err"
 	equal "$1" "$(cat "$WORK/err")" "$2"

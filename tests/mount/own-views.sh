@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Views that a mount does not have, mounted: fs/ knows none of them. Names in a
-# directory that says how long they are good are looked up again after that.
+# Mounts views of the test, which fs/ does not know. Names in a directory with a timeout are
+# looked up again after it.
 need setsid xxd
 
 sample=$FIXTURES/sample

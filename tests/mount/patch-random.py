@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random patches of the tensors of a checkpoint, in whatever way they are cut,
-against a plain model of their bytes. After each one the tensor is compared, now
-and then all of them, and the mount is made anew.
+"""Random patches of tensors with any sharding, compared with a plain model of their bytes.
+After each patch its tensor is compared, at times all tensors, and the checkpoint is mounted
+again.
 
     patch-random.py CKPTFS SOURCE MOUNT COUNT SEED
 
-With CKPTFS_CANARY one byte of the model is wrong after a while: that has to be
-found.
+With CKPTFS_CANARY one byte of the model becomes wrong: the test must detect it.
 """
 
 import itertools
@@ -130,7 +129,7 @@ def patch(t):
     try:
         write_pieces(fd, t, box, pieces)
         if rng.random() < 0.1:
-            os.fsync(fd)  # what comes then is another patch
+            os.fsync(fd)  # later writes are another patch
             write_pieces(fd, t, box, [piece(t.length(box))])
     finally:
         os.close(fd)

@@ -14,7 +14,7 @@ forms='sample dtensor_columns mesh2d mesh3d strides_sharded tp_fsdp2_uneven
 for form in $forms; do
 	cp -a "$FIXTURES/$form" fast/
 done
-# Some MiB, so that what is put together for a write is longer than a page.
+# Some MiB, so that a write gathers more bytes than a page.
 python3 "$HERE/big.py" fast/rows 2 8 131072
 python3 "$HERE/big.py" --columns fast/columns 2 4 131072 512
 each=$(($(cases CKPTFS_PATCHES 600 10000) / 12))

@@ -15,13 +15,13 @@ check 'each rank has its row' cmp "$mnt/raw/layers.999.weight" expected
 equal 'and shows it' "$(ls -U "$mnt/local" | wc -l)" 32
 peak=$(sed -n 's/^VmHWM:\t *\([0-9]*\) kB/\1/p' "/proc/$(daemon)/status")
 echo "# $(cat ranks/* | wc -c) bytes: $peak KiB"
-# ASan keeps what is freed, and its own tables.
+# ASan keeps freed memory, and has its own tables.
 most=$((32 << 10))
 ! grep -q -a __asan_init "$CKPTFS" || most=$((512 << 10))
 check 'memory' [ "$peak" -lt "$most" ]
 unmounted
 
-# Comparing what ranks have takes as long as reading it, but nobody has to wait for that.
+# Comparing the parts of ranks takes as long as reading them; the mount must not wait for it.
 mkdir large
 python3 "$HERE/rank-files.py" --whole $((64 << 30)) large
 mounted large

@@ -110,7 +110,7 @@ def python(shell, where, text):
 
 
 def picture(shell, where, text):
-    """Each line has one name of each column, or none."""
+    """Each line has one name of each column, or an empty column."""
     with tempfile.TemporaryDirectory() as point:
         output, status = shell.run(
             f'build/mount-helpers/ckptfs {SAMPLE} {point}')

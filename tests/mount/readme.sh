@@ -30,7 +30,7 @@ obey() {
 		echo "not ok it ends")
 }
 
-# finds WHAT: of the README on stdin, with a fault, it says so.
+# finds WHAT: readme.py reports the fault planted in the README on stdin.
 finds() {
 	cat >"$WORK/wrong.md"
 	python3 "$HERE/readme.py" "$WORK/wrong.md" >"$WORK/out" 2>&1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tries every system call that changes something on a mount; each must fail
-with EROFS, or as the table says. Prints what does not.
+"""Tries every system call that changes files on a mount; each must fail with EROFS or
+with the errno of the table. Prints the other results.
 
     readonly-calls.py MOUNT STEM
 """

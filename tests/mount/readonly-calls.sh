@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Everything that would change something is refused: by the kernel, and, on a
-# mount that somebody made writable, by the daemon.
+# Every change is refused: by the kernel, and by the daemon if root has remounted the mount
+# writable.
 need python3
 
 one=$(stems plain | head -n 1)

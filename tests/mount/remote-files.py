@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Some or all data files are remote: the tree is what it is when all are here:
-names, attributes, bytes and errors, of every fixture and of damaged ones.
-Prints TAP.
+"""Some or all data files are remote: the tree equals that of local files, in names, attributes,
+bytes and errors, for every fixture and for damaged ones. Prints TAP.
 
     remote-files.py WORK FIXTURES
 """

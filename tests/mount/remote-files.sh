@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Some or all data files are remote, and their mover answers late and in any order:
-# the tree is what it is when all are here.
+# Some or all data files are remote, and their backend replies late and in any order: the tree
+# equals that of local files.
 need python3 setsid
 
 lines=$(python3 "$HERE/remote-files.py" "$WORK" "$FIXTURES")

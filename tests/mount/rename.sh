@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# -o rename=: names of a file in place of those of the checkpoint, in every view and report, for
-# every kind of source; what is refused; writing; the names of hf/.
+# -o rename=: a file maps the names of the checkpoint to other ones, in every view and report, for
+# every kind of source. Also refused maps, writing, and the names of hf/.
 need jq getfattr
 
 sample=$FIXTURES/sample
@@ -75,7 +74,7 @@ check 'a run: the map is that of the mount' sh -c 'cd "$1" && sha256sum --quiet 
 	<(sed 's|/\([^/]*\)$|/new.\1|' "$FIXTURES/files_zip.sha256")
 unmounted
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refused maps ------------------------------------------------------------------------------
 
 # refused WHAT MESSAGE LINE...: unit rename has other maps.
 refused() {

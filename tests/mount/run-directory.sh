@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# A run directory: what is shown, and a saver beside readers.
+# A run directory: its tree, and a concurrent saver and readers.
 . "$(dirname "$0")/functions.sh"
 
 run=$WORK/run

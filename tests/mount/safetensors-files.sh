@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Safetensors: one file, several, with an index, from ranks, in a hub's cache; what is shown of
-# each, and what is refused.
+# Safetensors: one file, several files, with an index, from ranks, in a hub cache. Tests the tree
+# of each, and refused files.
 need python3 getfattr
 find_numpy || skip_all 'no numpy'
 

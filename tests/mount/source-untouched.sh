@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# The checkpoint's directory after every use of a mount, and of the commands:
-# each name, byte, mode and time in it is what it was. One that nobody can
-# write to is served as any other.
+# After any use of a mount and of the commands all names, bytes, modes and times in the
+# checkpoint's directory are unchanged. A read-only directory is served like any other.
 need getfattr find
 
 # Everything but the time of the last access, which is the kernel's.

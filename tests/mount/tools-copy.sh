@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-#
-# Ordinary tools on a mount: what they copy, list and print is right.
+# Ordinary tools on a mount copy, list and print the right bytes.
 need rsync tar xxd od cmp find du
 
 mounted "$FIXTURES/sample"

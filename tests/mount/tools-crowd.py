@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Renames, removals, commits and lookups by many processes at a time: none
-waits for ever, and each file is the work of one. Prints what is wrong.
+"""Renames, removals, commits and lookups by many concurrent processes: no call hangs, and each
+file has the bytes of a single writer. Prints the errors.
 
     tools-crowd.py MOUNT SECONDS STEM...
 """

@@ -7,7 +7,7 @@ need python3
 
 each=$(($(cases CKPTFS_OPERATIONS 8000 100000) / 4))
 seed=$(seed 1)
-# What is durable is the crash suite's affair: here the disk would cost time.
+# Files are in memory to save time: the suite crash tests durability.
 mkdir fast
 [ "$(id -u)" != 0 ] || mount -t tmpfs none fast 2>"$WORK/out" || true
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tries scratch files of a mount for writing: they are ordinary files until
-they are renamed onto a tensor. Prints what is not as it should be.
+they are renamed onto a tensor. Prints the errors.
 
     tools-scratch.py MOUNT STEM
 """
@@ -129,7 +129,7 @@ def without_name():
 
 
 def becomes_tensor():
-    """Who goes on writing to it is told."""
+    """Later writes to the renamed file get an error."""
     other = data[:header] + data[header:][::-1]
     fd = make(f'{full}/e', other)
     before = os.stat(tensor)

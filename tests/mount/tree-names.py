@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Compares the tree of a mount with a fixture's table: names and their order,
-inode numbers, sizes, blocks, links, modes, owners and times. Prints what is
-wrong.
+inode numbers, sizes, blocks, links, modes, owners and times. Prints the
+differences.
 
     tree-names.py MOUNT SOURCE TABLE
 """

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Names, order, inode numbers, sizes, modes and times of the tree, and that a
-# shard's own bits and time decide for what comes from it.
+# Names, order, inode numbers, sizes, modes and times of the tree. The mode and time of a tensor
+# come from its shard.
 need python3
 
 for name in sample many keys wrappers wrappers_clash dtypes_rare shapes empty; do

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Two ways, one tree, of damaged checkpoints: the same is listed, lost and said
-# without a mount; and whatever differs in such a comparison is found.
+# Damaged checkpoints, with and without a mount: lists, losses and messages are equal. Canaries
+# show that the comparison detects differences.
 need python3
 
 python3 "$HERE/two-ways.py" --damage "$WORK"

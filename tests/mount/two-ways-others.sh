@@ -14,7 +14,7 @@ nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
 as_nobody() {
 	$nobody "$@"
 }
-# As nobody, where only /dev/null is left of /dev.
+# alone COMMAND...: runs as the user nobody, with an empty /dev except /dev/null.
 alone() {
 	unshare -m sh -c 'mkdir -p dev && mount -t tmpfs tmpfs dev &&
 		touch dev/null && mount --bind /dev/null dev/null &&

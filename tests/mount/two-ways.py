@@ -98,7 +98,7 @@ def compare(tap, what, source, work, count):
 
 
 def refused_differs(source, mount):
-    """A checkpoint that cannot be mounted: the same is said."""
+    """A checkpoint that cannot be mounted: the commands print the same message."""
     want = subprocess.run([t.CKPTFS, "mount", source, mount],
                           capture_output=True)
     if want.returncode != 2:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs that come while a writer may be about to close wait for him, and
-nobody else does. Prints what does not go so.
+"""Requests that arrive while a writer may be closing its file wait for the close, and no other
+requests wait. Prints the errors.
 
     write-busy.py MOUNT STEM
 """

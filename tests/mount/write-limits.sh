@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# A daemon with less than it needs: a limit for the size of files is told to who
-# writes, and takes nothing from the daemon; without /proc there is no mount
-# for writing.
+# A daemon with limited resources. The writer gets the error of a limit of the file size, and the
+# daemon continues. Without /proc a mount for writing is refused.
 need python3 unshare
 
 python3 "$HERE/big.py" big 2 4 65536

@@ -62,7 +62,7 @@ for flags in os.O_TRUNC, 0:
 chmod 600 raw.bin
 fails 'cp -p of a private file' 'preserving permissions' cp -p raw.bin "$raw"
 check 'cp -p of a private file: the bytes are there' cmp raw.bin "$raw"
-# Writers cannot be told from each other: what they leave out is missing.
+# The mount cannot distinguish concurrent writers: bytes skipped by all of them are missing.
 cp "$raw" was
 head -c 500 raw.bin >part.bin
 fails 'a hole' 'Invalid argument' python3 -c '

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-#
-# Others who write the same checkpoint: a second mount, from wherever it sees
-# the directory, and somebody who knows nothing of ckptfs.
+# Other writers of the same checkpoint: a second mount, under any path of the directory, and a
+# program that does not know ckptfs.
 need python3 unshare
 
 one=model.layers.0.attention.wk.weight
@@ -48,7 +47,7 @@ mounted "$source" -o write
 check 'what he wrote is read' cmp raw.bin "$mnt/raw/$one"
 unmounted
 
-# --- somebody else ----------------------------------------------------------------
+# --- another program ----------------------------------------------------------------
 
 # No program may be run in between: its copy of the open file would be closed.
 cat >staged.py <<'END'

@@ -42,7 +42,7 @@ round() {
 	fresh
 }
 
-# fresh: a new checkpoint that belongs to the user nobody.
+# fresh: a new checkpoint that belongs to the user `nobody`.
 fresh() {
 	rm -rf "$source"
 	fixture sample >/dev/null

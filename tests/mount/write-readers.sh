@@ -81,7 +81,7 @@ check 'the owner' patch root root
 changed 'the owner: bytes'
 unmounted
 
-# --- what is carried over is as private as it was --------------------------------
+# --- copied bytes keep their permissions --------------------------------
 
 modes() { # of the new files
 	local rank

@@ -50,7 +50,7 @@ check 'the mount is as it was' env -C "$mnt" sha256sum --quiet -c \
 	"$FIXTURES/sample.sha256"
 unmounted
 
-# What was copied were the same bytes; refused things alone change nothing.
+# The copied bytes were the same; refused calls alone change no file.
 rm -rf "$source"
 source=$(fixture sample)
 mounted "$source" -o write

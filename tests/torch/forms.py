@@ -89,7 +89,7 @@ def ordered(meta):
     return meta
 
 
-# What is done to .metadata, and the unknown classes that are listed.
+# The change of .metadata, and the unknown classes that are listed.
 FORMS = {
     "records of OLMo-core": (olmo, [f"{OLMO}._StorageInfo"]),
     "Metadata of Megatron-core": (megatron, [f"{MEGATRON}.MCoreMetadata", f"{MEGATRON}.MCoreSavePlan"]),

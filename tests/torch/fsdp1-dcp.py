@@ -81,7 +81,8 @@ def copy_of(ckptfs, here, to, *arguments):
 
 
 def apart(ckptfs, here, flats, scratch, write):
-    """local/ with and without the sidecar; and a mount that writes, where there is one, has none."""
+    """Compares local/ with and without the sidecar. A mount for writing ignores an existing
+    sidecar."""
     side = here / "ckptfs-flat.json"
     copy_of(ckptfs, here, scratch / "with")
     found = []

@@ -4,7 +4,7 @@
 
     fsdp2-resume.py CKPTFS
 
-The job is train.py: FSDP2, AdamW, four processes, in the long run begun by torchrun. What it saved is mounted and layers
+The job is train.py: FSDP2, AdamW, four processes, in the long run started by torchrun. Its checkpoint is mounted and layers
 are replaced; then the daemon is killed, or the plug is pulled (see tests/crash/images.py; as root), in the middle of the
 next copy, in the long run at any time, too. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the
 job goes on, bit by bit as one whose layers were set by PyTorch. The result is TAP.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""hf/ as its clients read it: every tensor is compared with what was in memory.
+"""Reads hf/ with its usual clients, and compares every tensor with its values in memory.
 
     hf-clients.py CKPTFS [--cases N]
 
@@ -282,8 +282,8 @@ ENDS = {"tok_embeddings.weight": "model.embed_tokens.weight", "norm.weight": "mo
 
 
 def renamed(tap, ckptfs, scratch):
-    """A Llama under torchtitan's names; q and k are not permuted here, as no renaming would do that. What is written under a
-    new name PyTorch loads under the old one."""
+    """A Llama under torchtitan's names; q and k are not permuted, since a map of names cannot do that. PyTorch loads a tensor
+    that was written under a new name under its old name."""
     import torch
     import torch.distributed.checkpoint as dcp
     model, home, names = tiny("llama"), scratch / "titan", scratch / "names"

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What PyTorch's own tests do with a state dict, done with files: save it, change everything, put it back.
+"""Does the steps of PyTorch's own state-dict tests with files: save, change everything,
+restore.
 
     restore.py CKPTFS
 
 The procedures of test_dtensor_sharded_optim_load_state_dict and test_dtensor_sharded_model_load_state_dict (offloaded
 or not, even and uneven): a job under FSDP saves, trains one more step and saves elsewhere. All files of the first
 checkpoint are copied out; those of the second are copied into it, and each has other bytes then; those that were copied
-out are copied in again. The job that loads them has the model and optimizer that were saved, of the same types, and
-its next step gives, bit by bit, what it gave before. The result is TAP.
+out are copied in again. The job that loads them has the saved model and optimizer, of the same types, and
+its next step gives the same bits as before. The result is TAP.
 """
 import json
 import pathlib
@@ -69,7 +70,8 @@ def metadata(path):
 
 
 def same_but_places(old, new):
-    """Whether two .metadata say the same, apart from where the bytes lie and which save it was."""
+    """True if two .metadata are equal, except for the positions of bytes and the ID of the
+    save."""
     return (old.state_dict_metadata == new.state_dict_metadata and
             list(old.state_dict_metadata) == list(new.state_dict_metadata) and
             old.planner_data == new.planner_data and old.storage_data.keys() == new.storage_data.keys())

@@ -105,7 +105,8 @@ class Job:
             parameter.copy_(whole)
 
     def digests(self):
-        """Every tensor of model and optimizer as a whole: its flat key, what it is, its bytes."""
+        """Every whole tensor of model and optimizer: its flat key, kind, dtype, shape, and the
+        digest of its bytes."""
         import oracle
         state = self.state()
         entries = {f"model.{name}": value for name, value in state["model"].items()}
