@@ -1,29 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Trials: a writer, a fault, and what the oracle says of it.
+"""Trials of crash consistency: each runs a writer with one injected fault and
+judges the resulting checkpoint with the oracle.
 
 A phase yields (id, trial) for every point at which its fault can strike; a
-trial returns problems. Points are found by a first run without a fault. Ids
-are names of points: SUBJECT/PHASE/..., and running with one repeats it.
+trial returns problems. A first run without a fault finds the points. An id
+names its point: SUBJECT/PHASE/..., and running with an id repeats the trial.
 
     kill    SIGKILL before and after every call that changes something
     cut     a power cut before every such call and after the end, with every
-            state of the file system (images.STATES) that is asked for
+            requested state of the file system (images.STATES)
     shutdown    the file system shuts down before every such call, and the
-            writer goes on
-    random  a power cut at a point, after a delay and in a state drawn by lot
-    error   every call beneath the checkpoint fails, with every errno, or so
-            many by lot; then the power is cut, so that success that was
-            reported is tested
+            writer continues
+    random  a power cut at a random point, after a random delay, in a random
+            state
+    error   every call beneath the checkpoint fails, with every errno or with
+            a random selection; then the power is cut, which tests the success
+            that the writer reported
     short   every read and write moves one byte, or half
-    skip    every sync is left out, then power cuts, shutdowns and model at
+    skip    every sync is omitted, then power cuts, shutdowns and model at
             every point
     nomem   every allocation fails, alone or with all after it
-    model   states that POSIX allows and our file systems do not make
-    foreign somebody else saves before each call: what he saved stays, and
-            who wrote is told, but for him who saves between the last look
-            and the rename
-    space   the disk has room for so many blocks more, from none to enough;
-            then the power is cut. What cannot be had is told by ENOSPC
+    model   states that POSIX allows and the tested file systems never produce
+    foreign another program saves before each call: its checkpoint must
+            survive, and the writer must report ESTALE. A save between the
+            last check and the rename is not detected.
+    space   the disk has N free blocks, from 0 to enough; then the power is
+            cut. Failed allocations are reported as ENOSPC
 """
 import os
 import random
@@ -38,7 +40,7 @@ import oracle
 
 
 class Field:
-    """Where trials take place: a plain folder, or the root of an image."""
+    """The directory of the trials: a plain folder, or the root of an image."""
 
     def __init__(self, root, image=None):
         self.root, self.image = root, image
@@ -57,7 +59,7 @@ class Field:
 
 
 class Subject:
-    """A writer and what it is to do. `plans` differ only for random cuts."""
+    """A writer and its plans. Only random cuts use more than one plan."""
 
     def __init__(self, name, writer, plans, work, **rules):
         self.name, self.writer, self.plans = name, writer, plans
@@ -76,7 +78,7 @@ class Subject:
         return plan.before
 
     def run(self, field, fault, which=0):
-        """Outcome, and a function that judges what is there now."""
+        """Outcome, and a function that judges the current checkpoint."""
         plan = self.plans[which]
         path = field.fresh(plan)
         before = self.before(path, plan)
@@ -90,17 +92,17 @@ class Subject:
         return outcome, judge
 
     def next_mount(self, field, judge):
-        """What is left after a crash can be mounted, which tidies it."""
+        """Mounts the directory after a crash, which removes leftover files."""
         if not hasattr(self.writer, "again"):
             return []
-        status, said = self.writer.again(field.path)
+        status, output = self.writer.again(field.path)
         problems = judge(may_leak=False)
         if status:
-            problems.append(("mount", f"the next one fails: {said[-200:]}"))
+            problems.append(("mount", f"the next one fails: {output[-200:]}"))
         return problems
 
     def calls(self, field, counted=injector.CHANGES, which=0):
-        """The calls of a run that nothing disturbs, which must end well."""
+        """The calls of a run without a fault, which must succeed."""
         fault = injector.Fault(counted=counted)
         outcome, judge = self.run(field, fault, which)
         problems = judge(may_leak=False)
@@ -139,7 +141,7 @@ def kill(subject, field):
 
 
 def cut_after(subject, field, fault, point, cut, which=0):
-    """A run with a power cut in it, or after it where there was none."""
+    """A run with a power cut; if the fault did not strike, the cut follows it."""
     _, judge = subject.run(field, fault, which)
     problems = missed(fault, point)
     if not fault.hit:
@@ -162,8 +164,8 @@ def cut(subject, field, states=("lost", "journal", "fsync")):
 
 
 def shutdown(subject, field):
-    """The file system stops dead, and who writes goes on: what he says is
-    saved must be there."""
+    """The file system shuts down and the writer continues: a commit that it
+    reports must be on the disk."""
     def trial(at):
         def strike(_call):
             field.image.cut("lost")
@@ -199,7 +201,7 @@ def error(subject, field, errnos=injector.ERRNOS, some=None, lot=None):
         fault = injector.Fail(at, name)
         outcome, judge = subject.run(field, fault)
         problems = missed(fault, at) + died(outcome)
-        # Who cannot remove a file must leave it.
+        # A writer whose unlink fails cannot remove its file.
         problems += judge(may_leak=bool(
             fault.hit and fault.hit.name.startswith("unlink")))
         field.image.cut("lost")
@@ -223,9 +225,9 @@ def short(subject, field):
 
 
 def skip(subject, field, state="lost"):
-    """One trial for each sync: without it, is anything ever wrong, on this
-    file system, cut off or shut down, or by the model? What is found nowhere
-    was not needed."""
+    """One trial for each sync, which runs without that sync. Power cuts,
+    shutdowns and the model look for a problem. A sync without any problem is
+    redundant on this file system."""
     points = len(subject.calls(field)[0]) + 1
 
     def without(left_out, at, whom):
@@ -273,7 +275,7 @@ NOMEM_SILENT = "no allocation was seen: is the program static or sanitized?"
 
 
 def follow(subject, field, watch, fault):
-    """Every state that the model has at one point."""
+    """Every state that the model allows at one point."""
     _, judge = subject.run(field, fault)
     problems = []
     for state in list(watch.states()):
@@ -293,10 +295,10 @@ def modelled(subject, field):
         yield f"{subject.name}/model/{at}", partial(trial, at)
 
 
-# --- somebody else --------------------------------------------------------------
+# --- another writer -------------------------------------------------------------
 
 class Foreign(injector.Fault):
-    """Before the call somebody else saves, whole or its data files only."""
+    """Another program saves before the call, whole or its data files only."""
 
     def __init__(self, at, path, plan, whole):
         super().__init__(at, counted=None)
@@ -318,7 +320,7 @@ def theirs(snapshot):
 
 
 def judge_foreign(fault, outcome, after):
-    """Problems, and whether ours is there after all."""
+    """Problems, and whether the writer's own commit is visible."""
     files, ours = theirs(after), sorted(filter(oracle.OURS.match, after.files))
     if files != fault.saved:
         if set(files) == set(fault.saved) and outcome.reported and \
@@ -333,8 +335,8 @@ def judge_foreign(fault, outcome, after):
         return problems, False
     if ours:
         problems.append(("leak", f"{ours} are left"))
-    if outcome.reported or "Stale file handle" not in outcome.said:
-        problems.append(("lost", f"ESTALE is not told: {outcome.said}"))
+    if outcome.reported or "Stale file handle" not in outcome.output:
+        problems.append(("lost", f"ESTALE is not reported: {outcome.output}"))
     return problems, False
 
 
@@ -364,7 +366,7 @@ def foreign(subject, field):
 
 # --- space ----------------------------------------------------------------------
 
-# What mounts and tools say of where it ended.
+# Messages of mounts and tools, by the step that failed.
 PLACES = {"write": "error writing", "close": "failed to close",
           "data file": "a new data file:", "name": "distcp: No space",
           "metadata": "new metadata:|metadata: No space|no new file:",
@@ -372,15 +374,15 @@ PLACES = {"write": "error writing", "close": "failed to close",
 
 
 def blocks_left_out(field, before, free):
-    """Blocks that are gone although nothing changed; a directory that grew
-    for a name keeps its size."""
+    """Blocks lost although the checkpoint did not change; a directory that
+    grew for a name keeps its size."""
     field.image.settle()
     grown = os.stat(field.path).st_size - before
     return (free - field.image.free() - max(0, grown)) // 4096
 
 
 def full_disk(subject, field, free, places):
-    """One run with so many bytes left, and what is there afterwards."""
+    """One run with `free` bytes on the disk, and checks of the result."""
     plan, folder = subject.plans[0], subject.folders[0]
     need = os.path.getsize(f"{folder}/full/{plan.changed[0]}.npy")
     path = field.fresh(plan)
@@ -394,29 +396,29 @@ def full_disk(subject, field, free, places):
                               outcome.reported, may_leak=may_leak)
     problems = judge()
     reached = {place for place, text in PLACES.items()
-               if re.search(text, outcome.said)}
+               if re.search(text, outcome.output)}
     places[left] = reached if not outcome.reported else {"success"}
     if outcome.reported:
         field.image.cut("lost")
         field.image.recover()
         problems += judge()
     else:
-        # Room for the data is promised when the first of them are written.
+        # The writer reserves the space for the data at the first write.
         if "data file" in reached:
-            problems.append(("late", outcome.said))
-        if "No space left" not in outcome.said:
-            problems.append(("errno", f"ENOSPC is not told: {outcome.said}"))
+            problems.append(("late", outcome.output))
+        if "No space left" not in outcome.output:
+            problems.append(("errno", f"ENOSPC is not reported: {outcome.output}"))
         if left < need and "write" not in reached:
             problems.append(("late", f"{need} bytes do not fit in {left}, "
-                             f"which no write was told: {outcome.said}"))
+                             f"which no write reported: {outcome.output}"))
         lost = blocks_left_out(field, size, left)
-        if lost > 0:        # less: what was removed earlier came back late
+        if lost > 0:        # < 0: blocks of removed files were freed late
             problems.append(("leak", f"{lost} blocks are gone"))
     field.image.unfill()
     replaced = outcome.reported
     outcome = subject.writer.run(path, folder, injector.Fault())
     if not outcome.reported:
-        problems.append(("stuck", f"with room again: {outcome.said}"))
+        problems.append(("stuck", f"with room again: {outcome.output}"))
     return problems + judge(may_leak=replaced)
 
 

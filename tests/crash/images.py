@@ -6,8 +6,8 @@
         image.cut("lost")
         image.recover()
 
-The shutdown ioctl of ext4 and XFS stops a file system dead: what it had not
-written to its device is gone, and the next mount replays the journal. States:
+The shutdown ioctl of ext4 and XFS stops a file system: data not yet written to
+its device are lost, and the next mount replays the journal. States:
 
     lost     nothing more reaches the device
     journal  the journal is committed first
@@ -16,8 +16,8 @@ written to its device is gone, and the next mount replays the journal. States:
     partly   some unsynced data of open files is written first, then as lost
     all      everything is written first: the cut comes late
 
-What the device was told is kept: that drives lose what they have not been
-told to flush is not shown by this.
+The device keeps every write that it received. Loss of a drive's volatile cache
+is therefore not simulated.
 """
 import ctypes
 import errno
@@ -31,9 +31,9 @@ EXT4_IOC_SHUTDOWN = XFS_IOC_GOINGDOWN = 0x8004587D      # _IOR('X', 125, u32)
 FLUSH_ALL, FLUSH_LOG, FLUSH_NOTHING = 0, 1, 2
 STATES = ("lost", "journal", "fsync", "partly", "all")
 
-# name: type, MiB, options of mkfs, options of mount. "strict" is an ext4
-# without its habit of writing data before a rename replaces a file. "ext4-4k"
-# keeps nothing back for root, and has blocks of the size that others have.
+# name: type, MiB, options of mkfs, options of mount. "strict" is an ext4 that
+# does not write data before a rename replaces a file. "ext4-4k" reserves no
+# blocks for root and uses blocks of 4 KiB, like the other file systems.
 KINDS = {
     "ext4": ("ext4", 64, ["-q", "-F", "-E", "lazy_itable_init=0"], ""),
     "xfs": ("xfs", 320, ["-q", "-f"], ""),
@@ -51,7 +51,7 @@ WRITE_AND_WAIT = 7      # sync_file_range(2)
 
 
 class Trouble(Exception):
-    """Images cannot be used here; the text says why."""
+    """Images cannot be used here; the text is the reason."""
 
 
 def checked(status, what):
@@ -61,9 +61,9 @@ def checked(status, what):
 
 
 def keep_mounts_private():
-    """What this process mounts nobody else sees: no copy of a mount in
-    another namespace keeps a file system alive, and all end with us. Nor do
-    we keep one: a daemon lives until the last copy of its mount is gone."""
+    """Moves this process to a private mount namespace. Its mounts end with it,
+    and no copy of a mount in another namespace keeps a file system busy. A
+    daemon exits only when the last copy of its mount is removed."""
     checked(libc.unshare(CLONE_NEWNS), "unshare")
     checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None),
             "private mounts")
@@ -122,7 +122,7 @@ class Image:
         self.mounted = False
 
     def settle(self):
-        """What was written so far is old: no cut takes it away."""
+        """Syncs all written data, so that no later cut loses it."""
         fd = os.open(self.root, os.O_RDONLY)
         try:
             checked(libc.syncfs(fd), "syncfs")
@@ -149,8 +149,8 @@ class Image:
             os.fsync(out.fileno())
 
     def open_files(self, pids):
-        """Paths to what these processes have open here, nameless or not,
-        and to what can be named."""
+        """Paths to the open files of these processes on this image, unlinked
+        files included, and to all named files."""
         for pid in pids:
             try:
                 fds = os.listdir(f"/proc/{pid}/fd")
@@ -177,8 +177,8 @@ class Image:
             os.close(fd)
 
     def recover(self):
-        """The next start of the machine. Whoever still holds the old mount
-        would give us the dead file system again."""
+        """Mounts the image again, as the next boot does. A process that still
+        holds the old mount would make the kernel reuse the dead file system."""
         self.unmount()
         end = time.monotonic() + 60
         while not self.is_free():
@@ -190,15 +190,15 @@ class Image:
     # --- a full disk ---
 
     def free(self):
-        """Bytes that root can have for files."""
+        """Free bytes that root can allocate for files."""
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
 
     def fill(self, free):
-        """Leaves about so many bytes, and says how many."""
+        """Fills the disk up to about `free` bytes; returns the free bytes."""
         fd = os.open(self.root + "/filler", os.O_CREAT | os.O_WRONLY)
         size = 0
-        for _ in range(5):      # what was removed is given back later
+        for _ in range(5):      # blocks of removed files are freed late
             self.settle()
             if self.free() - free < 4096:
                 break
@@ -207,7 +207,7 @@ class Image:
         return self.free()
 
     def allocate(self, fd, size, free):
-        """Where its blocks lie takes some blocks, too."""
+        """Extents of the filler take some blocks, too."""
         for piece in (16 << 20, 1 << 20, 64 << 10, 4 << 10):
             while self.free() - free >= piece:
                 try:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls that inject stops at, and which of their arguments name a
- * file. A call that names none beneath the directory goes on unseen.
+ * The system calls that inject intercepts, and which of their arguments name a
+ * file. A call without a file beneath the directory is not intercepted.
  */
 #ifndef CK_INJECT_CALLS_H
 #define CK_INJECT_CALLS_H
@@ -26,7 +26,7 @@ struct call {
 	uint64_t nr;
 	const char *name;
 	struct file_arg files[2];
-	int length;  /* the argument that says how much data; -1: none */
+	int length;  /* the argument with the length of the data; or -1 */
 	bool vector; /* arguments 1 and 2 are an iovec */
 };
 
@@ -50,7 +50,7 @@ static const struct call calls[] = {
 	FILE_CALL(ftruncate, { BY_FD, 0 }),
 	FILE_CALL(truncate, { BY_PATH, 0 }),
 	FILE_CALL(ioctl, { BY_FD, 0 }),
-	/* make it last */
+	/* sync */
 	FILE_CALL(fsync, { BY_FD, 0 }),
 	FILE_CALL(fdatasync, { BY_FD, 0 }),
 	FILE_CALL(sync_file_range, { BY_FD, 0 }),
@@ -91,7 +91,7 @@ static const struct call calls[] = {
 	FILE_CALL(lremovexattr, { BY_PATH, 0 }),
 	FILE_CALL(fremovexattr, { BY_FD, 0 }),
 	FILE_CALL(flock, { BY_FD, 0 }),
-	/* look */
+	/* read data and attributes */
 	DATA_CALL(read, 2, { BY_FD, 0 }),
 	DATA_CALL(pread64, 2, { BY_FD, 0 }),
 	VECTOR_CALL(readv),

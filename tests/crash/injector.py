@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The Python side of inject: a command runs, and a fault decides at each of
-its system calls beneath a directory what becomes of it.
+"""The Python side of inject: runs a command, and lets a fault decide the
+result of each of its system calls beneath a directory.
 
     run = Injector(["writer", path], path, fault)
-    status, said = run.wait()
+    status, output = run.wait()
 
-A fault is asked `before(call)` and, if it answered "watch", `after(call)`.
-Calls are numbered from 1 in the order in which they were made; which ones are
-counted is the fault's affair.
+inject calls the fault's `before(call)` and, if that returned "watch",
+`after(call)`. Calls are numbered from 1 in the order of execution; each fault
+selects the calls that it counts.
 """
 import collections
 import errno
@@ -19,7 +19,7 @@ import threading
 
 INJECT = os.environ.get("INJECT_BIN", "inject")
 NOMEM = os.environ.get("NOMEM_BIN", "libnomem.so")
-PATIENCE, HUNG = 120, 999       # seconds; the status of who took longer
+PATIENCE, HUNG = 120, 999       # seconds; the exit status after a timeout
 Call = collections.namedtuple("Call", "tid name length paths")
 
 DATA = set("write pwrite64 writev pwritev pwritev2 copy_file_range sendfile "
@@ -32,7 +32,7 @@ NAMES = set("open creat openat openat2 link linkat rename renameat renameat2 "
 ATTRIBUTES = set("fallocate ftruncate truncate ioctl chmod fchmod fchmodat "
                  "chown lchown fchown fchownat utimensat setxattr lsetxattr "
                  "fsetxattr removexattr lremovexattr fremovexattr".split())
-# What can leave another state behind. Opening is among them: O_CREAT, O_TRUNC.
+# Calls that can change the state. Opening can: O_CREAT, O_TRUNC.
 CHANGES = DATA | SYNCS | NAMES | ATTRIBUTES
 
 ERRNOS = ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EAGAIN", "ENOMEM", "EMFILE",
@@ -40,13 +40,13 @@ ERRNOS = ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EAGAIN", "ENOMEM", "EMFILE",
 
 
 class Fault:
-    """Lets everything happen and writes down what. The others are made of
-    it: at the call of number `at` they do something, once."""
+    """Lets every call run and records it. Derived faults act once, at the call
+    of number `at`."""
 
     def __init__(self, at=0, counted=CHANGES):
         self.at, self.counted = at, counted
         self.seen, self.hit, self.armed = [], None, True
-        self.over = False       # nothing of what comes now matters
+        self.over = False       # later calls are ignored
 
     def before(self, call):
         if self.over:
@@ -66,7 +66,7 @@ class Fault:
         return "go"
 
     def finish(self):
-        """All that was asked of a daemon is done; it will be ended."""
+        """All requests to a daemon are complete; it will be stopped."""
 
     def after(self, _call, _result):
         return "go"
@@ -87,7 +87,7 @@ class Kill(Fault):
 
 
 class Cut(Fault):
-    """Power cut: what `cut` does, then nobody is left alive."""
+    """Power cut: runs `cut`, then kills all processes of the run."""
 
     def __init__(self, at, cut, late=False, whom="killall", **more):
         super().__init__(at, **more)
@@ -102,9 +102,9 @@ class Cut(Fault):
 
 
 class Fail(Fault):
-    """The call does not happen and fails. After an fsync that failed the
-    kernel takes the pages for clean: later ones of that file, which would
-    find nothing to do, say 0 and do nothing."""
+    """The call fails without being executed. After a failed fsync the kernel
+    marks the pages clean. Later fsyncs of that file therefore return 0 and
+    write no data."""
 
     def __init__(self, at, error, **more):
         more.setdefault("counted", None)
@@ -136,7 +136,7 @@ class Short(Fault):
 
 
 class Skip(Fault):
-    """The call says 0 and does nothing: a protocol without it."""
+    """The call returns 0 without being executed: a protocol without it."""
 
     def __init__(self, at, counted=frozenset(SYNCS), **more):
         super().__init__(at, counted=counted, **more)
@@ -146,8 +146,8 @@ class Skip(Fault):
 
 
 class Both:
-    """Two faults in one run, such as a sync left out and then a power cut.
-    Each counts on its own; the first that does anything is obeyed."""
+    """Two faults in one run, such as an omitted sync and then a power cut.
+    Each counts separately; the first that acts decides."""
 
     def __init__(self, *faults):
         self.faults = faults
@@ -183,8 +183,8 @@ class Both:
 
 
 class NoMemory:
-    """Allocation `at` fails, and `times - 1` after it: what is written into
-    the file that nomem.c maps. `prefix` is what the command is begun with."""
+    """Allocation `at` fails, and `times - 1` after it. The settings are written
+    to the file that nomem.c maps. `prefix` starts the command line."""
 
     FIELDS = struct.Struct("QQQQQ")     # armed, count, at, times, hits
 
@@ -240,7 +240,7 @@ class Injector:
             for line in lines:
                 try:
                     reply = self.answer(line.split(" "), pending)
-                except Exception as problem:  # the run ends, wait() tells
+                except Exception as problem:  # ends the run; wait() raises it
                     self.problem, reply = problem, "killall"
                 try:
                     print(reply, file=out, flush=True)
@@ -260,19 +260,19 @@ class Injector:
         return reply
 
     def end(self):
-        """It took too long. What inject follows dies with it."""
+        """Kills a run after its timeout; the traced processes die with inject."""
         self.process.kill()
         self.hung = True
 
     def wait(self):
-        """Exit status (128 + signal, or HUNG) and what it printed."""
+        """Exit status (128 + signal, or HUNG) and the output."""
         try:
-            said, _ = self.process.communicate(timeout=PATIENCE)
+            output, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.end()
-            said, _ = self.process.communicate()
+            output, _ = self.process.communicate()
         self.talk.join(10)
         if self.problem:
             raise self.problem
         status = HUNG if self.hung else self.process.returncode
-        return status, said.decode(errors="replace")
+        return status, output.decode(errors="replace")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Checkpoints to be changed, made without PyTorch, and the change as files.
+"""Makes checkpoints for the writers without PyTorch, and the change as files.
 
     plan = Plan(seed=1)
     plan.write_old(path)            a checkpoint with foreign files beside it
-    plan.write_new(folder)          what a writer takes:
+    plan.write_new(folder)          the input of a writer:
         raw/<tensor>                the new bytes
         full/<tensor>.npy           the same for a mount
         new/                        shards and .metadata for `reference`
-    plan.wanted(before)             what a reader must find afterwards
+    plan.wanted(before)             the contents that a reader must find
 
 Tensors `t0`, `t1` ... are cut into rows, one box in each rank's file.
 """
@@ -37,9 +37,10 @@ def npy(shape, data):
 class Plan:
     """columns: of float32, so that a box has 4 * columns * rows bytes.
     changed: how many tensors the commit replaces. in_place: the new shards
-    have the names of old ones, and every tensor is written anew; other_shape:
-    these are longer by that many columns. crowded: on ext4 the directory has
-    no room for one more name, and the inode of .metadata none for its ACL."""
+    have the names of old ones, and the commit writes every tensor.
+    other_shape: these are longer by that many columns. crowded: on ext4 the
+    directory has no room for one more name, and the inode of .metadata has no
+    room for its ACL."""
 
     def __init__(self, seed=1, tensors=3, columns=5000, rows=4, ranks=2,
                  changed=1, in_place=False, other_shape=0, crowded=False):
@@ -95,7 +96,7 @@ class Plan:
         return pickle.dumps(d.checkpoint(entries, rows), 4)
 
     def write_old(self, path):
-        if not self.ready:      # it is written very often
+        if not self.ready:      # cached: write_old() is called very often
             self.ready = {name: b"".join(items.values())
                           for name, items in self.files(False).items()}
             self.ready[".metadata"] = self.metadata(False)
@@ -124,8 +125,8 @@ class Plan:
         put(f"{folder}/new/.metadata", self.metadata(True))
 
     def save_over(self, path, whole=True):
-        """Somebody else saves other values, in the manner of dcp.save. Not
-        whole: he has not come to .metadata yet."""
+        """Another program saves other values, in the order of dcp.save. If not
+        whole, it has not written .metadata yet."""
         other = copy.copy(self)
         other.old = {name: data[::-1] for name, data in self.old.items()}
         for name, items in other.files(False).items():
@@ -135,7 +136,8 @@ class Plan:
             os.rename(f"{path}/.metadata.tmp", f"{path}/.metadata")
 
     def wanted(self, before):
-        """Said from the bytes alone, not from the files of `new`."""
+        """The expected contents, derived from the bytes, not from files of
+        `new`."""
         wanted = oracle.changed(before.contents, self.change)
         if not self.in_place:
             return wanted
@@ -151,8 +153,8 @@ def put(path, data):
 
 
 def crowd(path):
-    """Names until one block of an ext4 directory has no room for another:
-    each takes 8 bytes and its own, in fours; `.`, `..` and a checksum 36."""
+    """Names that fill one block of an ext4 directory. Each takes 8 bytes and its
+    length, rounded up to 4; `.`, `..` and a checksum take 36 bytes."""
     def bytes_of(name):
         return 8 + (len(name) + 3) // 4 * 4
     room = 4096 - 36 - sum(map(bytes_of, os.listdir(path)))
@@ -165,7 +167,7 @@ def crowd(path):
 
 
 def acl(users):
-    """As setxattr(2) takes it: owner, these users, group, mask, others."""
+    """An ACL for setxattr(2): owner, these users, group, mask, others."""
     rows = [(1, 6, -1), *((2, 4, user) for user in users), (4, 4, -1),
             (16, 4, -1), (32, 4, -1)]
     return struct.pack("<I", 2) + b"".join(

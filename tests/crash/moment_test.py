@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Errors of the moment: each system call that a mount makes beneath the
-checkpoint's directory, when it is mounted and when something is first opened
-and read, fails once with each of ten errnos. What is used then may fail, with
-that errno; what is used next is right, and nothing is said to be damaged.
+"""Transient errors: each system call of a mount beneath the checkpoint's
+directory fails once with each of ten errnos, at the mount and at the first open
+and read of a file. That use may fail with the errno. The next use must return
+the right bytes, and `.ckptfs` must not report damage.
 
     run BUILD moment CKPTFS [NAME...]
 
-A tenth of the points by lot from CKPTFS_SEED, outside of the long run a
-hundredth; CKPTFS_ERRORS=all tries each.
-NAME: only points that begin so.
+The test draws a tenth of the points from CKPTFS_SEED, or a hundredth outside of
+the long run; CKPTFS_ERRORS=all runs all points.
+NAME: only points whose name begins with NAME.
 """
 import collections
 import ctypes
@@ -41,7 +41,7 @@ Use = collections.namedtuple("Use", "name source path how")
 
 
 class Fail(injector.Fail):
-    """Call `at` fails; with `always` whatever comes after it, too."""
+    """Call `at` fails; with `always` all later calls fail, too."""
 
     def __init__(self, at, error, always=False):
         super().__init__(at, error, counted=CALLS)
@@ -86,7 +86,7 @@ class Mount:
                                      source, fault)
 
     def wait(self):
-        """Until it can be used; False if it has ended instead."""
+        """Waits until the mount answers; False if its process exits instead."""
         end = time.monotonic() + injector.PATIENCE
         while time.monotonic() < end:
             if self.run.process.poll() is not None:
@@ -128,7 +128,7 @@ class Sweep(tap.Tap):
         return Mount(self.ckptfs, self.source(name), self.mnt, fault)
 
     def learn(self, name):
-        """What every file of the mount holds, undisturbed."""
+        """The contents of every file of the mount, without a fault."""
         fault = injector.Fault()
         mount = self.mount(name, fault)
         mount.wait()
@@ -158,7 +158,7 @@ class Sweep(tap.Tap):
                             f"{errno.errorcode.get(found, found)}")
 
     def after(self, uses, read, problems):
-        """Nothing is left of what has failed."""
+        """The failure has no later effect."""
         for use in uses:
             self.look(use, read, "next", problems)
             try:
@@ -198,21 +198,21 @@ class Sweep(tap.Tap):
         return fault, problems
 
     def mounted(self, name, paths, at, error):
-        """The call of number `at` of the mount fails: exit 2, or all that is
-        in it is right."""
+        """The call of number `at` of the mount fails: exit 2, or every file of
+        the mount is right."""
         fault, problems = Fail(at, error), []
         mount = self.mount(name, fault)
         if mount.wait():
             fault.over = True
             uses = [Use("", name, path, "") for path in paths]
             self.after(uses, read_whole, problems)
-            status, said = mount.end()
+            status, output = mount.end()
             if status > 2:
                 problems.append(f"exit status {status}")
         else:
-            status, said = mount.run.wait()
-            if status != 2 or not said.startswith("ckptfs: "):
-                problems.append(f"exit status {status}: {said}")
+            status, output = mount.run.wait()
+            if status != 2 or not output.startswith("ckptfs: "):
+                problems.append(f"exit status {status}: {output}")
         return fault, problems
 
     # --- all points ---
@@ -223,7 +223,7 @@ class Sweep(tap.Tap):
         return self.whole or self.lot.random() < self.share
 
     def sweep(self, title, trial):
-        """trial(at, error); at 0 counts the calls."""
+        """trial(at, error); `at` = 0 counts the calls."""
         fault, problems = trial(0, "EIO")
         calls, bad, tried = len(fault.seen), problems, 0
         for at in range(1, calls + 1):
@@ -279,7 +279,7 @@ def main():
     if not os.access("/dev/fuse", os.W_OK):
         print("1..0 # SKIP FUSE cannot be used here")
         return os.environ.get("CI") == "true"
-    # A copy of a mount in somebody else's namespace would keep it alive.
+    # A copy of a mount in another mount namespace would keep it busy.
     if os.geteuid() == 0:
         images.keep_mounts_private()
     work = tempfile.mkdtemp(prefix="ckptfs-moment-")

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Says what a fault has done to a checkpoint.
+"""Judges a checkpoint after a fault.
 
     before = look(path)                      then the writer runs, then
     problems = verdict(before, wanted, look(path), reported_success)
 
-A problem is (kind, text). What may be left behind is said by the caller:
+A problem is (kind, text). The caller passes which leftover files are allowed:
 
     unreadable  no complete checkpoint
-    mixed       a tensor or an entry that is neither old nor new, or, of what
-                belongs to one commit, some old and some new
-    lost        success had been reported, and it is not what is there
+    mixed       a tensor or an entry that is neither old nor new, or old and
+                new parts of one commit
+    lost        the writer reported success, but its commit is not on the disk
     foreign     a file that the writer did not make was changed or removed
-    leak        a file of the writer's that nothing names
+    leak        an unreferenced file of the writer
     owner       new files have another mode, owner or group than .metadata had
 """
 import collections
@@ -22,11 +22,11 @@ import stat
 
 import reader
 
-# How the writer under test calls its files (of reports: INTERFACE, writing).
+# Names of the files that the writer under test creates.
 OURS = re.compile(r"^(__(\d+_)?ckptfs-\d+-[0-9a-f]{16}\.distcp"
                   r"|\.metadata\.(tmp|ckptfs-[\w.-]+))$")
 
-# contents: of reader.read, or None and broken says why there is none
+# contents: of reader.read; or None, with the reason in `broken`
 # files: path below -> (kind, mode, owner, group, digest)
 Snapshot = collections.namedtuple("Snapshot", "contents broken files")
 
@@ -119,8 +119,8 @@ def judge_files(before, after, ours, may_leak):
 
 
 def judge_owners(before, after):
-    """The new .metadata takes the place of the old one in type, mode, owner
-    and group too, and new shards are as it is."""
+    """The new .metadata has the type, mode, owner and group of the old one, and
+    so have new shards."""
     was, named = before.files[".metadata"], ()
     if after.contents:
         named = after.contents.files - before.files.keys()
@@ -134,9 +134,9 @@ def judge_owners(before, after):
 def verdict(before, wanted, after, reported_success, *, atomic=True,
             may_leak=True, ours=OURS):
     """before, after: Snapshots; wanted: Contents, or None where the writer
-    should not have changed anything. atomic: one commit changes all, so that
-    all are old or all new. may_leak: files of the writer's own that nothing
-    names, which the next mount for writing removes."""
+    must not change anything. atomic: one commit changes all tensors, so that
+    all are old or all new. may_leak: unreferenced files of the writer are
+    allowed; the next mount for writing removes them."""
     problems = []
     wanted = before.contents if wanted is None else wanted
     if after.contents is None:

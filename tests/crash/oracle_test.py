@@ -270,7 +270,7 @@ def do_model():
         code = ("import os; f = os.open('new', os.O_CREAT | os.O_WRONLY);"
                 "os.write(f, b'abc'); os.fsync(f); os.write(f, b'def');"
                 "os.rename('old', 'older')")
-        status, said = injector.Injector(
+        status, output = injector.Injector(
             [sys.executable, "-S", "-c", code], work, watch, cwd=work).wait()
         states = {tuple(sorted((n, s.data[i][0]) for n, i in s.names.items()))
                   for s in watch.states()}
@@ -279,7 +279,7 @@ def do_model():
         want = {tuple(sorted((*new, (name, b"old"))))
                 for new in news for name in ("old", "older")}
         result(states == want, "the model has all states and no others",
-               f"{status} {said} {states ^ want}")
+               f"{status} {output} {states ^ want}")
 
 
 def do_both():

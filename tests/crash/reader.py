@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """A reader of DCP checkpoints that shares no code with ckptfs and needs only
-Python's library: is a checkpoint complete, and what is in it?
+Python's library: it checks that a checkpoint is complete, and returns its
+contents.
 
-    read(path) -> Contents, or Broken says why there is no checkpoint
+    read(path) -> Contents, or raises Broken with the reason
 
-Strict on purpose: an item that PyTorch would read with a shrug is broken here
-if its CRC, its size or its shape is not what it should be.
+The reader is stricter than PyTorch: an item with a wrong CRC, size or shape is
+broken, even if PyTorch reads it.
 """
 import collections
 import hashlib
@@ -15,7 +16,7 @@ import pickle
 import zipfile
 
 # tensors: name -> (dtype, shape, digest of the bytes in C order)
-# objects: name -> digest; files: names that .metadata gives
+# objects: name -> digest; files: file names in .metadata
 Contents = collections.namedtuple("Contents", "tensors objects files")
 
 WIDTHS = {
@@ -40,7 +41,8 @@ class Broken(Exception):
 
 
 class Thing:
-    """Whatever a pickle names: made, called and filled, and nothing happens."""
+    """An inert object for any class of a pickle: creating, calling and filling
+    it has no effect."""
 
     name = ""
 
@@ -176,7 +178,7 @@ class Item:
         return dtype, tuple(shape), tuple(stride), first, data
 
     def digest(self):
-        """Of what the item says, wherever its records lie."""
+        """Digest of the item's contents, independent of the order of records."""
         out = hashlib.sha256(self.pickle)
         for name in sorted(n for n in self.infos if n.startswith("data/")):
             out.update(name.encode() + b"\0" + self.record(name))
@@ -200,7 +202,7 @@ def rows_of(shape):
 
 
 def place(whole, seen, shape, width, box, item, what):
-    """Copies one box; the rows it covers must have been free."""
+    """Copies one box; no earlier box may cover its rows."""
     offsets, sizes = box
     dtype, found, stride, first, data = item
     if found != sizes:

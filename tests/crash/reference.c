@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reference: the smallest writer that loses nothing, and what becomes of it
- * when one step is forgotten. It judges the crash harness: the correct one
- * must survive all, every mutant must be caught.
+ * reference: the smallest crash-consistent writer, and mutants that omit one of
+ * its steps. It tests the crash harness: the correct writer must survive all
+ * faults, and the harness must catch every mutant.
  *
  *	reference correct|MUTANT CHECKPOINT NEW
  *
  * NEW is a directory with the new shards and the new .metadata. Prints
- * "committed" and exits 0 when, and only when, they are there to stay.
+ * "committed" and exits 0 if, and only if, they are durable.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ enum { PIECE = 64 << 10, MOST_SHARDS = 64 };
 
 static const char TMP[] = ".metadata.tmp", METADATA[] = ".metadata";
 
-/* What a mutant does, or does not do. */
+/* The deviation of each mutant. */
 enum mutant {
 	CORRECT,
 	NO_SHARD_SYNC,
@@ -33,7 +33,7 @@ enum mutant {
 	NO_FIRST_DIRECTORY_SYNC,
 	NO_LAST_METADATA_SYNC,
 	NO_LAST_DIRECTORY_SYNC,
-	NO_LAST_SYNC, /* neither */
+	NO_LAST_SYNC, /* neither of the two above */
 	NO_SYNC_AT_ALL,
 	RENAME_BEFORE_SYNC,
 	SYNC_BEFORE_WRITE,
@@ -84,7 +84,7 @@ struct writer {
 	int to, from;	  /* directories */
 	struct stat like; /* the old .metadata */
 	char *shards[MOST_SHARDS];
-	size_t n, made; /* of these, that were made */
+	size_t n, made; /* shards; those already created */
 	bool made_tmp, published;
 };
 
@@ -155,7 +155,7 @@ static int fill(struct writer *w, const char *name, int out, bool sync)
 	return rc;
 }
 
-/* A file of NEW under the name `as`; `over`: in the place of another. */
+/* Copies a file of NEW to the name `as`; `over`: replaces an existing file. */
 static int put(struct writer *w, const char *name, const char *as, bool over,
 	       bool sync)
 {
@@ -198,7 +198,7 @@ static int sync_late(struct writer *w)
 	return rc;
 }
 
-/* A file system that stopped may have a 0 for its directory. */
+/* fsync of a directory may return 0 on a file system that was shut down. */
 static int sync_last(struct writer *w)
 {
 	int rc = 0;
@@ -231,7 +231,7 @@ static int publish(struct writer *w)
 	return sync_last(w);
 }
 
-/* What nobody needs any more, or what somebody took for it. */
+/* Mutant: removes files of other programs, as if they were unreferenced. */
 static void remove_foreign(struct writer *w)
 {
 	unlinkat(w->to, "notes.json", 0);

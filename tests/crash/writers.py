@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Who changes a checkpoint, and how it is asked to.
+"""Writers that change a checkpoint, and how each is started.
 
-Each has run(checkpoint, plan, fault) -> Outcome. `fault` decides at every
-system call beneath `checkpoint`; `plan` is the folder of made.Plan.write_new().
+Each has run(checkpoint, plan, fault) -> Outcome. `fault` decides the result of
+every system call beneath `checkpoint`; `plan` is the folder of
+made.Plan.write_new().
 
     Command    a program that makes one commit and ends
     Mounted    the daemon, with tools that write into the mount
@@ -16,8 +17,8 @@ import time
 
 import injector
 
-# status: of the program, 128 + signal, HUNG; reported: it said that all is well
-Outcome = collections.namedtuple("Outcome", "status reported said")
+# status: exit status, 128 + signal, or HUNG; reported: it reported success
+Outcome = collections.namedtuple("Outcome", "status reported output")
 MNT_FORCE, MNT_DETACH = 1, 2
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,7 +29,7 @@ def filled(words, **places):
 
 class Command:
     """argv may have {checkpoint} and {plan}. Success is exit 0, or a line
-    "committed", which counts however the program ends."""
+    "committed" with any exit status."""
 
     steady = True       # the same calls and allocations every time
 
@@ -37,16 +38,16 @@ class Command:
 
     def run(self, checkpoint, plan, fault):
         argv = filled(self.argv, checkpoint=checkpoint, plan=plan)
-        status, said = injector.Injector(
+        status, output = injector.Injector(
             getattr(fault, "prefix", []) + argv, checkpoint, fault).wait()
-        reported = status == 0 or "committed" in said.splitlines()
-        return Outcome(status, reported, said)
+        reported = status == 0 or "committed" in output.splitlines()
+        return Outcome(status, reported, output)
 
 
 class Mounted:
-    """argv mounts {checkpoint} at {mnt} and stays in front; script is what a
-    user does there, one shell command a line, with {mnt} and {plan}. Success
-    is that every command ended well. Calls count from when it can be used."""
+    """argv mounts {checkpoint} at {mnt} in the foreground; script has the user's
+    shell commands, one a line, with {mnt} and {plan}. Success means exit 0 of
+    every command. Calls are counted once the mount is ready."""
 
     steady = False
 
@@ -55,15 +56,15 @@ class Mounted:
         os.makedirs(mnt, exist_ok=True)
 
     def is_usable(self, waited):
-        """The last thing that ckptfs does before it says so is to raise the
-        read-ahead; whoever unmounts earlier is told that it was too early.
-        Where a device number is used again at once, it may be that of the
-        mount before which is raised (1 of 100), and nothing is seen."""
+        """True if the mount is ready. The last step of ckptfs before it reports
+        that is to raise the read-ahead; an earlier umount is refused. If the
+        kernel reuses the device number at once, the raised value may be that of
+        the previous mount (1 of 100)."""
         with open("/proc/self/mountinfo") as mounts:
             devices = [line.split()[2] for line in mounts
                        if line.split()[4] == self.mnt]
         if not devices or os.geteuid() != 0 or waited > 10:
-            return bool(devices)    # who is not root may not raise it
+            return bool(devices)    # only root may raise it
         with open(f"/sys/class/bdi/{devices[0]}/read_ahead_kb") as kb:
             return kb.read() == "1024\n"
 
@@ -72,25 +73,25 @@ class Mounted:
         fault.armed = False
         run = injector.Injector(getattr(fault, "prefix", []) + argv,
                                 checkpoint, fault)
-        said, good = "", False
+        output, good = "", False
         try:
-            said, good = self.use(run, plan, fault)
+            output, good = self.use(run, plan, fault)
         finally:
-            # A daemon that is dead leaves its mount; a living one ends. One
-            # that was killed as it waited for its own answer waits until the
-            # connection is aborted.
+            # A dead daemon leaves its mount; a live one exits. A daemon killed
+            # while it waits for its own reply waits until the connection is
+            # aborted.
             if libc.umount2(self.mnt.encode(), 0):
                 libc.umount2(self.mnt.encode(), MNT_FORCE)
                 libc.umount2(self.mnt.encode(), MNT_DETACH)
             status, log = run.wait()
-        return Outcome(status, good, said + log)
+        return Outcome(status, good, output + log)
 
     def again(self, checkpoint):
-        """Mounts and ends, with no fault: status and what was said."""
+        """Mounts and unmounts without a fault: status and output."""
         script, self.script = self.script, "true"
         outcome = self.run(checkpoint, "", injector.Fault())
         self.script = script
-        return outcome.status or not outcome.reported, outcome.said
+        return outcome.status or not outcome.reported, outcome.output
 
     def use(self, run, plan, fault):
         begin = time.monotonic()
@@ -130,11 +131,11 @@ class DcpSave:
         self.orders, self.answers = open(give[1], "w"), open(take[0])
         if self.answers.readline() != "ready\n":
             self.stop()
-            raise RuntimeError((self.said.split("\n")[-2:] or ["no torch"])[0])
+            raise RuntimeError((self.output.split("\n")[-2:] or ["no torch"])[0])
 
     def stop(self):
         self.orders.close()
-        _, self.said = self.server.wait()
+        _, self.output = self.server.wait()
         self.server = None
 
     def run(self, checkpoint, plan, fault):

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A small checkpoint of PyTorch, cut at every byte and with every bit flipped,
- * one at a time. What a mount would serve must be an error or the bytes that
- * were saved, unless `check --full` says that something is wrong. Files of torch.save from
- * before 1.6 and safetensors have no sums: a flipped bit of their data is that bit of one
- * tensor, and what they hold when they are cut must be readable.
+ * one at a time. A mount must serve an error or the saved bytes, unless
+ * `check --full` reports the damage. Safetensors and files of torch.save before 1.6
+ * have no checksums: a flipped bit of their data changes that bit of one tensor only,
+ * and the tensors before a cut must be readable.
  *
  *	flips_test DIRECTORY [FILE]	only that file of it is changed
  *
- * CKPTFS_FLIPS: each so many-th byte, 17; in `tests/run --all` every one.
+ * CKPTFS_FLIPS: every n-th byte is changed, default 17; in `tests/run --all` 1.
  */
 #include "read_case.h"
 #include "tap.h"
@@ -36,13 +36,13 @@ struct truth {
 	uint64_t begin, end; /* in its file, if it is one piece of one */
 };
 
-/* What came of one change. */
+/* The result of one change. */
 struct outcome {
-	bool refused, reported, said;
-	unsigned readable; /* tensors of which all bytes can be had */
-	unsigned wrong;	   /* tensors of other bytes under their own name */
-	unsigned bits;	   /* that are other ones */
-	unsigned missing;  /* tensors no longer there under their name */
+	bool refused, reported, explained;
+	unsigned readable; /* tensors whose bytes are all readable */
+	unsigned wrong;	   /* tensors with changed bytes under their name */
+	unsigned bits;	   /* changed bits of these */
+	unsigned missing;  /* names without a tensor */
 };
 
 static char dir[] = "/tmp/ckptfs-flips-XXXXXX";
@@ -50,7 +50,7 @@ static struct file files[FILES_MAX];
 static size_t nfiles;
 static struct truth *truths;
 static size_t ntruths;
-static size_t step; /* from one byte to the next that is changed */
+static size_t step; /* distance between two changed bytes */
 
 /* --- files ---------------------------------------------------------------- */
 
@@ -99,7 +99,7 @@ static void read_files(const char *from)
 	closedir(d);
 }
 
-/* --- what a mount would serve ------------------------------------------------ */
+/* --- contents of a mount ------------------------------------------------------ */
 
 static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 {
@@ -112,7 +112,7 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 	return b.data;
 }
 
-/* All bytes of a tensor; the caller's. */
+/* All bytes of a tensor. The caller owns `*out`. */
 static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 		       uint64_t *len)
 {
@@ -174,7 +174,7 @@ static void look_at_tensors(struct ck_checkpoint *cp, struct outcome *out)
 	}
 }
 
-/* Opens what is in the directory now. */
+/* Opens the directory as it is now. */
 static struct outcome look(void)
 {
 	static const struct ck_format_options options = { 0 };
@@ -187,7 +187,7 @@ static struct outcome look(void)
 
 	if (ck_checkpoint_open(dir, &options, &cp, &d)) {
 		out.refused = true;
-		out.said = *d.text != '\0';
+		out.explained = *d.text != '\0';
 		return out;
 	}
 	look_at_tensors(cp, &out);
@@ -247,7 +247,7 @@ static void test_unchanged(void)
 	eq_u64(got.readable, ntruths);
 }
 
-/* Canary: what is wrong is seen. */
+/* Canary: wrong bytes are detected. */
 static void test_wrong_is_seen(void)
 {
 	struct outcome got;
@@ -269,8 +269,8 @@ static bool is_safetensors(const struct file *f)
 	return strstr(f->name, ".safetensors");
 }
 
-/* Of a file without sums: where its data begin, with the length of its first storage if it is
- * of torch.save. 0: it has sums. */
+/* The offset of the data in a file without checksums; for torch.save it includes the length of
+ * the first storage. 0 if the file has checksums. */
 static uint64_t storages_of(const struct file *f)
 {
 	uint64_t first = 0;
@@ -283,7 +283,7 @@ static uint64_t storages_of(const struct file *f)
 	return is_legacy(f) ? first - sizeof(first) : first;
 }
 
-/* Of a file that was cut there. */
+/* The number of tensors that a file cut at `len` contains. */
 static unsigned held(const struct file *f, size_t len)
 {
 	unsigned n = 0;
@@ -293,10 +293,10 @@ static unsigned held(const struct file *f, size_t len)
 	return n;
 }
 
-/* Each length shorter than the file: noticed, and nothing wrong is served. */
+/* Each length shorter than the file: the damage is reported, and no wrong bytes are served. */
 static void test_cut(const struct file *f)
 {
-	unsigned silent = 0, wrong = 0, lost = 0, unsaid = 0;
+	unsigned silent = 0, wrong = 0, lost = 0, unexplained = 0;
 
 	for (size_t len = f->len; len > 0;) {
 		struct outcome got;
@@ -308,7 +308,7 @@ static void test_cut(const struct file *f)
 		got = look();
 		silent += !got.refused && !got.reported;
 		wrong += got.wrong;
-		unsaid += got.refused && !got.said;
+		unexplained += got.refused && !got.explained;
 		if (storages_of(f))
 			lost += got.readable != held(f, len);
 	}
@@ -317,15 +317,15 @@ static void test_cut(const struct file *f)
 	eq_u64(silent, 0);
 	eq_u64(wrong, 0);
 	eq_u64(lost, 0);
-	eq_u64(unsaid, 0);
+	eq_u64(unexplained, 0);
 }
 
 struct tally {
 	unsigned refused, reported, silent, payload, missing, bad;
 };
 
-/* A shard: what is wrong is a bit of the data, and reported; what is not
- * reported changes nothing. */
+/* A shard: at most one bit of the data is wrong, and the damage is reported. A change without
+ * a report has no effect. */
 static bool shard_is_fine(const struct outcome *got)
 {
 	if (got->missing || got->wrong > 1)
@@ -333,20 +333,21 @@ static bool shard_is_fine(const struct outcome *got)
 	return got->reported || !got->wrong;
 }
 
-/* .metadata: nothing wrong is served under a tensor's name. */
+/* .metadata: no wrong bytes are served under a tensor's name. */
 static bool metadata_is_fine(const struct outcome *got)
 {
 	return got->refused || got->reported || !got->wrong;
 }
 
-/* An archive that stands alone: if it has nothing to show it is refused. */
+/* A single archive: it is refused if it has no tensor. */
 static bool archive_is_fine(const struct outcome *got)
 {
-	return got->refused ? got->said
+	return got->refused ? got->explained
 			    : got->reported || (!got->wrong && !got->missing);
 }
 
-/* Storages without sums: a bit of data is that bit; one of a length loses tensors. */
+/* Storages without checksums: a flipped bit of data changes that bit; one of a length loses
+ * tensors. */
 static bool storage_is_fine(const struct file *f, size_t at,
 			    const struct outcome *got)
 {
@@ -354,7 +355,7 @@ static bool storage_is_fine(const struct file *f, size_t at,
 
 	for (size_t i = 0; i < ntruths; i++)
 		data |= truths[i].begin <= at && at < truths[i].end;
-	/* Of a pickle nobody can tell; JSON that is still good has other names. */
+	/* Changes of a pickle are not detectable; valid JSON has other names. */
 	if (at < storages_of(f))
 		return is_legacy(f) || !got->wrong;
 	if (got->refused || got->missing)
@@ -395,7 +396,7 @@ static void flip(struct file *f, size_t at, unsigned bit, struct tally *t)
 		       "%u missing, %s\n",
 		       f->name, at, bit, got.wrong, got.bits, got.missing,
 		       got.reported ? "reported" : "not reported");
-	/* What no file can tell: another name is another tensor. */
+	/* Not detectable: a changed name is another tensor. */
 	if (!got.refused && !got.reported && got.missing) {
 		t->missing++;
 		printf("# %s byte %zu bit %u: %u tensors have another name\n",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kinds of damage: each changes a Checkpoint and says what must come of it."""
+"""Kinds of damage: each changes a Checkpoint and returns the expected result."""
 import os
 import pickle
 import socket
@@ -47,7 +47,7 @@ def listen(path):
 
 
 def moved(where, link):
-    """The shard is elsewhere, a link leads to it."""
+    """The shard is in another directory, with a symbolic link to it."""
     def change(path):
         os.rename(path, os.path.join(os.path.dirname(path), where))
         os.symlink(link, path)
@@ -96,8 +96,8 @@ def shards_swapped(c):
         os.rename(first, path)
         os.rename(path + "x", first)
     shard(change)(c)
-    # Both begin with a (2,3) item of the same length: nothing tells them
-    # apart. What is left of the first shard is too short.
+    # Both begin with a (2,3) item of the same length, so they cannot be
+    # distinguished. The rest of the first shard is too short.
     return Want({"b": [(0, 24, "ENODATA")], "c": [(0, 12, "EBADMSG")]},
                 objects={"o": "ENODATA"}, unsure=("a",))
 
@@ -137,7 +137,7 @@ def path_with_controls(c):
 # --- the item of o ----------------------------------------------------------------
 
 def called(module, name):
-    """A call of that function, with an argument that would be seen."""
+    """A pickle that calls the function; its argument makes a call detectable."""
     canary = os.environ.get("CANARY", "/tmp/canary").encode()
     return b"\x80\2c%s\n%s\n(X%stR." % (
         module, name,
@@ -265,7 +265,7 @@ def bytes_before(c):
 
 @kind("archive", "bytes behind")
 def bytes_behind(c):
-    # They are no part of the zip, and torch reads it too.
+    # The added bytes are not part of the zip; torch reads the item, too.
     c.replace("b", c.items["b", (0, 0)][1] + b"more")
     return FINE
 

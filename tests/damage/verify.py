@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Makes every kind of damage of some groups, checks and mounts it, and
-compares what comes out with what must, and what each run took with what it
-may (S-P5). Prints TAP.
+compares the results with the expected ones, and the memory and time of each run
+with their limits (S-P5). Prints TAP.
 
     CKPTFS=build/mount-helpers/ckptfs BOUNDED_BIN=build/tests/damage/bounded \\
         python3 tests/damage/verify.py WORK GROUP...
@@ -31,7 +31,7 @@ def errors_of(want, name):
 
 
 def verify_check(path, want, full):
-    """Problems of what check says."""
+    """Problems of the report of `ckptfs check`."""
     got = run("check", "--json", path, *(["--full"] if full else []))
     if want.refused:
         if got.returncode != 2 or want.text not in got.stderr:
@@ -55,7 +55,7 @@ def verify_check(path, want, full):
     faults = [f for f in report["findings"] if f.get("severity") != "warning"]
     found = {(f["fqn"], f["errno"]) for f in faults
              if f["fqn"] not in want.unsure or full and want.full}
-    # Boxes of a tensor that is wrong as a whole may be missing too.
+    # If a whole tensor is damaged, its boxes may be missing, too.
     found -= {(name, "ENODATA") for name, ranges in want.lost.items()
               if not ranges[0][1]}
     if found != expected:
@@ -90,7 +90,7 @@ def verify_bytes(fd, good, ranges):
 
 
 def verify_seeks(fd):
-    """Damage is no hole: cp would write zeros for it."""
+    """Damage must not appear as a hole: cp would write zeros for it."""
     size = os.fstat(fd).st_size
     for at in range(0, size, max(size // 4, 1)):
         for how, expected in (os.SEEK_DATA, at), (os.SEEK_HOLE, size):
@@ -191,7 +191,7 @@ def verify_mount(path, mnt, want, text):
 
 
 def verify_judge(work):
-    """That what nobody expects would be seen: lost bytes, other bytes, a pickle that was run."""
+    """Canary: the judge detects lost bytes, other bytes and an executed pickle."""
     import sources
     from want import FINE
 
@@ -213,10 +213,10 @@ def verify_judge(work):
 
 
 class Largest:
-    """What the greediest runs took, for the report."""
+    """The largest memory and time of a run, for the report."""
 
     def __init__(self, free):
-        self.free = free	# nothing is judged: a sanitizer's build
+        self.free = free	# no limits: a build with a sanitizer
         self.memory = self.seconds = (0, "", "")
 
     def note(self, usage, size, kind):
@@ -231,7 +231,7 @@ class Largest:
 
 
 def verify_bounds():
-    """That a run which takes too much would be seen."""
+    """Canary: the meter detects a run that exceeds its limits."""
     meter.run(sys.executable, "-c", "x = bytearray(90 << 20)\n"
               "for i in range(10**6): i * i")
     usage = meter.take()[0]
@@ -270,7 +270,7 @@ def verify(work, key, change, largest):
 
 
 def report(count, name, problems):
-    """One line of TAP; whether it failed."""
+    """Prints one line of TAP; returns true if it failed."""
     problems = list(problems)
     print(f"{'not ' if problems else ''}ok {count} - {name}")
     for problem in problems:
