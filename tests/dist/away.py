@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts that are missing, and hosts that go away: what only they have is an error
-within the time that is promised, all else is as it was, and nothing is left.
+"""Hosts that are missing at the mount, and hosts that go down later: tensors stored
+only there fail within the promised time, all others stay readable, and unmounting
+leaves no process or file.
 
     away.py CKPTFS [TEST]...    needs root
 """
@@ -28,7 +29,7 @@ from tap import Tap  # noqa: E402
 CKPTFS = os.path.realpath(sys.argv[1])
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
-SAID = """
+REPORTS = """
 import os, sys
 path = f"{sys.argv[1]}/{sys.argv[2]}"
 fault = "user.ckptfs.error"
@@ -53,15 +54,15 @@ def daemons(hosts):
     return hosts.programs("h1", "ckptfs", "mount")
 
 
-def said_of(hosts, path):
-    """What the mount says is wrong: with this file, and with all."""
-    done = hosts.run("h1", [sys.executable, "-c", SAID, hosts.mnt, path],
+def reports_of(hosts, path):
+    """The error attribute of this file, and the damage report of the mount."""
+    done = hosts.run("h1", [sys.executable, "-c", REPORTS, hosts.mnt, path],
                      stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split("\0")
 
 
 def paths_of(hosts):
-    """A tensor's box of each host, as local/ has it."""
+    """The path below local/ of a tensor's box on each host."""
     return {"h1": f"local/rank-0/{TENSOR}.npy",
             "h2": f"local/rank-1/{TENSOR}.npy",
             "h3": f"local/rank-2/{TENSOR}.npy"}
@@ -70,9 +71,9 @@ def paths_of(hosts):
 def test_missing(hosts):
     mount = partial(hosts_mount.mount, CKPTFS, hosts, "rejoin=off")
     done = mount(agent=agent_without(hosts, "h3"))
-    said = [line for line in done.stderr.splitlines()
+    errors = [line for line in done.stderr.splitlines()
             if ".ckptfs/damage" not in line]
-    check(done.returncode == 0 and len(said) == 1 and "h3" in said[0],
+    check(done.returncode == 0 and len(errors) == 1 and "h3" in errors[0],
           "a host is missing: one line", done.stderr)
     states, whole = status(hosts)
     check(states == {"h1": "up", "h2": "up", "h3": "missing"} and
@@ -89,15 +90,15 @@ def test_missing(hosts):
 
 
 def test_unstartable(hosts):
-    """A host answers what it is asked, and its launch daemon ends at once."""
+    """The agent reaches a host, but the launch daemon there exits at once."""
     hosts.run("h2", ["mount", "--bind", "/bin/false", shutil.which("orted")], check=True)
     begun = time.monotonic()
     done = hosts_mount.mount(CKPTFS, hosts, "rejoin=1")
     took = time.monotonic() - begun
-    said = [line for line in done.stderr.splitlines()
+    errors = [line for line in done.stderr.splitlines()
             if ".ckptfs/damage" not in line]
-    check(done.returncode == 0 and len(said) == 1 and took < 8 and
-          said[0].startswith("ckptfs: host h2: missing: nothing can be started there"),
+    check(done.returncode == 0 and len(errors) == 1 and took < 8 and
+          errors[0].startswith("ckptfs: host h2: missing: nothing can be started there"),
           "a host cannot be started: one line", done.returncode, took, done.stderr)
     got = {host: read(hosts, path) for host, path in paths_of(hosts).items()}
     check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h2"][0] == -errno.EIO,
@@ -138,10 +139,10 @@ def test_stopped(hosts):
           "a process is stopped: EIO within 10 s for what it has", got)
     check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h3"][1] < 2,
           "the others' bytes at once", got)
-    said = said_of(hosts, paths["h2"])
-    check(all("host h2: down since 20" in text for text in said),
-          "the attribute error and damage name the host", said)
-    check(said_of(hosts, paths["h3"])[0] == "", "others have no error")
+    reports = reports_of(hosts, paths["h2"])
+    check(all("host h2: down since 20" in text for text in reports),
+          "the attribute error and damage name the host", reports)
+    check(reports_of(hosts, paths["h3"])[0] == "", "others have no error")
     for pid in pids:
         hosts.cont(pid)
     check(until(lambda: read(hosts, paths["h2"])[0] > 0, 8),
@@ -149,8 +150,8 @@ def test_stopped(hosts):
           time.monotonic() - begun)
     check(until(lambda: all_up(hosts), 5), "and it is up", status(hosts))
     check(until(lambda: "down since" not in
-                "".join(said_of(hosts, paths["h2"])), 5),
-          "nothing is damaged any more", said_of(hosts, paths["h2"]))
+                "".join(reports_of(hosts, paths["h2"])), 5),
+          "nothing is damaged any more", reports_of(hosts, paths["h2"]))
     check(umount(hosts) < 5, "umount in time")
 
 
@@ -170,7 +171,7 @@ def test_link(hosts):
 
 
 def test_umount_away(hosts):
-    """Hosts that are stopped, and one that is cut off, while it is unmounted."""
+    """Umount while hosts are stopped and the link of another one is cut."""
     mounts(hosts)
     pids = [pid for pid, _ in hosts.processes("h2")]
     for pid in pids:
@@ -189,7 +190,7 @@ def test_umount_away(hosts):
 
 
 def mode(hosts, path):
-    """As it is shown once somebody has opened it."""
+    """The mode of the file after an open, which refreshes it."""
     done = hosts.run("h1", ["sh", "-c", 'head -c 1 "$1" >&2; stat -c %a "$1"',
                             "sh", f"{hosts.mnt}/{path}"],
                      stderr=subprocess.DEVNULL,
@@ -198,7 +199,7 @@ def mode(hosts, path):
 
 
 def test_heard(hosts):
-    """What becomes of a file on another host while it is mounted."""
+    """Changes of a file on another host reach the mount."""
     mounts(hosts)
     path, shard = paths_of(hosts)["h2"], \
         f"{hosts.directory('h2')}/__1_0.distcp"
@@ -217,7 +218,7 @@ def test_heard(hosts):
 
 
 def test_killed_away(hosts):
-    """The mount is killed while a host is stopped, or cut off."""
+    """The mount is killed while a host is stopped or its link is cut."""
     pids = []
 
     def stop():
@@ -263,7 +264,7 @@ def act(test):
     return tap.finish()
 
 
-# Those that take long first.
+# Slow tests run first.
 TESTS = (test_killed_away, test_umount_away, test_stopped, test_link, test_signals,
          test_killed, test_heard, test_missing, test_unstartable)
 sys.exit(0 if skipped() else play(TESTS, act))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts, processes and cables fail while eight programs read all tensors: no wrong byte, EIO
-for what only the one that failed has, in time, and nothing else. Prints TAP.
+"""Hosts, processes and links fail while eight programs read all tensors. No read returns wrong
+bytes. Only tensors stored solely on the failed host return EIO, in time. Prints TAP.
 
     faults.py CKPTFS
 
@@ -37,7 +37,7 @@ tap = Tap()
 # --- mounts ------------------------------------------------------------------------------
 
 def ends(hosts):
-    """What is left on any host 6 s after umount, or what umount says."""
+    """Leftovers on any host 6 s after umount, or the error of umount."""
     done = umount(CKPTFS, hosts)
     until(lambda: not left(hosts), 6)
     return done.stderr or left(hosts)
@@ -54,7 +54,7 @@ def listed(hosts, view):
 
 
 def hosts_of(hosts, paths):
-    """By path: where its bytes are."""
+    """For each path: the hosts with its bytes."""
     code = "import json, os, sys\n" \
         "print(json.dumps([json.loads(os.getxattr(f'{sys.argv[1]}/{p}', " \
         "'user.ckptfs.hosts')) for p in json.load(sys.stdin)]))"
@@ -75,7 +75,7 @@ def digests(hosts, paths):
 # --- readers ------------------------------------------------------------------------------
 
 class Readers:
-    """Eight of them. What they got: (seconds, how, path, digest or errno, longest call)."""
+    """Eight readers. Their results: (seconds, how, path, digest or errno, longest call)."""
 
     def __init__(self, hosts, paths, chance):
         self.got, self.begun, self.children = [], time.monotonic(), []
@@ -95,7 +95,7 @@ class Readers:
             self.got.append((time.monotonic() - self.begun, how, *json.loads(line)))
 
     def end(self):
-        """Whether all did, in time."""
+        """True if all readers have finished in time."""
         good = True
         for child, _ in self.children:
             child.stdin.close()
@@ -111,7 +111,7 @@ class Readers:
         return good
 
 
-# --- what fails -----------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------
 
 def pids(hosts, name, word):
     return [pid for pid, argv in hosts.processes(name)
@@ -131,7 +131,7 @@ def each_pid(found, act):
 
 
 def nothing():
-    """It comes back by itself, by another job."""
+    """The end of a fault that another job repairs without an action of the test."""
 
 
 def jobs(hosts):
@@ -139,9 +139,9 @@ def jobs(hosts):
 
 
 class Fault:
-    """begin() makes it, end() takes it back; whose: hosts whose bytes may be lost;
-    for_good: until the next mount; may: errors of what is lost; hold: seconds, of which
-    5 pass before a host is down."""
+    """begin() injects the fault, end() reverts it. whose: hosts whose bytes may be lost;
+    for_good: until the next mount; may: allowed errnos of lost bytes; hold: duration in
+    seconds, of which 5 pass before a host counts as down."""
 
     def __init__(self, what, whose, begin, end=None, may=(errno.EIO,), hold=7):
         self.what, self.whose, self.begin, self.end = what, whose, begin, end
@@ -153,7 +153,7 @@ class Fault:
 
 
 def faults(hosts, name):
-    """Of a host that is not the first."""
+    """The faults of a host other than the first."""
     shard = next(f"{hosts.directory(name)}/{entry}"
                  for entry in os.listdir(hosts.directory(name)) if entry.startswith("__"))
     return [
@@ -184,10 +184,10 @@ def faults(hosts, name):
 
 
 def wrong(got, want, where, fault):
-    """Lines: what should not have come."""
+    """Lines about unexpected results."""
     for when, how, path, what, longest in got:
         lost = any(host in fault.whose for host in where[path])
-        # What is opened while it is lost goes past the page cache, and has no mapping.
+        # A file opened while its bytes are lost bypasses the page cache and cannot be mapped.
         may = {*fault.may, *((errno.EFAULT, errno.ENODEV) if how == "mmap" else ())}
         note = f"{when:.1f} s: {how} {path} of {where[path]}: {what}, {longest} s"
         if longest > IN_TIME + 1:
@@ -199,7 +199,7 @@ def wrong(got, want, where, fault):
 
 
 def back(hosts, paths, want):
-    """All bytes are there again, within 10 s."""
+    """All bytes are readable again within 10 s."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         hosts.run("h1", ["sh", "-c", "echo 1 >/proc/sys/vm/drop_caches"])

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checkpoints of all kinds over hosts: their directories are one. What each rank of a job left on
-its own host is what it is in one directory; so are safetensors and pieces whose index is on one
-host. Copies that are not the same, hosts that are lost, and what is refused.
+"""Checkpoints of all kinds over several hosts, whose directories form one checkpoint. Files of the
+ranks of a job, each on its own host, are shown as in one directory; so are safetensors, and pieces
+whose index is on one host. Other tests cover replicas that differ, hosts that go down, and refused
+mounts.
 
     kinds.py CKPTFS [SCENE...]      needs root
 """
@@ -30,7 +31,7 @@ CKPTFS = os.path.realpath(sys.argv[1])
 IN_OPEN = 0x20
 libc = ctypes.CDLL(None, use_errno=True)
 tap = Tap()
-# What a rank has saved.
+# The file that a rank has saved.
 RANK = "model_world_size_3_rank_{}.pt"
 NORM = 3712     # of files_ranks, where each has model.norm.weight
 
@@ -48,12 +49,12 @@ def dealt(hosts, name, metadata="one"):
 
 
 def copy(hosts, one, other, name):
-    """The path of the copy."""
+    """Copies a file to another host; returns the path of the copy."""
     return shutil.copy2(f"{hosts.directory(one)}/{name}", f"{hosts.directory(other)}/{name}")
 
 
 def read(hosts, path):
-    """How many bytes, or a negative errno."""
+    """The number of bytes of a read, or a negative errno."""
     return hosts_mount.read(hosts, path)[0]
 
 
@@ -74,7 +75,7 @@ def command(hosts, *words, options=()):
 # --- whole ---
 
 def whole(hosts, name):
-    """What is shown of a fixture in one directory."""
+    """The tree of a fixture that is in one directory."""
     return whole_at(hosts, f"{FIXTURES}/{name}")
 
 
@@ -93,7 +94,7 @@ def same(hosts, what, tree, *options):
 
 
 def test_whole(hosts):
-    """Other kinds are in `whole`, by lot."""
+    """A few kinds; `whole` draws the others at random."""
     for name in ("alone_3", "hub_index", "files_ranks"):
         tree, who = whole(hosts, name), dealt(hosts, name)
         tap.check(all(who.values()), f"{name}: each host has some of it", who)
@@ -102,7 +103,7 @@ def test_whole(hosts):
 
 
 def short(hosts, tree):
-    """A copy that was cut short is not used where another is whole."""
+    """A truncated replica is not used if another one is whole."""
     cut = copy(hosts, "h3", "h1", RANK.format(2))
     times = os.stat(cut)
     os.truncate(cut, times.st_size - 30)
@@ -124,7 +125,7 @@ def test_commands(hosts):
 
 
 def test_differ(hosts):
-    """What ranks on other hosts have is compared with what is shown."""
+    """The check compares replicas of ranks on other hosts with the shown bytes."""
     who = dealt(hosts, "files_ranks")
     for host in (host for host, names in who.items() if RANK.format(2) in names):
         with open(f"{hosts.directory(host)}/{RANK.format(2)}", "r+b") as file:
@@ -202,7 +203,7 @@ def test_sidecar(hosts):
 
 
 def test_rename(hosts):
-    """A map of names, which only the host of the mount has."""
+    """A map of names that only the mounting host has."""
     dealt(hosts, "dcp_flat")
     with open(hosts.directory("h1") + "/names", "w", encoding="utf-8") as out:
         out.write("*\tnew.*\n")
@@ -212,7 +213,7 @@ def test_rename(hosts):
 
 
 def test_dcp_sidecar(hosts):
-    """Flat parameters that DCP saved, their boxes and the sidecar on any host."""
+    """Flat parameters of DCP, with their boxes and the sidecar on any host."""
     name = "dcp_flat"
     tree = whole(hosts, name)
     dealt(hosts, name)
@@ -220,7 +221,7 @@ def test_dcp_sidecar(hosts):
 
 
 def test_common(hosts):
-    """What Megatron saves beside DCP, and what says that it is that, on other hosts, and not the same."""
+    """Megatron's common.pt and metadata.json on other hosts, equal and different ones."""
     tree = whole(hosts, "megatron")
     dealt(hosts, "megatron", "all")
     for name, host in ("common.pt", "h2"), ("metadata.json", "h3"):
@@ -236,10 +237,10 @@ def test_common(hosts):
     same(hosts, "regression: beside it a copy that was cut short is as if it were not there", tree)
     os.remove(cut)
     done = hosts_mount.mount(CKPTFS, hosts, agent=hosts_mount.agent_without(hosts, "h2"))
-    said = hosts_mount.report(hosts, "status")
+    shown_status = hosts_mount.report(hosts, "status")
     hosts_mount.must_umount(tap, CKPTFS, hosts)
-    tap.check(done.returncode == 0 and "may have more files" not in said,
-              "regression: metadata names all files, also of a host that is missing", done.stderr, said)
+    tap.check(done.returncode == 0 and "may have more files" not in shown_status,
+              "regression: metadata names all files, also of a host that is missing", done.stderr, shown_status)
     with open(copy(hosts, "h3", "h1", "metadata.json"), "a") as out:
         out.write(" ")
     with hosts_mount.mounted(hosts, CKPTFS):
@@ -257,7 +258,7 @@ def test_common(hosts):
 
 
 def test_aside(hosts):
-    """Small files for hf/, on other hosts, and not the same."""
+    """Small files for hf/ on other hosts, equal and different ones."""
     tree = whole(hosts, "hub_index")
     dealt(hosts, "hub_index")
     holder = next(host for host in hosts.names if os.path.exists(f"{hosts.directory(host)}/config.json"))
@@ -267,9 +268,9 @@ def test_aside(hosts):
         out.write(" ")
     with hosts_mount.mounted(hosts, CKPTFS):
         shown = hosts.run("h1", ["ls", f"{hosts.mnt}/hf"], capture_output=True, text=True).stdout.split()
-        said = hosts_mount.report(hosts, "status")
-    tap.check(shown == ["model.safetensors"] and "hf: not shown: config.json differs between hosts" in said,
-              "one that hosts have not the same", shown, said)
+        shown_status = hosts_mount.report(hosts, "status")
+    tap.check(shown == ["model.safetensors"] and "hf: not shown: config.json differs between hosts" in shown_status,
+              "one that hosts have not the same", shown, shown_status)
 
 
 def names_of(hosts):
@@ -277,7 +278,7 @@ def names_of(hosts):
 
 
 def test_links(hosts):
-    """One that is not followed is where it would be in one directory."""
+    """A symbolic link that is not followed is shown as in one directory."""
     clear(hosts)
     one, name = f"{hosts.base}/one", "files_several"
     os.mkdir(one)
@@ -293,7 +294,7 @@ def test_links(hosts):
 
 
 def test_sidecar_link(hosts):
-    """It is followed here as it is elsewhere."""
+    """A symbolic link to the sidecar is followed on each host."""
     side, name = "ckptfs-flat.json", "ranks_flat_state"
     dealt(hosts, name)
     for place in hosts.directories.values():
@@ -310,10 +311,10 @@ def test_sidecar_link(hosts):
         os.remove(f"{place}/{side}")
 
 
-# --- hosts that are not there ---
+# --- hosts that are down or missing ---
 
 def test_lost(hosts):
-    """One that dies takes what only it has."""
+    """If a host dies, only tensors stored solely on it fail."""
     dealt(hosts, "files_ranks")
     with hosts_mount.mounted(hosts, CKPTFS, "rejoin=off"):
         for pid, _ in hosts.processes("h3"):
@@ -328,19 +329,19 @@ def test_lost(hosts):
 
 
 def test_missing(hosts):
-    """Of one that never was there nobody knows what it has."""
+    """The files of a host that was missing at the mount are unknown."""
     dealt(hosts, "files_ranks")
     done = hosts_mount.mount(CKPTFS, hosts, agent=hosts_mount.agent_without(hosts, "h3"))
     tap.check(done.returncode == 0 and "h3" in done.stderr, "a host is missing", done.stderr)
     lost, kept = sizes(hosts, "raw/model.embed.weight"), sizes(hosts, "raw/of.rank1")
-    said = hosts_mount.report(hosts, "status")
+    shown_status = hosts_mount.report(hosts, "status")
     hosts_mount.must_umount(tap, CKPTFS, hosts)
     tap.check((lost, kept) == ([-5], [8]), "what it may have is an error", lost, kept)
-    tap.check("a host that was not there may have more files" in said, "and that is said", said)
+    tap.check("a host that was not there may have more files" in shown_status, "and that is said", shown_status)
 
 
 class Opened:
-    """Has something done when a program opens something in a directory."""
+    """Runs an action when a program opens a file in a directory."""
 
     def __init__(self, folder, strike):
         self.fd = libc.inotify_init()
@@ -368,8 +369,8 @@ def movers(hosts, host):
 
 
 def test_lost_in_time(hosts):
-    """The first of two processes of a host says which files there are, and does not come to say how
-    they begin: the other does."""
+    """A host has two processes. The first one lists the files and dies before it sends their
+    headers; the second one sends them."""
     tree = whole(hosts, "files_pieces")
     dealt(hosts, "files_pieces")
     hosts.netem("h2", "delay 30ms")
@@ -385,11 +386,11 @@ def test_lost_in_time(hosts):
     hosts_mount.must_umount(tap, CKPTFS, hosts)
 
 
-# --- what is refused ---
+# --- refused mounts ---
 
-def refused(hosts, what, *said, options=()):
+def refused(hosts, what, *texts, options=()):
     done = hosts_mount.mount(CKPTFS, hosts, *options)
-    tap.check(done.returncode == 2 and all(text in done.stderr for text in said), what, done.stderr)
+    tap.check(done.returncode == 2 and all(text in done.stderr for text in texts), what, done.stderr)
 
 
 def test_refused(hosts):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""However much is read, and while a host is stopped, the processes of a mount take no more
-memory than is promised: 200 MiB and `cache` here, 100 MiB and `ownermem` on each other
-host. Prints TAP.
+"""The processes of a mount keep their promised memory limits for any amount of reads, also while
+a host is stopped: 200 MiB and `cache` on the mounting host, 100 MiB and `ownermem` on each
+other host. Prints TAP.
 
     memory.py CKPTFS
 
-CKPTFS_GIB: how much is read (2; all of it: 64).
+CKPTFS_GIB: amount of reads (2; in the long run 64).
 """
 import os
 import subprocess
@@ -24,17 +24,17 @@ from tap import Tap  # noqa: E402
 
 GIB = float(os.environ.get("CKPTFS_GIB") or 2)
 TENSOR = 128 << 20          # bytes of a tensor, all on one host
-CATALOG = 1                 # MiB: a catalog of so few tensors takes less
+CATALOG = 1                 # MiB: an upper limit for a catalog of so few tensors
 OWNER, OWNERMEM, HERE_TOO = 100, 256, 200
-STREAMS = 6                 # files that are read at the same time
-SECONDS = 7                 # that a host is stopped, or more; it is down after 5
-# From a pipe, and back into one: what is read is counted, and not kept.
+STREAMS = 6                 # files read at the same time
+SECONDS = 7                 # minimum stop of a host, which is down after 5
+# The bytes go through pipes: they are counted, and not stored.
 READ = 'for f; do dd if="$f" bs=1M iflag=%s 2>/dev/null; done | wc -c'
 tap = Tap()
 
 
 def cache():
-    """MiB that streams may take here, when nobody says how much."""
+    """The default of `cache`, in MiB."""
     with open("/proc/meminfo") as f:
         total = int(f.readline().split()[1])
     return min(1024, total // 1024 // 16)
@@ -43,14 +43,14 @@ def cache():
 # --- a checkpoint of holes --------------------------------------------------------------------
 
 def item():
-    """What stands before and behind the bytes of a tensor that has only zeros."""
+    """The bytes of an item before and after the data of a tensor of zeros."""
     whole = source.item((TENSOR // 4,), bytes(TENSOR))
     begin = whole.index(bytes(1 << 20))
     return whole[:begin], whole[begin + TENSOR:]
 
 
 def hole(f, before, behind):
-    """An item of which the bytes are not on the disk."""
+    """Writes an item whose data are a hole."""
     start = f.tell()
     f.write(before)
     f.seek(TENSOR, os.SEEK_CUR)
@@ -59,7 +59,7 @@ def hole(f, before, behind):
 
 
 def write(hosts):
-    """Each tensor on one host; returns the names of each."""
+    """Puts each tensor on one host; returns the names on each host."""
     names, entries, rows = {host: [] for host in hosts.names}, {}, {}
     before, behind = item()
     count = max(int(GIB * (1 << 30)) // TENSOR, 2 * STREAMS)
@@ -81,7 +81,7 @@ def write(hosts):
 # --- memory ---------------------------------------------------------------------------------------
 
 def processes(hosts):
-    """The process that speaks FUSE with its mover, and the owner of each other host."""
+    """The FUSE daemon with its worker process, and the file server of each other host."""
     here = [pid for pid, argv in hosts.processes("h1")
             if argv and os.path.basename(argv[0]) == "ckptfs"]
     return {"h1": here, **{host: hosts.programs(host, "ckptfs", "serve")
@@ -101,14 +101,14 @@ def check_most(what, watch, looks):
 
 
 def start(hosts, names, flag):
-    """A program that reads these tensors one after the other."""
+    """Starts a program that reads these tensors one after the other."""
     return hosts.popen("h1", ["sh", "-c", READ % flag, "sh",
                               *(f"{hosts.mnt}/raw/{name}" for name in names)],
                        stdout=subprocess.PIPE, text=True)
 
 
 def streams(hosts, names):
-    """STREAMS programs, every other one past the page cache."""
+    """Starts STREAMS programs; every second one bypasses the page cache."""
     return [start(hosts, names[i::STREAMS], ("fullblock", "direct")[i % 2])
             for i in range(STREAMS)]
 
@@ -118,7 +118,7 @@ def total(children):
 
 
 def test_canary():
-    """What is counted: 64 MiB of its own, 64 that are shared, none of a file."""
+    """Canary: 64 MiB of private and 64 MiB of shared memory count, mapped files do not."""
     code = "import mmap, sys\n" \
         "own = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n" \
         "both = mmap.mmap(-1, 64 << 20)\n" \
@@ -158,7 +158,7 @@ def test_streams(hosts, names):
 
 
 def test_stopped(hosts, names):
-    """Meanwhile what the others have is read, and what it has is waited for."""
+    """While a host is stopped, tensors of the others are read, and its own are waited for."""
     watch = Watch(lambda: processes(hosts))
     pids, begun = processes(hosts)["h2"], time.monotonic()
     for pid in pids:

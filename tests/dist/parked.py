@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Many reads wait for a host that is stopped, and keep nobody from what others have.
-When it goes on, or another process takes its place, they get their bytes; else all of
-them are errors, in time. Prints TAP.
+"""Many reads wait for a stopped host and do not block reads from other hosts. When the
+host continues, or another process replaces it, the waiting reads succeed; otherwise all
+of them fail in time. Prints TAP.
 
     parked.py CKPTFS
 
-CKPTFS_CASES: reads at the same time (1500; all of it: 12000).
+CKPTFS_CASES: reads at the same time (1500; in the long run 12000).
 """
 import collections
 import json
@@ -32,9 +32,9 @@ COUNT = int(os.environ.get("CKPTFS_CASES") or 1500) // len(HOW)
 ALL = COUNT * len(HOW)
 THREADS = 250
 SMALL = 1 << 14
-FRESH = 20          # small tensors that nobody has opened, for each test
-SHORT = 3           # seconds that a host is stopped; it is down after 5
-SOON = 1.5          # seconds of a call that does not wait for it
+FRESH = 20          # small tensors that were never opened, for each test
+SHORT = 3           # seconds of a stop; the host is down after 5
+SOON = 1.5          # limit in seconds of a call that does not wait for the host
 IN_TIME = 10
 OTHERS = """
 import json, os, select, sys, time
@@ -76,7 +76,7 @@ tap = Tap()
 # --- the checkpoint -------------------------------------------------------------------------
 
 def sizes():
-    """Of each host: tensors that only it has."""
+    """Makes tensors that are stored on one host each."""
     large = COUNT * mmap.PAGESIZE
     for i in range(3):
         for n in range(3 * FRESH):
@@ -105,8 +105,8 @@ def write(hosts):
 # --- programs on the first host -----------------------------------------------------------------
 
 class Parked:
-    """COUNT reads of each kind, all of what the second host has. Many threads of one
-    program of Python get in each other's way, so there are several."""
+    """COUNT reads of each kind, all from the second host. The threads of one Python
+    program block each other, so several programs run."""
 
     def __init__(self, hosts):
         self.children = [(how, self.start(hosts, how, first))
@@ -128,7 +128,7 @@ class Parked:
             child.stdin.flush()
 
     def end(self):
-        """By kind: {what: how many}, and the seconds of the longest."""
+        """For each kind: the number of each result, and the longest time in seconds."""
         got = {how: [collections.Counter(), 0] for how in HOW}
         for how, child in self.children:
             counts, seconds = json.loads(child.communicate()[0] or '[{"died": 1}, 99]')
@@ -138,8 +138,8 @@ class Parked:
 
 
 class Others:
-    """A program that uses what the two other hosts have, of which part number `part` of
-    the tensors was never opened before."""
+    """A program that reads tensors of the two other hosts; those of part `part` were
+    never opened before."""
 
     def __init__(self, hosts, part):
         names = [f"h{i}.t{n}" for n in range(part * FRESH, (part + 1) * FRESH)
@@ -149,12 +149,12 @@ class Others:
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def end(self):
-        said, _ = self.child.communicate()
-        return json.loads(said or '[0, 99, "it died", []]')
+        output, _ = self.child.communicate()
+        return json.loads(output or '[0, 99, "it died", []]')
 
 
 def waiting(hosts):
-    """How many requests the kernel has that are not answered."""
+    """The number of requests in the kernel without a reply."""
     ask = 'mountpoint -q "$1" || mount -t fusectl none "$1"; cat "$1/$2/waiting"'
     device = hosts.run("h1", ["stat", "-c", "%Ld", hosts.mnt], capture_output=True,
                        text=True, check=True).stdout.strip()
@@ -166,8 +166,8 @@ def waiting(hosts):
 # --- tests ----------------------------------------------------------------------------------------
 
 def stopped(hosts, part, seconds):
-    """What parked reads and others get while the second host is stopped for some seconds,
-    or until all reads have ended (None), and how many the kernel had waiting."""
+    """Results of the waiting reads and of others while the second host is stopped for some
+    seconds, or until all reads have ended (None); and the kernel's most waiting requests."""
     parked = Parked(hosts)
     pids = hosts.programs("h2", "ckptfs", "serve")
     for pid in pids:
@@ -186,7 +186,7 @@ def stopped(hosts, part, seconds):
 
 
 def goes_on(hosts, pids):
-    """Those that another job has not replaced."""
+    """Continues the processes that no other job has replaced."""
     for pid in set(pids) & set(hosts.programs("h2", "ckptfs", "serve")):
         hosts.cont(pid)
 
@@ -228,7 +228,7 @@ def check_again(hosts, what):
 
 
 def test_replaced(hosts):
-    """Reads may be errors until the next job has taken over."""
+    """Reads may fail until the next job has taken over."""
     got, seen, most = stopped(hosts, 2, None)
     tap.check(all(set(counts) <= {"right", ERROR[how]} and seconds < IN_TIME + 1
                   for how, (counts, seconds) in got.items()),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts that come back: another job takes over, nothing that is being read fails by that,
-and what has changed meanwhile is not read.
+"""Hosts that come back: another job takes over, reads in progress do not fail, and files that
+changed in the meantime are not read.
 
     rejoin.py CKPTFS [TEST]...      needs root
 """
@@ -43,7 +43,7 @@ def log(hosts):
 
 
 def wanted(hosts):
-    """What the boxes are, where nothing is wrong."""
+    """The bytes of the boxes without a fault."""
     mount(hosts)
     got = {host: content(hosts, path) for host, path in BOX.items()}
     umount(hosts)
@@ -60,7 +60,7 @@ def mpiruns(hosts):
             if os.path.basename(argv[0]) == "mpirun"]
 
 
-# Until a host is up that can be reached: `rejoin=` of most of these, and 5 s.
+# Seconds until a reachable host is up: `rejoin=` of most tests, and 5 s.
 SECONDS_UP = 2 + 5
 
 
@@ -72,7 +72,7 @@ def comes_back(hosts, what, want, seconds=SECONDS_UP):
 
 
 def test_killed(hosts, want):
-    """A process of the job, any: a read waits, and has bytes then."""
+    """A process of the job is killed: a read waits, and then succeeds."""
     mount(hosts)
     for what, pids in (
             ("another host's rank", lambda: hosts.programs("h2", "ckptfs", "--mpi")),
@@ -90,7 +90,7 @@ def test_killed(hosts, want):
 
 
 class Reader(threading.Thread):
-    """Reads boxes again and again, past the page cache, until it is asked to end."""
+    """Reads boxes in a loop, bypassing the page cache, until end() is called."""
 
     def __init__(self, hosts, names, want):
         super().__init__()
@@ -114,7 +114,7 @@ class Reader(threading.Thread):
 
 
 def test_crash(hosts, want):
-    """A host is gone, and comes back; nothing else that is read fails by that."""
+    """A host goes down and comes back; reads from other hosts do not fail."""
     mount(hosts, "rejoin=2")
     reader = Reader(hosts, ["h1", "h3"], want)
     hosts.crash("h2")
@@ -151,7 +151,7 @@ def test_missing(hosts, want):
 
 
 def test_changed(hosts, want):
-    """What has changed while its host was away is not read; nor is the metadata."""
+    """A data file or metadata that changed while its host was down is not read."""
     shard = f"{hosts.directory('h2')}/__1_0.distcp"
     before = os.stat(shard)
     mount(hosts, "rejoin=2")
@@ -173,7 +173,7 @@ def test_changed(hosts, want):
 
 
 def test_same_time(hosts, want):
-    """Canary: other bytes with the same time and size are seen as what they are."""
+    """Canary: the test detects a changed byte in a file with the same time and size."""
     shard = f"{hosts.directory('h3')}/__2_0.distcp"
     agent, away = switchable(hosts)
     open(f"{away}/h3", "w").close()
@@ -209,7 +209,7 @@ def test_other_metadata(hosts, _):
 
 
 def pauses(hosts, count):
-    """Between so many jobs that failed, and what the log says then."""
+    """The pauses between `count` failed jobs, and the log after them."""
     times = []
     for n in range(1, count + 1):
         check(until(lambda: log(hosts).count("no other job: mpirun: it has ended") >= n,
@@ -219,7 +219,7 @@ def pauses(hosts, count):
 
 
 def test_pauses(hosts, want):
-    """A host answers, but nothing can be started there: it is tried less and less often."""
+    """A host answers, but no process can be started there: the pauses between tries grow."""
     agent, away = switchable(hosts)
     open(f"{away}/h3", "w").close()
     mount(hosts, "rejoin=1", agent=agent)
@@ -228,10 +228,10 @@ def test_pauses(hosts, want):
                 f'exec {hosts.agent} "$@"\n')
     os.chmod(f"{hosts.base}/unstartable", 0o755)
     os.rename(f"{hosts.base}/unstartable", agent)
-    took, said = pauses(hosts, 6)
+    took, text = pauses(hosts, 6)
     check(took[3] > took[2] + 0.5 and took[4] > took[3] + 1 and
-          said.count("longer pauses before the next") == 1 and
-          "nothing can be started on h3" in said, "longer pauses", took, said)
+          text.count("longer pauses before the next") == 1 and
+          "nothing can be started on h3" in text, "longer pauses", took, text)
     print(f"# {took}")
     switchable(hosts)
     os.unlink(f"{away}/h3")
@@ -240,7 +240,8 @@ def test_pauses(hosts, want):
 
 
 def test_no_starter(hosts, _):
-    """What starts jobs is killed: that is said, and the mount goes on with what it has."""
+    """The spawn helper is killed: the log reports it, and the mount continues with the hosts that
+    are up."""
     mount(hosts, "rejoin=1")
     hosts.kill(hosts.programs("h1", "ckptfs", "--jobs")[0])
     for pid in hosts.programs("h2", "ckptfs", "--mpi"):
@@ -266,7 +267,7 @@ def test_off(hosts, _):
 
 
 def test_ends(hosts, _):
-    """The mount ends while another job is tried: at any moment of that."""
+    """The mount ends at a random moment while another job starts."""
     agent, away = switchable(hosts)
     for msec in (0, 200, 500, 800, 1100, 1400, 1700):
         open(f"{away}/h3", "w").close()
@@ -292,7 +293,7 @@ def act(test):
     return tap.finish()
 
 
-# Those that take long first.
+# Slow tests run first.
 TESTS = (test_ends, test_crash, test_changed, test_pauses, test_off, test_killed,
          test_no_starter, test_missing, test_same_time, test_other_metadata)
 sys.exit(0 if skipped() else play(TESTS, act))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts that return, or join after the mount: which metadata and which replicas they may
-have; and hosts that answer, but never take part.
+"""Hosts that return, or join after the mount, with equal or different metadata and replicas;
+and hosts that answer, but never take part in a job.
 
     returns.py CKPTFS            needs root
 """
@@ -29,8 +29,8 @@ check = tap.check
 
 
 class Mount:
-    """Of all hosts, on the first; with an agent of its own, which does not reach hosts
-    that have a file of their name in `away`."""
+    """A mount of all hosts on the first one. Its agent does not reach a host that has a
+    file of its name in `away`."""
 
     def __init__(self, hosts):
         self.hosts = hosts
@@ -47,7 +47,7 @@ class Mount:
             check(done.returncode == 0, "umount", done.stderr)
 
     def unstartable(self, host):
-        """It answers what it is asked, but nothing can be started there."""
+        """The agent reaches the host, but no process can be started there."""
         path = f"{self.hosts.base}/unstartable"
         shutil.copy2(self.agent, f"{self.hosts.base}/kept-agent")
         with open(path, "w") as f:
@@ -73,7 +73,7 @@ class Mount:
         return hosts_mount.status(self.hosts)[0]
 
     def are_up(self, *names, seconds=15):
-        """They are, and no others."""
+        """Waits until exactly these hosts are up."""
         return until(lambda: {host for host, state in self.states().items()
                               if state == "up"} == set(names), seconds)
 
@@ -86,14 +86,14 @@ class Mount:
         return done.stdout if done.returncode == 0 else None
 
     def direct(self, path):
-        """Its bytes, past the page cache; None: an error."""
+        """The bytes of the file, bypassing the page cache; None if the read fails."""
         done = self.hosts.run("h1", ["dd", f"if={self.hosts.mnt}/{path}", "bs=1M",
                                      "iflag=direct", "status=none"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return done.stdout if done.returncode == 0 else None
 
     def lose(self, host):
-        """It is gone, and not to be reached again."""
+        """The host crashes and cannot be reached again."""
         self.leave_out(host)
         self.hosts.crash(host)
         return until(lambda: self.states()[host] == "down", 10)
@@ -103,13 +103,13 @@ class Mount:
         self.let_in(host)
 
     def kill_rank(self, host):
-        """So that it has to come back."""
+        """Kills the processes of the host, so that it has to rejoin."""
         for pid in self.hosts.programs(host, "ckptfs", "--mpi"):
             self.hosts.kill(pid)
 
 
 def dealt(hosts, metadata):
-    """.metadata on those hosts only, and nothing but what belongs to it."""
+    """.metadata on those hosts only, and each data file on its own host."""
     for directory in hosts.directories.values():
         for name in os.listdir(directory):
             os.unlink(f"{directory}/{name}")
@@ -131,7 +131,7 @@ def refused(mount, host, what):
 
 
 def test_had_none(hosts, mount):
-    """A host took part without one, and comes back with another one."""
+    """A host took part without .metadata, and comes back with a different one."""
     dealt(hosts, ["h1"])
     file = f"{hosts.directory('h3')}/.metadata"
     with mount.mounted("rejoin=1"):
@@ -145,7 +145,7 @@ def test_had_none(hosts, mount):
 
 
 def test_had_the_same(hosts, mount):
-    """Its time and size are those of before, and its bytes are not."""
+    """.metadata has its old time and size, but other bytes."""
     dealt(hosts, ["h1", "h2", "h3"])
     file = f"{hosts.directory('h2')}/.metadata"
     with mount.mounted("rejoin=1"):
@@ -160,7 +160,7 @@ def test_had_the_same(hosts, mount):
 
 
 def test_had_the_only_one(hosts, mount):
-    """It is compared with what was read of it, for nobody else has one."""
+    """The only host with .metadata returns: .metadata is compared with the bytes read before."""
     dealt(hosts, ["h2"])
     file = f"{hosts.directory('h2')}/.metadata"
     with mount.mounted("rejoin=1"):
@@ -175,7 +175,7 @@ def test_had_the_only_one(hosts, mount):
               mount.report("log"))
 
 
-# --- copies -------------------------------------------------------------------------------
+# --- replicas -----------------------------------------------------------------------------
 
 
 def copied(hosts, names):
@@ -212,7 +212,7 @@ def test_late(hosts, mount):
 
 
 def let_in_at_once(mount):
-    """All hosts, by one step."""
+    """Makes all hosts reachable in one step."""
     os.rename(mount.away, f"{mount.away}.before")
     shutil.rmtree(f"{mount.away}.before")
     os.mkdir(mount.away)
@@ -241,12 +241,12 @@ def test_both_are_late(hosts, mount):
 
 
 def left_out(mount, host):
-    """How often that was said."""
+    """How often the log reports that the host takes no part."""
     return mount.report("log").count(f"host {host}: it answers, but takes no part")
 
 
 def others_return(hosts, mount, what):
-    """h2 makes each job fail that it is in, and that is known: h3 comes back, again."""
+    """Each job with h2 fails, and the log names h2: h3 comes back, twice."""
     for how in "its process", "all of it":
         if how == "its process":
             mount.kill_rank("h3")
@@ -260,7 +260,7 @@ def others_return(hosts, mount, what):
 
 
 def test_unstartable(hosts, mount):
-    """A host answers, but nothing can be started there."""
+    """A host answers, but no process can be started there."""
     dealt(hosts, hosts.names)
     mount.leave_out("h2")
     with mount.mounted("rejoin=2"):
@@ -292,8 +292,8 @@ def test_not_the_newcomer(hosts, mount):
 
 
 def test_silent(hosts, mount):
-    """A host comes while one that is up is not reached by the agent: that is no reason to
-    wait for long."""
+    """A host returns while the agent cannot reach another one that is up. The pause before the
+    next try stays short."""
     dealt(hosts, hosts.names)
     mount.leave_out("h2")
     with mount.mounted("rejoin=5"):
@@ -308,8 +308,8 @@ def test_silent(hosts, mount):
 
 
 def test_cable(hosts, mount):
-    """The cable of a host comes in when it could not reach the others any more, and the job
-    that has begun is given up 4 s later."""
+    """The link of a host comes up too late to reach the others. The job is cancelled 4 s
+    later."""
     dealt(hosts, hosts.names)
     mount.leave_out("h2")
     with mount.mounted("rejoin=2"):
@@ -324,7 +324,7 @@ def test_cable(hosts, mount):
 
 
 def test_unreachable(hosts, mount):
-    """The agent reaches a host, and the others do not."""
+    """The agent reaches a host, but the other hosts do not."""
     dealt(hosts, hosts.names)
     mount.leave_out("h2")
     with mount.mounted("rejoin=2"):
@@ -339,7 +339,7 @@ def test_unreachable(hosts, mount):
 
 
 def test_two_are_back(hosts, mount):
-    """Both return at once: one of them makes the job fail, and which is not said."""
+    """Two hosts return at once, and one of them makes the job fail. The error does not name it."""
     dealt(hosts, hosts.names)
     mount.leave_out("h2")
     mount.leave_out("h3")

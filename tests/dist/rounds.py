@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A mount of several hosts whose ranks make rounds: each host has a process for that, which
-ends with its rank, however that ends, and the mount has a way to them from each job. No GPU
-is there, nor NCCL. Prints TAP.
+"""A mount of several hosts whose ranks take part in rounds. Each host has a process for rounds,
+which ends with its rank in every case. The mount has a channel to them from each job. The test
+uses neither a GPU nor NCCL. Prints TAP.
 
     rounds.py PROGRAM CKPTFS [TEST]...      needs root
 """
@@ -32,16 +32,16 @@ def program(hosts):
 
 def mount(hosts, *options, env=None, **how):
     must_mount(tap, program(hosts), hosts, *options,
-               env={"CKPTFS_ROUNDS": f"{hosts.base}/said", **(env or {})}, **how)
+               env={"CKPTFS_ROUNDS": f"{hosts.base}/messages", **(env or {})}, **how)
 
 
 def umount(hosts, names=None):
     return must_umount(tap, program(hosts), hosts, names)
 
 
-def said(hosts):
-    """What was said to who makes rounds beside the mount."""
-    with open(f"{hosts.base}/said") as file:
+def messages(hosts):
+    """The messages to the initiator of rounds beside the mount."""
+    with open(f"{hosts.base}/messages") as file:
         return file.read().splitlines()
 
 
@@ -50,8 +50,8 @@ def programs(hosts, name, word):
 
 
 def forkers(hosts):
-    """How many processes for rounds are on each host; what forks them is the one that stays
-    where there is no GPU."""
+    """The number of processes for rounds on each host. Without a GPU only the forking one
+    remains."""
     return [len(programs(hosts, name, "--gpus")) for name in hosts.names]
 
 
@@ -64,14 +64,14 @@ def variables(pid):
         return dict(line.partition("=")[::2] for line in file.read().split("\0") if line)
 
 
-# --- what there is ----------------------------------------------------------------------------
+# --- processes and channels -------------------------------------------------------------------
 
 
 GIVEN = {"NCCL_DEBUG": "WARN", "NCCL_HOSTID": "this", "CKPTFS_NCCL_LIB": "/l"}
 
 
 def forgetful(hosts):
-    """An agent that has none of these variables for other hosts, as ssh."""
+    """An agent that does not pass these variables to other hosts, like ssh."""
     path = f"{hosts.base}/forgetful"
     with open(path, "w") as file:
         file.write(f'#!/bin/bash\nunset {" ".join(GIVEN)}\nexec {hosts.agent} "$@"\n')
@@ -88,22 +88,22 @@ def test_there(hosts):
         pid = programs(hosts, name, "--gpus")[0]
         has = variables(pid)
         check(has.get("NCCL_DEBUG") == "WARN" and has.get("CKPTFS_NCCL_LIB") == "/l" and
-              "NCCL_HOSTID" not in has, f"{name}: it has what was said of NCCL", has)
+              "NCCL_HOSTID" not in has, f"{name}: it has the variables of NCCL", has)
         check(has.get("NCCL_SOCKET_IFNAME") == "=eth0",
               f"{name}: its network is the one that was named", has)
         with open(f"/proc/{pid}/cmdline") as file:
             check(file.read().split("\0")[2:-1] == ["--gpus", "0", "1"],
                   f"{name}: its devices are those that were named")
-    # Nobody makes any without a GPU.
-    check(until(lambda: len(said(hosts)) == 4), "the mount hears of that", said(hosts))
-    check(said(hosts)[:2] == ["take 1 0 1 2", "job 1 0 3"] and
-          sorted(said(hosts)[2:]) == ["lost 1 1", "lost 1 2"],
-          "the mount has a way, and hears who takes no part", said(hosts))
+    # Without a GPU no process takes part in rounds.
+    check(until(lambda: len(messages(hosts)) == 4), "the mount hears of that", messages(hosts))
+    check(messages(hosts)[:2] == ["take 1 0 1 2", "job 1 0 3"] and
+          sorted(messages(hosts)[2:]) == ["lost 1 1", "lost 1 2"],
+          "the mount has a way, and hears who takes no part", messages(hosts))
     check(all_up(hosts) and all(read(hosts, BOX[name])[0] > 0 for name in hosts.names),
           "and reads are what they are")
     umount(hosts)
-    check(said(hosts)[-1] == "end 1" or len(said(hosts)) == 4,
-          "nothing more was said", said(hosts))
+    check(messages(hosts)[-1] == "end 1" or len(messages(hosts)) == 4,
+          "no other message was sent", messages(hosts))
 
 
 def test_chosen_interface(hosts):
@@ -121,17 +121,17 @@ def test_chosen_interface(hosts):
 
 
 def test_launched(hosts):
-    """A launcher of the user's has started the ranks, of which two have a mount."""
+    """An external launcher has started the ranks, of which two have a mount."""
     deal_out(hosts)
     words = ["mpirun", *hosts.mpi, "-x", "CKPTFS_ROUNDS"]
     for name, more in ("h1", ["--mount", hosts.mnt]), ("h2", []), ("h3", ["--mount", hosts.mnt]):
         words += ["-H", f"{name}:1", "-n", "1", program(hosts), "serve", *more, hosts.src, ":"]
     job = hosts.popen("h1", words[:-1], stdin=subprocess.DEVNULL,
-                      env={**os.environ, "CKPTFS_ROUNDS": f"{hosts.base}/said"})
+                      env={**os.environ, "CKPTFS_ROUNDS": f"{hosts.base}/messages"})
     want = ["job 1 0 3", "job 1 2 3", "lost 1 1", "lost 1 1", "take 1 0 1 2", "take 1 2 0 1"]
-    check(until(lambda: os.path.exists(f"{hosts.base}/said") and
-                sorted(said(hosts)) == want, 30),
-          "each mount has a way to its rank", sorted(said(hosts)))
+    check(until(lambda: os.path.exists(f"{hosts.base}/messages") and
+                sorted(messages(hosts)) == want, 30),
+          "each mount has a way to its rank", sorted(messages(hosts)))
     check(forkers(hosts) == [0, 1, 0], "the rank without mount has a process for rounds",
           forkers(hosts))
     for name in ("h1", "h3"):
@@ -147,7 +147,7 @@ def test_launched(hosts):
 
 
 def test_ends(hosts):
-    """However the mount ends, nothing is left on any host."""
+    """Every end of the mount leaves no process on any host."""
     deal_out(hosts)
     for number in signal.SIGTERM, signal.SIGKILL:
         mount(hosts)
@@ -174,21 +174,21 @@ def test_killed(hosts):
 
 
 def test_returns(hosts):
-    """A job that takes over comes with a way of its own."""
+    """A job that takes over has its own channel."""
     deal_out(hosts)
     mount(hosts, "rejoin=1", "timeout=5")
     hosts.crash("h3")
     read(hosts, BOX["h3"])
     hosts.link("h3", "up")
     check(until(lambda: all_up(hosts), 40), "a host is back")
-    rows = said(hosts)
+    rows = messages(hosts)
     taken = [row for row in rows if row.startswith("take")]
     check(taken[0] == "take 1 0 1 2" and taken[-1].endswith(" 0 1 2") and len(taken) > 1,
           "the mount has another way", rows)
     epoch = taken[-1].split()[1]
     check(until(lambda: {f"job {epoch} 0 3", f"lost {epoch} 1", f"lost {epoch} 2", "end 1"} <=
-                set(said(hosts))), "which is that of the new job; the old one has ended",
-          said(hosts))
+                set(messages(hosts))), "which is that of the new job; the old one has ended",
+          messages(hosts))
     check(until(lambda: forkers(hosts) == [0, 1, 1]), "of the old job nothing is left",
           forkers(hosts))
     umount(hosts)
@@ -196,7 +196,7 @@ def test_returns(hosts):
 
 def act(test):
     with Hosts(3) as hosts:
-        # It looks for what it loads beside itself.
+        # The program loads its modules from its own directory.
         shutil.copy(PROGRAM, hosts.base)
         shutil.copy(f"{os.path.dirname(CKPTFS)}/ckptfs-mpi.so", hosts.base)
         test(hosts)
@@ -204,6 +204,6 @@ def act(test):
 
 
 PROGRAM, CKPTFS = map(os.path.realpath, sys.argv[1:3])
-# Those that take long first.
+# Slow tests run first.
 TESTS = (test_returns, test_ends, test_launched, test_chosen_interface, test_killed, test_there)
 sys.exit(0 if skipped() else play(TESTS, act, words=2))

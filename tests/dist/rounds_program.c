@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rounds_beside: the program, but for who makes rounds beside a mount: if CKPTFS_ROUNDS names a
- * file, each job, of a mount or of ranks that a launcher has started, is for rounds on the
- * GPUs 0 and 1, and a line is added to the file for what the rank beside a mount says to who
- * makes them:
+ * rounds_beside: ckptfs with a test double for the initiator of rounds beside a mount. If
+ * CKPTFS_ROUNDS names a file, each job of a mount or of an external launcher is for rounds on
+ * the GPUs 0 and 1. A line is added to the file for each message from the rank beside a mount to
+ * the initiator:
  *
- *	take EPOCH NUMBER...	a job is there; the rank of each peer in it, or -
- *	job EPOCH RANK RANKS	what the rank says first
+ *	take EPOCH NUMBER...	a job has started; the rank of each peer in it, or -
+ *	job EPOCH RANK RANKS	the first message of the rank
  *	lost EPOCH RANK
- *	said EPOCH RANK BYTES	a message of that rank
+ *	message EPOCH RANK BYTES	a message of that rank
  *	end EPOCH
  */
 #include "../../core/dist/rpc/link_internal.h"
@@ -72,7 +72,7 @@ static void note_frame(uint32_t epoch, const struct ck_framed *f)
 		note(ck_shown("lost %" PRIu32 " %" PRIu32 "\n", epoch, peer));
 		break;
 	default:
-		note(ck_shown("said %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
+		note(ck_shown("message %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
 			      epoch, peer, f->head.body));
 	}
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The hosts that other tests of this directory stand on are what they say,
-and leave nothing, however a test ends.
+"""Tests of the simulated hosts that other tests of this directory use: names,
+files, network and processes are as promised, and every end of a test leaves no
+mount, process or interface.
 
     self.py CKPTFS          all tests; needs root
-    self.py CKPTFS END      makes hosts, says what they are, and ends so
+    self.py CKPTFS END      makes hosts, prints their state, and ends in this way
 """
 import filecmp
 import json
@@ -47,12 +48,12 @@ def raises(kind, call, *arguments):
 
 
 def silent(source, seconds=0.5):
-    """Nothing comes for so long, not even an end or an error."""
+    """True if no data, end of file or error arrives for some seconds."""
     return not select.select([source], [], [], seconds)[0]
 
 
 def alive(pid):
-    """A process that has ended but not been waited for is not."""
+    """True if the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as line:
             return line.read().rpartition(")")[2].split()[0] != "Z"
@@ -62,22 +63,22 @@ def alive(pid):
 
 # --- names, files, processes ---
 
-def said(hosts, host, *argv):
-    """What a command in that host prints, errors too."""
+def output_of(hosts, host, *argv):
+    """The output of a command on that host, with its errors."""
     return hosts.run(host, argv, stdout=subprocess.PIPE, text=True,
                      stderr=subprocess.STDOUT, timeout=60).stdout.strip()
 
 
 def test_names(hosts):
     equal("each host has its name",
-          [said(hosts, name, "hostname") for name in hosts.names],
+          [output_of(hosts, name, "hostname") for name in hosts.names],
           hosts.names)
     equal("each host knows all names by /etc/hosts",
-          [said(hosts, name, "getent", "hosts", other).split()
+          [output_of(hosts, name, "getent", "hosts", other).split()
            for name in hosts.names for other in hosts.names],
           [[hosts.addresses[other], other]
            for name in hosts.names for other in hosts.names])
-    equal("the loopback is up", "UP" in said(
+    equal("the loopback is up", "UP" in output_of(
         hosts, "h2", "ip", "link", "show", "lo"), True)
     equal("this machine does not see them", [
         subprocess.run(["hostname"], capture_output=True,
@@ -91,20 +92,20 @@ def test_files(hosts):
         with open(hosts.directory(name) + "/mine", "w") as out:
             out.write(name)
     equal("one path, and each host has its own directory there",
-          [said(hosts, name, "cat", hosts.src + "/mine")
+          [output_of(hosts, name, "cat", hosts.src + "/mine")
            for name in hosts.names], hosts.names)
     script = f"mount -t tmpfs x {hosts.mnt} && touch {hosts.mnt}/inside"
-    equal("a host can mount", said(hosts, "h1", "sh", "-c", script), "")
+    equal("a host can mount", output_of(hosts, "h1", "sh", "-c", script), "")
     equal("its next command sees that, other hosts and this machine do not",
-          [said(hosts, "h1", "ls", hosts.mnt), said(
+          [output_of(hosts, "h1", "ls", hosts.mnt), output_of(
               hosts, "h2", "ls", hosts.mnt), os.listdir(hosts.mnt)],
           ["inside", "", []])
-    said(hosts, "h1", "umount", hosts.mnt)
-    said(hosts, "h1", "sh", "-c", "touch /dev/shm/h1 $TMPDIR/h1")
-    equal("each has its own /dev/shm and $TMPDIR", said(
+    output_of(hosts, "h1", "umount", hosts.mnt)
+    output_of(hosts, "h1", "sh", "-c", "touch /dev/shm/h1 $TMPDIR/h1")
+    equal("each has its own /dev/shm and $TMPDIR", output_of(
         hosts, "h2", "sh", "-c", "ls /dev/shm $TMPDIR | grep -cx h1"), "0")
     equal("the directory a command starts in", [
-        said(hosts, "h1", "pwd"), hosts.run(
+        output_of(hosts, "h1", "pwd"), hosts.run(
             "h1", ["pwd"], cwd=hosts.src, capture_output=True).stdout],
         [os.getcwd(), hosts.src.encode() + b"\n"])
 
@@ -113,16 +114,16 @@ def test_checkpoint(hosts):
     source = os.path.join(FIXTURES, "sample")
     who = deal.deal(source, {"h1": hosts.directory("h1")}, "by rank", SEED)
     equal("a host mounts a checkpoint",
-          said(hosts, "h1", CKPTFS, "mount", hosts.src, hosts.mnt), "")
-    names = said(hosts, "h1", "ls", hosts.mnt + "/raw").split()
-    check(names and all(said(hosts, "h1", "sh", "-c", 'cat "$0" | wc -c',
+          output_of(hosts, "h1", CKPTFS, "mount", hosts.src, hosts.mnt), "")
+    names = output_of(hosts, "h1", "ls", hosts.mnt + "/raw").split()
+    check(names and all(output_of(hosts, "h1", "sh", "-c", 'cat "$0" | wc -c',
                              f"{hosts.mnt}/raw/{name}").isdigit()
                         for name in names), "and reads it", names)
     equal("others have none of it",
-          [said(hosts, "h2", "ls", hosts.mnt), os.listdir(hosts.mnt)],
+          [output_of(hosts, "h2", "ls", hosts.mnt), os.listdir(hosts.mnt)],
           ["", []])
     equal("it can be unmounted",
-          said(hosts, "h1", CKPTFS, "umount", hosts.mnt), "")
+          output_of(hosts, "h1", CKPTFS, "umount", hosts.mnt), "")
     check(until(lambda: not hosts.processes("h1")), "the daemon has ended",
           hosts.processes("h1"))
     for name in who["h1"]:
@@ -169,7 +170,7 @@ def test_mpi(hosts):
 # --- the network ---
 
 class Pair:
-    """A connection from one host to another; what comes is sent back."""
+    """A connection from one host to another, which echoes all data."""
 
     def __init__(self, hosts, one, other):
         listener = hosts.socket(other)
@@ -191,7 +192,7 @@ class Pair:
         self.far.close()
 
     def trip(self):
-        """Seconds for one byte to go and come back."""
+        """The round-trip time of one byte, in seconds."""
         begin = time.monotonic()
         self.near.sendall(b"x")
         self.far.sendall(self.far.recv(1))
@@ -199,7 +200,7 @@ class Pair:
         return time.monotonic() - begin
 
     def transfer(self, count):
-        """Seconds for so many bytes one way."""
+        """The time in seconds of a transfer in one direction."""
         begin = time.monotonic()
         sender = threading.Thread(
             target=lambda: self.near.sendall(bytes(count)))
@@ -235,7 +236,7 @@ def test_link(hosts):
 def test_netem(hosts):
     with Pair(hosts, "h1", "h2") as pair:
         hosts.netem("h1", "delay 100ms")
-        pair.trip()     # the switch learns where h1 is now
+        pair.trip()     # the switch learns the new port of h1
         trips = [pair.trip() for _ in range(3)]
         check(0.1 <= min(trips) < 0.3,
               "packets are delayed", trips)
@@ -298,13 +299,13 @@ def test_crash(hosts):
     with Pair(hosts, "h1", "h3") as pair:
         pair.trip()
     equal("it comes again, with its files",
-          said(hosts, "h3", "ls", hosts.src + "/kept"), hosts.src + "/kept")
+          output_of(hosts, "h3", "ls", hosts.src + "/kept"), hosts.src + "/kept")
 
 
 # --- the end ---
 
 def hold():
-    """Every kind of thing that could be left, then wait."""
+    """Makes every kind of object that a test could leave, then waits."""
     hosts = Hosts(2)
     deal.deal(FIXTURES + "/sample", hosts.directories, "copies", SEED, "all")
     shell = "$1 mount $0/src $0/mnt && cd $0/mnt && exec setsid sleep 1000"
@@ -321,7 +322,7 @@ def hold():
         "base": hosts.base, "keeper": hosts.keeper.pid,
         "pids": sorted(hosts.pids.values()) + [
             pid for name in hosts.names for pid, _ in hosts.processes(name)],
-        "wire": hosts.wires["h1"].pid, "interfaces": said(
+        "wire": hosts.wires["h1"].pid, "interfaces": output_of(
             hosts, "switch", "ls", "/proc/sys/net/ipv4/conf").split(),
     }), flush=True)
     return hosts
@@ -332,7 +333,7 @@ def interfaces():
 
 
 def left(held):
-    """What is there of a test that has ended."""
+    """Leftovers of a test that has ended."""
     with open("/proc/self/mounts") as mounts:
         found = [line for line in mounts if held["base"] in line]
     found += [pid for pid in held["pids"] + [held["keeper"], held["wire"]]
@@ -342,8 +343,8 @@ def left(held):
 
 
 def namespaces_of(pids):
-    """Those that are not ours, each with a descriptor that keeps its number
-    from being given to another."""
+    """Namespaces of these processes other than those of the test, each with an
+    open descriptor, so that the kernel does not reuse its number."""
     pins = {}
     for path in (f"/proc/{pid}/ns/{kind}" for pid in pids for kind in KINDS):
         pin = os.open(path, os.O_RDONLY)
@@ -357,7 +358,7 @@ def namespaces_of(pids):
 
 
 def test_end(how):
-    """One that ends in some way leaves nothing."""
+    """A test that ends in this way leaves nothing."""
     before = sorted(interfaces())
     holder = subprocess.Popen([sys.executable, __file__, CKPTFS, how],
                               stdout=subprocess.PIPE, stdin=subprocess.PIPE,
@@ -401,10 +402,10 @@ def test_held(how):
     return 0
 
 
-# --- dealing ---
+# --- distribution of files ---
 
 def dealt(how, metadata, folder, count, seed):
-    """What is wrong with a deal."""
+    """The fault of a distribution of files."""
     source = os.path.join(FIXTURES, folder)
     names = deal.files_of(source)
     with tempfile.TemporaryDirectory() as work:
@@ -414,7 +415,7 @@ def dealt(how, metadata, folder, count, seed):
         who = deal.deal(source, directories, how, seed, metadata)
         for host, directory in directories.items():
             if deal.files_of(directory) != sorted(who[host]):
-                return f"{host} has not what was said"
+                return f"{host} lacks the files of its share"
             if filecmp.cmpfiles(source, directory, who[host],
                                 shallow=False)[1:] != ([], []):
                 return f"{host} has other bytes"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`ckptfs serve` under mpirun: what its mounts show is what one directory shows, and
-the job ends as it is told, in every way in which one can end, and leaves nothing.
+"""`ckptfs serve` under mpirun: its mounts show the tree of one directory. Every end of
+the job has the promised exit status and leaves no process or mount.
 
     serve.py CKPTFS [TEST]...   needs root
-    serve.py --seen MOUNT       what a mount shows, pickled; runs in a host
+    serve.py --seen MOUNT       prints the tree of a mount as a pickle; runs on a host
 """
 import errno
 import os
@@ -39,7 +39,7 @@ class Job:
     """apps: (host, ranks there, arguments of serve)."""
 
     def __init__(self, hosts, apps, mpirun=(), program=None):
-        self.hosts, self.said = hosts, ""
+        self.hosts, self.output = hosts, ""
         parts = [["-H", f"{host}:{n}", "-n", str(n), program or CKPTFS, "serve",
                   *words, hosts.src] for host, n, words in apps]
         argv = ["mpirun", *hosts.mpi, *mpirun, *parts[0]]
@@ -50,10 +50,10 @@ class Job:
                                    stdout=self.log, stderr=self.log)
 
     def ends(self, seconds):
-        """Its exit status, None if it goes on; what it has printed."""
+        """The exit status, or None if the job still runs; stores the output."""
         until(lambda: self.process.poll() is not None, seconds)
         self.log.seek(0)
-        self.said = self.log.read()
+        self.output = self.log.read()
         return self.process.poll()
 
 
@@ -63,15 +63,15 @@ def everywhere(hosts, *options):
 
 
 def start(hosts, apps, mounts, **how):
-    """A job whose mounts are there, on those hosts."""
+    """Starts a job and waits for its mounts on those hosts."""
     job = Job(hosts, apps, **how)
     good = until(lambda: all(shows(hosts, host) for host in mounts), 20)
-    check(good, f"mounted on {', '.join(mounts)}", job.ends(0), job.said)
+    check(good, f"mounted on {', '.join(mounts)}", job.ends(0), job.output)
     return job
 
 
 def shows(hosts, host):
-    """Whether there is a mount, and it answers."""
+    """True if there is a mount that answers."""
     return hosts.run(host, ["test", "-e", f"{hosts.mnt}/.ckptfs/status"],
                      stderr=subprocess.DEVNULL).returncode == 0
 
@@ -83,7 +83,7 @@ def is_mounted(hosts, host):
 
 
 def left(hosts):
-    """Processes and mounts."""
+    """Processes and mounts of ckptfs on the hosts."""
     return [(name, argv[:4]) for name in hosts.names
             for _, argv in hosts.processes(name)] + \
         [name for name in hosts.names if is_mounted(hosts, name)]
@@ -94,7 +94,7 @@ def ranks(hosts, host):
 
 
 def daemon(hosts, host):
-    """The process of its mount; what unmounts for it is its child."""
+    """The daemon of the mount on the host; its child is the unmount helper."""
     return hosts.programs(host, "ckptfs", "mount")[0]
 
 
@@ -105,14 +105,14 @@ def umount(hosts, host):
 
 
 def is_over(hosts, job, status, what, seconds=5):
-    """The job has ended, and nothing is left of it anywhere."""
+    """The job has ended and left nothing on any host."""
     begun = time.monotonic()
     got = job.ends(seconds)
     good = until(lambda: not left(hosts),
                  seconds - (time.monotonic() - begun))
     check(good and (got == status if status is not None else
                     got not in (None, 0)),
-          f"{what}: the end, and nothing is left", got, job.said, left(hosts))
+          f"{what}: the end, and nothing is left", got, job.output, left(hosts))
     if not good:
         sys.exit(tap.finish())
 
@@ -126,7 +126,7 @@ def look(hosts, host):
 
 
 def read(hosts, host, path):
-    """Of the mount there."""
+    """The bytes of a file of the mount on that host."""
     return hosts.read(host, f"{hosts.mnt}/{path}")
 
 
@@ -135,7 +135,7 @@ def reads_all(hosts, host):
 
 
 def one_directory(hosts, fixture=FIXTURE):
-    """The tree of a fixture, where it is in one."""
+    """The tree of a fixture in one directory."""
     hosts.run("h1", [CKPTFS, "mount", fixture, hosts.mnt], check=True)
     tree = look(hosts, "h1")
     umount(hosts, "h1")
@@ -152,7 +152,7 @@ def dealt(hosts, metadata):
 # --- tests ---
 
 def one_mount(hosts, tree):
-    """Not that of the first rank."""
+    """The mount is not on the host of the first rank."""
     dealt(hosts, "one")
     job = start(hosts, [("h1", 1, ()), ("h2", 1, ("--mount", hosts.mnt)),
                         ("h3", 1, ())], ["h2"])
@@ -165,11 +165,11 @@ def one_mount(hosts, tree):
           "no other host has a mount")
     umount(hosts, "h2")
     is_over(hosts, job, 0, "umount")
-    check(job.said.count("mounted") == 1, "one line is printed", job.said)
+    check(job.output.count("mounted") == 1, "one line is printed", job.output)
 
 
 def canary(hosts, tree):
-    """One byte that is another on one host is seen on another one."""
+    """Canary: a changed byte on one host is detected on another one."""
     dealt(hosts, "one")
     deal.flip(f"{hosts.directory('h2')}/__1_0.distcp")
     job = start(hosts, [("h1", 1, ()), ("h2", 1, ()),
@@ -208,14 +208,14 @@ def test_mounts(hosts):
 
 
 def test_two_ranks(hosts):
-    """Of one host: the first of them mounts."""
+    """Two ranks of one host: the first one mounts."""
     dealt(hosts, "all")
     job = start(hosts, [("h2", 2, ("--mount", hosts.mnt)),
                         ("h1", 2, ("--mount", hosts.mnt)), ("h3", 1, ())],
                 ["h1", "h2"])
     check([len(ranks(hosts, host)) for host in hosts.names] == [2, 2, 1] and
-          job.said.count("a checkpoint is mounted there") == 0,
-          "two ranks of a host, one mount", job.said)
+          job.output.count("a checkpoint is mounted there") == 0,
+          "two ranks of a host, one mount", job.output)
     check(reads_all(hosts, "h1") and reads_all(hosts, "h2"), "they read all")
     umount(hosts, "h2")
     umount(hosts, "h1")
@@ -223,7 +223,7 @@ def test_two_ranks(hosts):
 
 
 def test_options(hosts):
-    """Those of mounts are passed on; those of launchers refused."""
+    """`serve` passes options to the mount, and refuses options of the launcher."""
     dealt(hosts, "all")
     deal.flip(f"{hosts.directory('h3')}/.metadata")
     job = Job(hosts, everywhere(hosts))
@@ -259,7 +259,7 @@ REFUSED = (
 
 
 def test_refused(hosts):
-    """By one rank alone, which needs no mpirun, as by many."""
+    """Refused by one rank alone, without mpirun, and by many."""
     for what, words, text in REFUSED:
         done = hosts.run("h1", [CKPTFS, "serve", *words, hosts.src],
                          stderr=subprocess.PIPE, text=True, timeout=20)
@@ -268,16 +268,16 @@ def test_refused(hosts):
               f"refused: {what}", done.returncode, done.stderr)
     job = Job(hosts, [(host, 1, ()) for host in hosts.names])
     is_over(hosts, job, 2, "refused: nobody mounts, three ranks", 10)
-    check(job.said.count("no rank has --mount") == 1, "that is said once",
-          job.said)
+    check(job.output.count("no rank has --mount") == 1, "the warning is printed once",
+          job.output)
     job = Job(hosts, [("h1", 1, ("--mount", hosts.mnt + "/not")),
                       ("h2", 1, ())])
     is_over(hosts, job, 2, "no mount point", 10)
-    check("No such file" in job.said, "and why", job.said)
+    check("No such file" in job.output, "and why", job.output)
 
 
 def other_version(hosts):
-    """The program, its library and its modules with another version in them."""
+    """Copies the program, its library and its modules, and changes their version."""
     build = os.path.dirname(os.path.dirname(CKPTFS))
     place = f"{hosts.base}/other"
     for folder in ("mount-helpers", "core"):
@@ -305,8 +305,8 @@ def test_version(hosts):
     os.chmod(choose, 0o755)
     job = Job(hosts, everywhere(hosts), program=choose)
     is_over(hosts, job, 2, "another version on one host", 10)
-    check(f"rank 0 is ckptfs {version}, rank 1 is ckptfs {other}" in job.said,
-          "both are named", job.said)
+    check(f"rank 0 is ckptfs {version}, rank 1 is ckptfs {other}" in job.output,
+          "both are named", job.output)
 
 
 def mpiruns(hosts):
@@ -331,7 +331,7 @@ def test_signals(hosts):
 
 
 def test_killed(hosts):
-    """A rank, or the process of a mount."""
+    """A rank or the daemon of a mount is killed."""
     dealt(hosts, "all")
     job = start(hosts, everywhere(hosts), hosts.names)
     hosts.kill(ranks(hosts, "h2")[0])
@@ -345,7 +345,7 @@ def test_killed(hosts):
     umount(hosts, "h1")
     umount(hosts, "h3")
     is_over(hosts, job, 2, "a mount was killed")
-    check("died of signal 9" in job.said, "it is said", job.said)
+    check("died of signal 9" in job.output, "the signal is reported", job.output)
 
 
 def test_survive(hosts):
@@ -357,22 +357,22 @@ def test_survive(hosts):
           "survive: the mount of a rank that is killed ends", left(hosts))
     got = {host: [read(hosts, host, BOX[of]) for of in hosts.names]
            for host in ("h1", "h3")}
-    check(all(said[1][0] == -errno.EIO and said[1][1] < 10
-              for said in got.values()),
+    check(all(result[1][0] == -errno.EIO and result[1][1] < 10
+              for result in got.values()),
           "EIO within 10 s for what only it had", got)
-    check(all(said[0][0] > 0 and said[2][0] > 0 for said in got.values()),
+    check(all(result[0][0] > 0 and result[2][0] > 0 for result in got.values()),
           "the others' bytes", got)
     check(until(lambda: status(hosts, "h1")[0]["h2"] == "down", 5),
           "it is down", status(hosts, "h1"))
     umount(hosts, "h1")
     check(read(hosts, "h3", BOX["h1"])[0] > 0 and job.ends(0) is None,
-          "the last mount still reads", job.said)
+          "the last mount still reads", job.output)
     umount(hosts, "h3")
     is_over(hosts, job, 0, "survive: umount of the last", 40)
 
 
 def test_kinds(hosts):
-    """Each rank's file is on the host where the job has saved it."""
+    """Each rank's file is on the host that saved it."""
     deal.deal(RANKS, hosts.directories, "by rank", 1)
     tree = one_directory(hosts, RANKS)
     job = start(hosts, everywhere(hosts), hosts.names)
@@ -390,7 +390,7 @@ def act(test):
     return tap.finish()
 
 
-# That which takes long first. How soon a job ends is measured: no more than two.
+# Slow tests run first. The end of a job is timed, so at most two run at the same time.
 TESTS = (test_survive, test_signals, test_refused, test_killed, test_options,
          test_version, test_mounts, test_two_ranks, test_kinds)
 if sys.argv[1] == "--seen":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts that say nothing, where another one has a copy of what is read: it is used,
-however little time a read has.
+"""Hosts that stop responding while another host has a replica: reads fail over to the
+replica, also with a short timeout.
 
     silent.py CKPTFS [TEST]...    needs root
 """
@@ -28,7 +28,7 @@ check = tap.check
 
 
 def dealt(hosts, *names):
-    """These have the shard of BOX["h2"], which is read on the first of them."""
+    """Puts the shard of BOX["h2"] on these hosts; it is read from the first one."""
     deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
     for name in names:
         if name != "h2":
@@ -36,7 +36,7 @@ def dealt(hosts, *names):
 
 
 def first_of(hosts):
-    """Where it is read."""
+    """The host that the box is read from."""
     path = f"{hosts.mnt}/{BOX['h2']}"
     return json.loads(hosts.run("h1", [
         sys.executable, "-c", "import os, sys; "
@@ -49,7 +49,7 @@ def drop_caches(hosts):
 
 
 def read(hosts):
-    """Bytes, and seconds; the bytes are not in the page cache."""
+    """Reads without the page cache; returns the bytes and the time in seconds."""
     drop_caches(hosts)
     begun = time.monotonic()
     done = hosts.run("h1", ["dd", f"if={hosts.mnt}/{BOX['h2']}", "bs=1M",
@@ -62,7 +62,7 @@ def copies(hosts):
 
 
 def silence(hosts, name, how):
-    """What ends it."""
+    """Silences a host; returns the function that ends this."""
     if how == "its link is cut":
         hosts.link(name, "down")
         return lambda: hosts.link(name, "up")
@@ -73,19 +73,19 @@ def silence(hosts, name, how):
 
 
 def silent(hosts, seconds, how, names):
-    """All of these are, one of which is read from."""
+    """Silences all these hosts, one of which is read from."""
     ends = [silence(hosts, name, how) for name in names]
     got, took = read(hosts)
     left = copies(hosts)
     for end in ends:
         end()
-    time.sleep(2)   # it is known by then who was down
+    time.sleep(2)   # the mount has detected the hosts that were down
     check(until(lambda: all_up(hosts), 20), "all are up again", report(hosts, "status"))
     return got, took, left
 
 
 def test_timeouts(hosts):
-    """With less time than it takes to know that a host is down, and with as much."""
+    """The timeout of a read is below, equal to and above the time to detect a host that is down."""
     dealt(hosts, "h2", "h3")
     for seconds in 5, 1, 2, 8:
         must_mount(tap, CKPTFS, hosts, f"timeout={seconds}", "rejoin=off")
@@ -102,7 +102,7 @@ def test_timeouts(hosts):
 
 
 def test_streams(hosts):
-    """The same of what is read ahead."""
+    """The same for prefetched data."""
     dealt(hosts, "h2", "h3")
     must_mount(tap, CKPTFS, hosts, "timeout=4", "rejoin=off")
     want, _ = read(hosts)
@@ -115,12 +115,12 @@ def test_streams(hosts):
 
 
 def test_slow(hosts):
-    """Who says that he is there is not left, however slow he is."""
+    """Reads do not fail over from a slow host that sends heartbeats."""
     dealt(hosts, "h2", "h3")
     must_mount(tap, CKPTFS, hosts, "timeout=2", "rejoin=off")
     want, _ = read(hosts)
     hosts.netem(first_of(hosts), "delay 600ms")
-    time.sleep(3)   # it was silent while that was made
+    time.sleep(3)   # the host was silent while netem was set up
     got, took = read(hosts)
     check(want and got == want and copies(hosts) == 0 and took > 0.6,
           "it is slow, and is read", took, copies(hosts), report(hosts, "log"))
@@ -129,7 +129,7 @@ def test_slow(hosts):
 
 
 def test_two(hosts):
-    """Two of three that have it."""
+    """Two of three hosts with a replica are silent."""
     dealt(hosts, "h2", "h3", "h4")
     must_mount(tap, CKPTFS, hosts, "timeout=5", "rejoin=off")
     want, _ = read(hosts)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A mount of several hosts that cannot be started says why, in time, and leaves nothing. Prints TAP.
+"""A mount of several hosts that cannot start reports the reason in time and leaves nothing. Prints
+TAP.
 
     start.py CKPTFS [TEST]...       needs root
 """
@@ -22,7 +23,7 @@ FIXTURE = os.path.join(HERE, "../fixtures/sample")
 NET = "net=10.77.0.0/24"
 tap = Tap()
 
-# Words of an agent: what it does when a host is asked, and when it is to be started.
+# Shell code of agents: for the request to a host, and for the start of its process.
 AGENTS = {
     "hangs or speaks without end": 'case "$*" in *h2*) sleep 1000;; esac\n'
                                    "yes >&2\n",
@@ -61,7 +62,7 @@ def start(hosts, names="h1,h2,h3", options=(), source=None, agent=None,
 
 
 def fails(hosts, what, *words, seconds=5, **how):
-    """Exit status 2, these words, in time; and 2 s later nothing is left."""
+    """Exit status 2 with these words, in time; 2 s later nothing is left."""
     done, took = start(hosts, **how)
     end = time.monotonic() + 2
     while left(hosts) and time.monotonic() < end:
@@ -75,13 +76,13 @@ def fails(hosts, what, *words, seconds=5, **how):
 
 
 def sessions(hosts):
-    """What OpenMPI leaves in the hosts' $TMPDIR."""
+    """Files of OpenMPI in the hosts' $TMPDIR."""
     return [(name, entry) for name in hosts.names
             for entry in os.listdir(f"{hosts.base}/tmp/{name}")]
 
 
 def works(hosts, what, **how):
-    """Canary: it can be started."""
+    """Canary: the mount can start."""
     done, _ = start(hosts, **how)
     tap.result(done.returncode == 0, what, [repr(done.stderr)])
     hosts.run("h1", [CKPTFS, "umount", hosts.mnt], capture_output=True)
@@ -132,7 +133,7 @@ def test_names(hosts):
 
 
 def test_room(hosts):
-    """What MPI needs on each host is not there."""
+    """A host lacks the disk space or open files that MPI needs."""
     place = f"{hosts.base}/tmp/h2"
     hosts.run("h2", ["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", place],
               check=True)
@@ -145,7 +146,7 @@ def test_room(hosts):
 
 
 def test_networks(hosts):
-    """MPI would take any network where it finds none of those of the option."""
+    """No network of the option is available; MPI by itself would use any other one."""
     fails(hosts, "this host is not in the network", "this host cannot take part",
           "option net: no address in 10.78.0.0/24", net="net=10.78.0.0/24")
     fails(hosts, "the others are not in the network",
@@ -156,7 +157,7 @@ def test_networks(hosts):
 
 
 def test_path(hosts):
-    """What a shell would read otherwise is one name."""
+    """A path with characters that a shell interprets is one name."""
     for name in "a b", "$(touch made)", "a'b", 'a"b', "a;b", "a\\b", "-x", "é":
         for host in hosts.names:
             at = f"{hosts.directory(host)}/{name}"
@@ -172,8 +173,8 @@ def test_path(hosts):
 
 
 def test_signals(hosts):
-    """Sent to the process that is seen, or to all that a terminal would send it to,
-    while hosts are asked, and while they are started."""
+    """Signals to the process in the foreground, or to its whole process group, during the
+    requests to hosts and during their start."""
     for what in "hangs or speaks without end", "hangs later":
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
             for is_group in False, True:
@@ -207,7 +208,7 @@ def act(test):
     return tap.finish()
 
 
-# Those that take long first.
+# Slow tests run first.
 TESTS = (test_agent_hangs, test_agent_hangs_once, test_agents, test_signals, test_path,
          test_names, test_programs, test_room, test_networks)
 CKPTFS = os.path.realpath(sys.argv[1])

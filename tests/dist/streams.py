@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who reads from front to back is read ahead for, whatever the form of sharding, the way of
-reading and the size of segments: the right bytes, each over the wire once, and no more
-ahead than was read. Prints TAP.
+"""Sequential reads are prefetched, for each form of sharding, way of reading and size of
+segments. The bytes are right, each is transferred once, and the prefetched bytes never exceed
+the bytes read so far. Prints TAP.
 
     streams.py CKPTFS [TEST]...
 """
@@ -22,10 +22,10 @@ from tap import Tap  # noqa: E402
 
 ROW = COLUMNS * ITEM
 PIECE = 4 * ROW     # bytes of a read when a host is lost
-MORE = 1 << 20      # bytes that may move beside 1.1 x what is needed: what is read when the
-                    # stream is seen
-# One program reads a file, from front to back or as far as it is told, and writes what it
-# got: FILE WAY STEP END
+MORE = 1 << 20      # transferred bytes allowed above 1.1 x the needed ones: reads before the
+                    # stream is detected
+# One program reads a file sequentially, whole or up to END, and writes the bytes that it
+# read: FILE WAY STEP END
 READ = """
 import errno, mmap, os, sys
 name, way, step, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -66,14 +66,15 @@ def read(hosts, name, way, step, end=SIZE):
 
 
 def in_order(got, step):
-    """The whole, of pieces that were read backward."""
+    """The whole tensor, from pieces that were read backward."""
     first = SIZE % step or step
     pieces = [got[:first]] + [got[at:at + step] for at in range(first, SIZE, step)]
     return b"".join(reversed(pieces))
 
 
 def try_ways(hosts, segment):
-    """Each form of sharding by each way. What the first of them needs, and moved."""
+    """Each form of sharding, each way of reading; returns the bytes needed and transferred for
+    the first one."""
     wrong, sums, first = [], [0, 0], None
     for name in SHARDINGS:
         want, most = bytes_of(name), needed(name, 0, SIZE)
@@ -109,7 +110,7 @@ def test_cache(hosts):
 
 
 def test_little(hosts):
-    """Who stops has brought what he read, and as much again."""
+    """A reader that stops early transfers at most twice the bytes that it read."""
     wrong = []
     for name in SHARDINGS:
         for end in (256 << 10, 1 << 20, 2 << 20):
@@ -124,7 +125,7 @@ def test_little(hosts):
 
 
 def test_together(hosts):
-    """Several who read the same at the same time, past the page cache."""
+    """Several readers of the same file at the same time, bypassing the page cache."""
     wrong, sums = [], [0, 0]
     for name in SHARDINGS:
         before = hosts.bytes("h1")[0]
@@ -139,7 +140,7 @@ def test_together(hosts):
 
 
 def test_lost(hosts):
-    """A rank is killed for good: EIO for what only it has, and nothing else."""
+    """A rank is killed permanently: only reads of its own tensors fail, with EIO."""
     for pid in hosts.programs("h3", "ckptfs", "--mpi"):
         hosts.kill(pid)
     wrong, lost = [], 0
@@ -148,7 +149,7 @@ def test_lost(hosts):
         want = bytes_of(name)
         got = read(hosts, name, "lost", PIECE)
         for at in range(0, SIZE, PIECE):
-            # Whole rows: all boxes of each must be there.
+            # Whole rows: all boxes of each row must be readable.
             rows = range(at // ROW, min(at + PIECE, SIZE) // ROW)
             gone = any(i % 3 == 2 and r0 < rows[-1] + 1 and rows[0] < r1
                        for i, ((r0, r1), _) in enumerate(boxes))
@@ -160,7 +161,7 @@ def test_lost(hosts):
     print(f"# {lost} reads of {PIECE} are lost, {time.monotonic() - begin:.1f} s")
 
 
-# Those that take long first.
+# Slow tests run first.
 OPTIONS = {
     test_lost: "rejoin=off", test_cache: "segment=256K,cache=2M",
     test_ways: "segment=8M", test_small_ways: "segment=256K",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What goes over the wire: what a read needs and little more, nothing for bytes of this
-host, and next to nothing while nobody reads; and that .ckptfs/stats says so. Prints TAP.
+"""Network traffic of a mount: a read transfers little more than the bytes that it needs, and
+nothing for local bytes; an idle mount transfers next to nothing. .ckptfs/stats has the same
+figures. Prints TAP.
 
     wire.py CKPTFS
 
@@ -26,9 +27,9 @@ from tap import Tap, cases, seed  # noqa: E402
 SEED = seed()
 CASES = cases("CKPTFS_CASES", 40, 40)
 MOST = 1 << 20      # bytes of a read
-MORE = 64 << 10     # that may move beside 1.1 x what is needed
+MORE = 64 << 10     # transferred bytes allowed above 1.1 x the needed ones
 IDLE = 20000        # bytes a second, of each host
-WORK = 4            # percent of a core, of each process; it is 1.6 to 2.2, and one that polls all the time has 90
+WORK = 4            # percent of a core, of each process: 1.6 to 2.2 are usual, a busy poll has 90
 READ = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
@@ -67,7 +68,7 @@ class Reader:
 
 
 def places(chance):
-    """Where a read begins, and how long it is: none continues another."""
+    """Offset and length of each read; no read continues another one."""
     for i in range(CASES):
         size = MOST if i % 4 == 0 else \
             mmap.PAGESIZE * chance.randrange(1, MOST // mmap.PAGESIZE)
@@ -76,8 +77,8 @@ def places(chance):
 
 
 def counted(hosts):
-    """Bytes given to readers, read here, read on the others, that came from them, and
-    that the network knows of."""
+    """Bytes returned to readers, read locally, read on the other hosts, received from them,
+    and counted by the network interfaces."""
     stats = json.loads(report(hosts, "stats"))
     files, wire = stats["file_bytes"], stats["wire_bytes"]
     return (stats["read_bytes"], files["h1"], files["h2"] + files["h3"],
@@ -85,7 +86,7 @@ def counted(hosts):
 
 
 def check_counted(name, before, after, size, want, seconds):
-    """Beside bytes of the tensor headers of its boxes are read."""
+    """Besides the bytes of the tensor, headers of its boxes are read."""
     given, here, there, wire, network = (b - a for a, b in zip(before, after))
     headers = 8192 * len(SHARDINGS[name])
     note = (f"{size} bytes were read, {want} of them of others: given {given}, "
@@ -125,7 +126,7 @@ def test_reads(hosts, name, chance):
 
 
 def ticks(hosts):
-    """Time that each process of the mount has used."""
+    """The processor time of each process of the mount."""
     used = {}
     for name in hosts.names:
         for pid, argv in hosts.processes(name):

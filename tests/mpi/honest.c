@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * honest: a rank with the transport of ckptfs among liars, see liar_case.h: each is heard
- * as long as it was right, then it is lost, once, and the honest ones go on.
+ * honest: a rank with the transport of ckptfs among malicious ranks (liar_case.h). The transport
+ * accepts the messages of a malicious rank up to the first invalid one, then reports that rank as
+ * lost, once. The honest ranks continue to exchange messages.
  *
  *	honest PLUGIN FIRST
  */
@@ -17,8 +18,8 @@ struct scene {
 	unsigned first; /* lie */
 	unsigned got[RANKS], lost[RANKS], got_when_lost[RANKS];
 	unsigned sent[RANKS], unsent[RANKS];
-	uint8_t *to[RANKS]; /* where answers with id 7 go */
-	unsigned rounds;    /* of the honest ones */
+	uint8_t *to[RANKS]; /* receives replies with id 7 */
+	unsigned rounds;    /* pings and replies of the honest ranks */
 	uint32_t rank;
 	unsigned wrong;
 };
@@ -91,7 +92,7 @@ static void lost(void *arg, uint32_t rank)
 	(void)arg;
 	s.lost[rank]++;
 	s.got_when_lost[rank] = s.got[rank];
-	/* Nobody writes there any more. */
+	/* The transport must not write to the payload of a lost rank. */
 	if (rank >= LIARS &&
 	    mprotect(s.to[rank], lie_payload(SECOND_LONG), PROT_NONE))
 		abort();
@@ -109,7 +110,7 @@ static void begin(void)
 		s.to[i] = p;
 		if (s.x->expect(s.x, i, 7, p, lie_payload(SECOND_LONG)))
 			abort();
-		/* What it has not read, or not all, when it is found out. */
+		/* The malicious rank has not received these, or not all of them, when it is lost. */
 		ping(i, false);
 		if (s.first + i - LIARS == TAKES_NONE)
 			send_new(i,
@@ -129,7 +130,7 @@ static bool is_done(void)
 	return s.rounds >= ROUNDS || s.lost[1 - s.x->rank];
 }
 
-/* What is sent to it now comes back. */
+/* Messages to a lost rank complete with an error. */
 static void check_liar(uint32_t i)
 {
 	unsigned lie = s.first + i - LIARS, unsent = s.unsent[i];
@@ -170,10 +171,12 @@ int main(int argc, char **argv)
 	s.x->close(s.x);
 	check(now_msec() - start < 4000, "close", LIARS);
 	for (uint32_t i = LIARS; i < size; i++) {
-		bool none = s.first + i - LIARS == TAKES_NONE;
+		bool takes_none = s.first + i - LIARS == TAKES_NONE;
 
-		check(s.sent[i] == (none ? 3 : 2), "parcels that came back", i);
-		check(!none || s.unsent[i] == 2, "one that it did not take", i);
+		check(s.sent[i] == (takes_none ? 3 : 2), "completed messages",
+		      i);
+		check(!takes_none || s.unsent[i] == 2,
+		      "a message that was not received", i);
 	}
 	rank_end(rank, size, s.wrong == 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * liar: a rank that speaks MPI itself, and says what is no message: see liar_case.h.
+ * liar: a malicious rank that calls MPI directly and sends the invalid messages of liar_case.h.
  *
  *	liar FIRST
  */
@@ -13,16 +13,16 @@ enum { PIECE = 4 << 20, BIG = 9 << 20 };
 static MPI_Comm control, bulk;
 static uint8_t *bytes; /* BIG */
 
-static void say_control(int to, const void *from, size_t len)
+static void send_control(int to, const void *from, size_t len)
 {
 	MPI_Request request;
 
-	/* Who hears it may not take it at all: nothing is waited for. */
+	/* The receiver may never receive the message, so this must not block. */
 	MPI_Isend(from, (int)len, MPI_BYTE, to, 0, control, &request);
 	MPI_Request_free(&request);
 }
 
-static void say_bulk(int to, size_t len)
+static void send_bulk(int to, size_t len)
 {
 	MPI_Request request;
 
@@ -30,7 +30,7 @@ static void say_bulk(int to, size_t len)
 	MPI_Request_free(&request);
 }
 
-static void say_head(int to, struct ck_wire_head head, size_t with)
+static void send_head(int to, struct ck_wire_head head, size_t with)
 {
 	uint8_t *p = calloc(1, CK_WIRE_HEAD + with); /* never freed: MPI's */
 
@@ -38,89 +38,89 @@ static void say_head(int to, struct ck_wire_head head, size_t with)
 		abort();
 	ck_wire_head_put(&head, p);
 	fill_bytes(p + CK_WIRE_HEAD, head.body < with ? head.body : with, 1);
-	say_control(to, p, CK_WIRE_HEAD + with);
+	send_control(to, p, CK_WIRE_HEAD + with);
 }
 
-static void say_hello(int to)
+static void send_hello(int to)
 {
-	say_head(to, (struct ck_wire_head){ .type = CK_WIRE_PING }, 0);
+	send_head(to, (struct ck_wire_head){ .type = CK_WIRE_PING }, 0);
 }
 
-/* The head of the answer, with a body of so many bytes, and a small payload. */
-static void say_answer(int to, uint64_t payload, size_t with)
+/* The head of the reply, with a body of `with` bytes and a small payload. */
+static void send_answer(int to, uint64_t payload, size_t with)
 {
-	say_head(to,
-		 (struct ck_wire_head){ .type = CK_WIRE_READ,
-					.answer = true,
-					.id = 7,
-					.payload = payload,
-					.body = BODY },
-		 with);
+	send_head(to,
+		  (struct ck_wire_head){ .type = CK_WIRE_READ,
+					 .answer = true,
+					 .id = 7,
+					 .payload = payload,
+					 .body = BODY },
+		  with);
 }
 
-static void say_garbage(int to, const struct garbage *g)
+static void send_garbage(int to, const struct garbage *g)
 {
 	static uint8_t patched[64][CK_WIRE_HEAD + BODY];
 	static unsigned n;
 	uint8_t *p = patched[n++];
 
 	garbage_put(g, PAYLOAD, BODY, p);
-	say_control(to, p, CK_WIRE_HEAD + (g->answer ? BODY : 0));
+	send_control(to, p, CK_WIRE_HEAD + (g->answer ? BODY : 0));
 }
 
-static void say_flood(int to)
+static void send_flood(int to)
 {
 	for (unsigned i = 0; i < 3000; i++)
-		say_control(to, bytes, i % 3 ? 40 : CK_WIRE_HEAD + 5000);
+		send_control(to, bytes, i % 3 ? 40 : CK_WIRE_HEAD + 5000);
 }
 
 static void lie_about_bulk(int to, unsigned lie)
 {
-	say_answer(to, lie_payload(lie), BODY);
+	send_answer(to, lie_payload(lie), BODY);
 	if (lie == NO_BULK)
-		say_control(to, bytes, 1);
+		send_control(to, bytes, 1);
 	else if (lie == BULK_SHORT)
-		say_bulk(to, PAYLOAD - 1);
+		send_bulk(to, PAYLOAD - 1);
 	else if (lie == BULK_LONG)
-		say_bulk(to, PAYLOAD + 1);
+		send_bulk(to, PAYLOAD + 1);
 	else if (lie == NO_LIE)
-		say_bulk(to, PAYLOAD);
+		send_bulk(to, PAYLOAD);
 	if (lie == SECOND_LONG) {
-		say_bulk(to, PIECE);
-		say_bulk(to, PIECE);
+		send_bulk(to, PIECE);
+		send_bulk(to, PIECE);
 	}
 }
 
-static void tell(int to, unsigned lie)
+static void send_lie(int to, unsigned lie)
 {
-	say_hello(to);
+	send_hello(to);
 	if (lie < CK_ARRAY_SIZE(garbage))
-		say_garbage(to, &garbage[lie]);
+		send_garbage(to, &garbage[lie]);
 	else if (lie <= HALF_HEAD)
-		say_control(to, bytes, lie == ONE_BYTE ? 1 : 63);
+		send_control(to, bytes, lie == ONE_BYTE ? 1 : 63);
 	else if (lie <= FAR_TOO_LONG)
-		say_control(to, bytes,
-			    lie == TOO_LONG ? (1 << 20) + (32 << 10) + 65
-					    : BIG);
+		send_control(to, bytes,
+			     lie == TOO_LONG ? (1 << 20) + (32 << 10) + 65
+					     : BIG);
 	else if (lie <= BODY_LONG)
-		say_answer(to, PAYLOAD,
-			   lie == BODY_SHORT ? BODY - 1 : BODY + 1);
+		send_answer(to, PAYLOAD,
+			    lie == BODY_SHORT ? BODY - 1 : BODY + 1);
 	else if (lie == SMALL_SHORT)
-		say_answer(to, 1000, BODY + 999);
+		send_answer(to, 1000, BODY + 999);
 	else if (lie == FLOOD)
-		say_flood(to);
+		send_flood(to);
 	else if (lie == AFTER_BYE)
-		say_control(to, NULL, 0);
+		send_control(to, NULL, 0);
 	else if (lie == TAKES_NONE)
-		say_control(to, bytes, 1);
+		send_control(to, bytes, 1);
 	else
 		lie_about_bulk(to, lie);
-	say_hello(to);
+	send_hello(to);
 	if (lie == NO_LIE)
-		say_control(to, NULL, 0);
+		send_control(to, NULL, 0);
 }
 
-/* Until all have said goodbye; what else they say is read. */
+/* Receives messages until each honest rank has sent its last, empty one. */
 static void listen_to_all(void)
 {
 	unsigned byes = 0;
@@ -137,7 +137,7 @@ static void listen_to_all(void)
 	}
 }
 
-/* Has MPI carry on with what this rank sends. */
+/* Lets MPI make progress with the messages that this rank sends. */
 static void take_nothing(unsigned msec)
 {
 	uint64_t end = now_msec() + msec;
@@ -150,7 +150,7 @@ static void take_nothing(unsigned msec)
 	}
 }
 
-/* As a rank that closes at the same time, but that does not end MPI then. */
+/* Enters the barrier of a closing rank, without MPI_Finalize afterwards. */
 static void meet_all(void)
 {
 	MPI_Request met;
@@ -159,7 +159,7 @@ static void meet_all(void)
 	MPI_Request_free(&met);
 }
 
-/* As all ranks do at first. */
+/* Opens connections in the way of all ranks. */
 static void connect_to_all(int rank)
 {
 	int size;
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
 		return 2;
 	alarm(60);
 	bytes = calloc(1, BIG);
-	/* As the other ranks tell MPI: it takes no part with one that does otherwise. */
+	/* The setting of the other ranks: MPI needs the same one in all ranks. */
 	if (setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0))
 		return 2;
 	if (!bytes || MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level))
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	MPI_Comm_dup(MPI_COMM_WORLD, &bulk);
 	lie = (unsigned)(atoi(argv[1]) + rank - LIARS);
 	for (int i = 0; i < LIARS; i++)
-		tell(i, lie);
+		send_lie(i, lie);
 	if (lie != TAKES_NONE)
 		listen_to_all();
 	if (lie == NO_LIE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * liar_case: what ranks say that are wrong, known to them (liar.c) and to those who hear
- * it (honest.c). Each rank from LIARS on is one liar; the case of the first is an
+ * liar_case: the invalid messages that malicious ranks (liar.c) send and that honest ranks
+ * (honest.c) receive. Each rank from LIARS on is malicious; the case of the first one is an
  * argument of both programs.
  */
 #ifndef CK_LIAR_CASE_H
@@ -11,13 +11,13 @@
 #include "../lib/xport_garbage.h"
 
 enum {
-	LIARS = 2,	   /* ranks that are honest */
-	PAYLOAD = 1 << 20, /* bytes, of an answer with id 7 */
+	LIARS = 2,	   /* the number of honest ranks */
+	PAYLOAD = 1 << 20, /* bytes, of a reply with id 7 */
 	BODY = 100,
-	SHUT_MSEC = 2500, /* so long is there who takes nothing */
+	SHUT_MSEC = 2500, /* lifetime of the rank that receives nothing */
 };
 
-/* Behind those of garbage[]. */
+/* The numbers follow those of garbage[]. */
 enum lie {
 	ONE_BYTE = CK_ARRAY_SIZE(garbage),
 	HALF_HEAD,
@@ -26,14 +26,14 @@ enum lie {
 	BODY_SHORT,
 	BODY_LONG,
 	SMALL_SHORT,
-	NO_BULK,     /* a payload that never comes, and then garbage */
-	BULK_SHORT,  /* a piece is */
-	BULK_LONG,   /* a piece is */
-	SECOND_LONG, /* the second piece of a large one */
+	NO_BULK,     /* a missing payload, and then garbage */
+	BULK_SHORT,  /* a segment of the payload is too short */
+	BULK_LONG,   /* a segment of the payload is too long */
+	SECOND_LONG, /* the second segment of a large payload is too long */
 	FLOOD,	     /* of garbage */
-	AFTER_BYE,   /* goes on after it has said goodbye */
-	TAKES_NONE,  /* of what it is sent */
-	NO_LIE,	     /* and is gone when all have met to end MPI */
+	AFTER_BYE,   /* sends after its last message */
+	TAKES_NONE,  /* receives no message */
+	NO_LIE,	     /* valid, but exits before MPI_Finalize */
 	LIES
 };
 
@@ -42,7 +42,7 @@ static inline uint64_t lie_payload(unsigned lie)
 	return lie == SECOND_LONG ? 6 << 20 : PAYLOAD;
 }
 
-/* How many messages are heard of it. */
+/* The number of its messages that an honest rank accepts. */
 static inline unsigned lie_heard(unsigned lie)
 {
 	return lie == NO_LIE ? 3 : 1;
