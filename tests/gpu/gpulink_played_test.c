@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink: a mover of GPUs that is played by the test: it leaves one slot unanswered, answers
- * others all the time, answers what was asked before, or hears nothing for a while. Whoever
- * waits is told in time.
+ * gpulink with a GPU worker that the test simulates. The simulated worker never replies to one
+ * slot, replies to others continuously, replies to an earlier use of a slot, or receives no
+ * message for a while. Each waiting request completes in time.
  */
 #include "tap.h"
 
@@ -19,15 +19,15 @@
 #include <unistd.h>
 
 enum {
-	TIMES = 10, /* so fast time passes for the link, if it is to */
+	TIMES = 10, /* factor of the link's accelerated clock */
 	PINNED = 64 << 20,
 	OPEN_MSEC = 20000,
 	SOON_MSEC = 10000,
-	MEMORIES = 600, /* more than a socket has room to tell of */
+	MEMORIES = 600, /* more RELEASE messages than fit into the socket */
 };
 
-static atomic_bool hurries, /* time, for the link */
-	holds;		    /* its thread, once it was woken */
+static atomic_bool hurries, /* the clock of the link is accelerated */
+	holds;		    /* the link's thread blocks when it is woken */
 static atomic_bool is_held;
 
 uint64_t __wrap_ck_msec_now(void);
@@ -49,7 +49,7 @@ int __wrap_eventfd_read(int fd, eventfd_t *out)
 	return __real_eventfd_read(fd, out);
 }
 
-/* A gathering. */
+/* A gather request. */
 struct one {
 	struct ck_gather_slot *slot;
 	sem_t *done;
@@ -64,18 +64,18 @@ static void came(struct ck_gather_slot *s, int rc)
 	sem_post(o->done);
 }
 
-/* --- the mover ------------------------------------------------------------------------- */
+/* --- the simulated worker -------------------------------------------------------------- */
 
 struct played {
 	struct ck_gpulink *link;
 	atomic_int sock;
 	int memory;
 	pthread_t thread;
-	bool wrong_use;	 /* it answers an earlier use of a slot */
-	uint32_t silent; /* slot that it does not answer */
-	bool turns;	 /* and says that it is there */
+	bool wrong_use;	 /* replies to an earlier use of a slot */
+	uint32_t silent; /* the slot without a reply */
+	bool turns;	 /* sends heartbeats */
 	atomic_bool over, deaf;
-	atomic_uint released; /* memories, as it was told */
+	atomic_uint released; /* number of received RELEASE messages */
 };
 
 static int played_start(void *arg, int sock, int memory)
@@ -83,13 +83,13 @@ static int played_start(void *arg, int sock, int memory)
 	struct played *p = arg;
 
 	if (p->sock >= 0)
-		return -EBUSY; /* there is one only */
+		return -EBUSY; /* the test simulates one worker only */
 	p->sock = dup(sock);
 	p->memory = dup(memory);
 	return 0;
 }
 
-/* An answer to what was heard. False: there is none. */
+/* Changes the request to its reply. False if there is no reply. */
 static bool played_answers(struct played *p, struct ck_gpu_message *m)
 {
 	switch (m->kind) {
@@ -150,7 +150,7 @@ static void played_begin(struct played *p, uint32_t timeout_msec)
 		abort();
 }
 
-/* With more time than a test has; and none of what is sent has come. */
+/* Starts the worker with a timeout that exceeds the test, and an unposted semaphore. */
 static struct ck_gatherer *set_out(struct played *p, sem_t *done)
 {
 	sem_init(done, 0, 0);
@@ -158,7 +158,7 @@ static struct ck_gatherer *set_out(struct played *p, sem_t *done)
 	return ck_gpulink_gatherer(p->link);
 }
 
-/* As if it has died. */
+/* Simulates the death of the worker. */
 static void played_die(struct played *p)
 {
 	atomic_store(&p->over, true);
@@ -174,9 +174,9 @@ static void played_end(struct played *p)
 	close(p->memory);
 }
 
-/* --- gatherings ---------------------------------------------------------------------------- */
+/* --- gather requests ----------------------------------------------------------------------- */
 
-/* The slot that comes first is sent, whatever is in it. */
+/* Sends the first free slot with one small copy. */
 static struct ck_gather_slot *send_any(struct ck_gatherer *g, struct one *o,
 				       sem_t *done)
 {
@@ -207,7 +207,7 @@ static bool comes_in(sem_t *done, unsigned msec)
 
 /* --- tests ----------------------------------------------------------------------------- */
 
-/* One is never answered, and others all the time. */
+/* One request gets no reply, while others do continuously. */
 static void test_starved(void)
 {
 	struct played p = { .silent = 0 };
@@ -237,7 +237,7 @@ static void test_starved(void)
 	played_end(&p);
 }
 
-/* One that takes long gets nothing more to do; who is interrupted does not wait. */
+/* A slow worker gets no further requests; an interrupted caller does not wait. */
 static void test_interrupted(void)
 {
 	struct played p = { .silent = 0 };
@@ -259,12 +259,12 @@ static void test_interrupted(void)
 	g->interrupt(g, first.slot);
 	ok(comes_in(&done, 500));
 	eq_err(first.rc, -EINTR);
-	/* It is the mover's still. */
+	/* The worker still owns the slot. */
 	ok(!g->take(g));
 	played_end(&p);
 }
 
-/* An answer of an earlier use is none. */
+/* A reply to an earlier use of a slot is ignored. */
 static void test_wrong_use(void)
 {
 	struct played p = { .silent = UINT32_MAX, .wrong_use = true };
@@ -290,8 +290,8 @@ static struct ck_gather_memory *allocate(struct ck_gatherer *g)
 	return g->allocate(g, &want, &memory) ? NULL : memory;
 }
 
-/* Much is given back while it hears nothing: what is asked of it then waits, and does not
- * fail. */
+/* Many releases are sent while the worker receives no message: a later request waits, and does
+ * not fail. */
 static void test_deaf(void)
 {
 	static struct ck_gather_memory *all[MEMORIES];
@@ -337,7 +337,7 @@ static void *ask_run(void *arg)
 	return NULL;
 }
 
-/* What it cannot be asked for now it is asked for later. */
+/* A request that does not fit into the socket is sent later. */
 static void test_no_room(void)
 {
 	const struct ck_gpu_message m = { .kind = CK_GPU_RELEASE };
@@ -349,7 +349,8 @@ static void test_no_room(void)
 	played_begin(&p, 30000);
 	a.g = ck_gpulink_gatherer(p.link);
 	atomic_store(&p.deaf, true);
-	(void)poll(NULL, 0, 50); /* it may be hearing something */
+	(void)poll(NULL, 0,
+		   50); /* the worker may still be receiving a message */
 	while (ck_gpu_send(p.link->movers->sock, &m, false) == 0)
 		;
 	if (ck_thread_start(&thread, ask_run, &a))
@@ -364,7 +365,7 @@ static void test_no_room(void)
 	played_end(&p);
 }
 
-/* The link's thread knows nothing that comes from now on. */
+/* Blocks the link's thread, so that it receives no further message. */
 static void hold(struct played *p)
 {
 	atomic_store(&is_held, false);
@@ -383,8 +384,8 @@ static void came_of_memory(struct ck_gather_slot *s, int rc)
 	came(s, rc);
 }
 
-/* Regression: who asks one that has died, before that is known, is told what he would be told
- * later: nothing fails while its memory seems to be there. */
+/* Regression: requests to a dead worker return the same errors before and after its death is
+ * detected. No gather request fails while the worker's memory seems valid. */
 static void test_just_died(void)
 {
 	const bool unwanted = false;
@@ -420,8 +421,8 @@ static void test_just_died(void)
 	played_end(&p);
 }
 
-/* Whether something has come within so many milliseconds of the link's time, in which that looks
- * as often as it may. */
+/* True if a request completes within `msec` of the link's accelerated clock. The link is woken
+ * every 2 ms. */
 static bool comes_in_haste(struct played *p, sem_t *done, unsigned msec)
 {
 	uint64_t end = __real_ck_msec_now() + msec / TIMES;
@@ -434,8 +435,8 @@ static bool comes_in_haste(struct played *p, sem_t *done, unsigned msec)
 	return came;
 }
 
-/* Regression: one that is stopped, or does not return from a call, is not waited for as long as
- * one gathering may take; one that says that it is there is. */
+/* Regression: a worker that is stopped or hung in a call is given up before the timeout of a
+ * gather request; a worker that sends heartbeats is not. */
 static void test_silent(bool turns)
 {
 	struct played p = { .silent = 0, .turns = turns };
@@ -458,7 +459,7 @@ static void test_silent(bool turns)
 	played_end(&p);
 }
 
-/* Regression: time in which this process was stopped is not the mover's fault. */
+/* Regression: time in which this process was stopped does not count against the worker. */
 static void test_stopped_here(void)
 {
 	struct played p = { .silent = 0, .turns = true };
@@ -469,7 +470,7 @@ static void test_stopped_here(void)
 	g = set_out(&p, &done);
 	ok(send_any(g, &o, &done) != NULL);
 	usleep(1500000);
-	atomic_store(&hurries, true); /* many minutes later, at once */
+	atomic_store(&hurries, true); /* the clock jumps by many minutes */
 	ok(!comes_in_haste(&p, &done, 3000));
 	atomic_store(&hurries, false);
 	played_end(&p);
@@ -482,7 +483,7 @@ static void *look_run(void *arg)
 	return ck_gpulink_is_late(l, l->movers) ? l : NULL;
 }
 
-/* Regression: what is sent while somebody begins to look is not late. */
+/* Regression: a request sent at the start of a check for timeouts is not late. */
 static void test_sent_while_looked(void)
 {
 	struct played p = { .silent = UINT32_MAX };
@@ -523,7 +524,7 @@ static int start_counts(void *arg, int sock, int memory)
 	return 0;
 }
 
-/* What its thread has to do first fails. */
+/* The first step of the link's thread fails. */
 static void test_not_begun(void)
 {
 	atomic_uint starts = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink: slots of a link are gathered by a real mover on the stand-in for a driver: each
- * byte is where brute force has it. Movers die, lose their device, hang, find none, and are
- * asked for what cannot be: whoever waits is told in time, and the next mover serves.
+ * gpulink: a real GPU worker on the fake driver gathers slots of a link, and each byte is
+ * compared with a brute-force copy. Workers die, hang, lose their device, find no device, and
+ * receive invalid requests: each waiting request completes in time, and the next worker serves.
  *
  *	LD_LIBRARY_PATH=STANDIN gpulink_test CKPTFS
  */
@@ -35,16 +35,16 @@ enum {
 
 static char *program;
 
-/* --- a mover --------------------------------------------------------------------------- */
+/* --- a worker -------------------------------------------------------------------------- */
 
 struct fixture {
-	struct ck_subprocess job; /* what forks movers */
-	int sock;		  /* to that */
+	struct ck_subprocess job; /* forks the workers */
+	int sock;		  /* connected to `job` */
 	struct ck_gpulink *link;
 	struct ck_diag why;
 };
 
-static int mover_start(void *arg, int sock, int memory)
+static int worker_start(void *arg, int sock, int memory)
 {
 	const struct fixture *f = arg;
 	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
@@ -53,7 +53,7 @@ static int mover_start(void *arg, int sock, int memory)
 	return ck_control_msg_send(f->sock, &note, false);
 }
 
-/* standin: what the stand-in is told. */
+/* standin: options of the fake driver. */
 static void forker_start(struct fixture *f, const char *standin)
 {
 	static char serve[] = "serve", gpus[] = "--gpus", zero[] = "0";
@@ -64,12 +64,12 @@ static void forker_start(struct fixture *f, const char *standin)
 		abort();
 }
 
-/* Returns what the wait for the first mover comes to. */
+/* Returns the result of the wait for the first worker. */
 static int begin(struct fixture *f, const char *standin, uint32_t timeout_msec)
 {
 	struct ck_gpulink_options options = { .pinned = PINNED,
 					      .timeout_msec = timeout_msec,
-					      .start = mover_start,
+					      .start = worker_start,
 					      .arg = f,
 					      .host = "here" };
 
@@ -92,20 +92,20 @@ static void end(struct fixture *f)
 	forker_end(f);
 }
 
-/* The mover that there is now; 0: none. */
-static pid_t mover_now(const struct fixture *f)
+/* The current worker, or 0. */
+static pid_t worker_now(const struct fixture *f)
 {
 	return only_child(f->job.process);
 }
 
-/* --- a gathering ----------------------------------------------------------------------- */
+/* --- a gather request ------------------------------------------------------------------ */
 
 struct one {
 	struct ck_gather_slot *slot;
 	sem_t *done;
 	int rc;
-	uint8_t *want; /* what is known of the result; */
-	bool *known;   /* for each byte */
+	uint8_t *want; /* the expected result */
+	bool *known;   /* for each byte: true if its value is defined */
 };
 
 static void came(struct ck_gather_slot *s, int rc)
@@ -116,8 +116,8 @@ static void came(struct ck_gather_slot *s, int rc)
 	sem_post(o->done);
 }
 
-/* What a copy does, run by run; a byte that another has written is not known: their order
- * is nobody's. */
+/* Executes a copy, run by run. A byte that several copies write is not known, since copies are
+ * not ordered. */
 static void expect(struct one *o, const struct ck_gather_desc *c, uint32_t loop,
 		   uint64_t src, uint64_t dst)
 {
@@ -133,8 +133,8 @@ static void expect(struct one *o, const struct ck_gather_desc *c, uint32_t loop,
 	memset(o->known + dst, true, c->run);
 }
 
-/* A nest of random loops, each of whose places is written once; what it takes on both
- * sides. */
+/* Adds a nest of random loops that writes each byte at most once, and counts the bytes of its
+ * source and destination. */
 static void random_copy(struct ck_gather_slot *s, uint64_t *random)
 {
 	struct ck_gather_desc *c = &s->copies[s->ncopies++];
@@ -203,7 +203,7 @@ struct tally {
 	unsigned sent, failed, wrong;
 };
 
-/* Some at once. */
+/* Gathers up to AT_A_TIME slots at once. */
 static void gather_some(struct ck_gatherer *g, struct tally *t,
 			uint64_t *random)
 {
@@ -235,7 +235,7 @@ static void gather_some(struct ck_gatherer *g, struct tally *t,
 		(void)poll(NULL, 0, 10);
 }
 
-/* Until so many were right, or the time is over. */
+/* Gathers until `right` slots were right, or until the time limit. */
 static struct tally gather_until(struct fixture *f, unsigned right,
 				 uint64_t *random)
 {
@@ -267,7 +267,7 @@ static void test_random(void)
 	end(&f);
 }
 
-/* More small copies than there is room for on their way: others may be cut. */
+/* More small copies than fit into the queue; other copies may be split. */
 static void test_too_many(void)
 {
 	struct ck_gather_slot *s;
@@ -281,7 +281,7 @@ static void test_too_many(void)
 	g = ck_gpulink_gatherer(f.link);
 	s = g->take(g);
 	o = (struct one){ .slot = s, .done = &done };
-	/* Each of its nests has a loop more than one of tiles may have. */
+	/* Each nest has one loop more than a tile may have. */
 	for (uint32_t k = 0; k < 12; k++)
 		s->loops[k] = (struct ck_loop){ 2, 3ULL << k, 3ULL << k };
 	s->nloops = 12;
@@ -300,7 +300,7 @@ static void test_too_many(void)
 	sem_destroy(&done);
 }
 
-/* It is replaced, also while something is on its way. */
+/* A killed worker is replaced, also with requests in flight. */
 static void test_killed(void)
 {
 	uint64_t random = 5;
@@ -309,19 +309,19 @@ static void test_killed(void)
 
 	eq_err(begin(&f, "", 30000), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		pid_t pid = mover_now(&f);
+		pid_t pid = worker_now(&f);
 
 		t = gather_until(&f, 10, &random);
 		ok(pid > 0 && kill(pid, SIGKILL) == 0);
 		t = gather_until(&f, 10, &random);
 		ok(t.sent - t.failed >= 10);
 		eq_u64(t.wrong, 0);
-		ok(mover_now(&f) != pid);
+		ok(worker_now(&f) != pid);
 	}
 	end(&f);
 }
 
-/* standin: a fault that comes again and again. */
+/* standin: a recurring fault of the fake driver. */
 static void test_fault(const char *standin, uint32_t timeout_msec)
 {
 	uint64_t random = 7;
@@ -368,9 +368,9 @@ static void test_measured(void)
 	end(&f);
 }
 
-/* --- what cannot be -------------------------------------------------------------------- */
+/* --- invalid requests ------------------------------------------------------------------ */
 
-/* A mover whose other end is here. */
+/* A worker whose channel the test uses directly. */
 struct raw {
 	struct fixture f;
 	int sock, memory;
@@ -386,7 +386,7 @@ static bool raw_hears_any(struct raw *r, struct ck_gpu_message *m)
 	       ck_gpu_take(r->sock, m, NULL) == 0;
 }
 
-/* What becomes of what it was asked for. */
+/* Receives the reply to a request. False if the worker has closed the channel. */
 static bool raw_hears(struct raw *r, struct ck_gpu_message *m)
 {
 	bool hears;
@@ -403,7 +403,7 @@ static void raw_start(struct raw *r)
 	int ends[2];
 
 	if (ck_control_msg_sockets(ends) ||
-	    mover_start(&r->f, ends[1], r->memory))
+	    worker_start(&r->f, ends[1], r->memory))
 		abort();
 	close(ends[1]);
 	if (r->sock >= 0)
@@ -413,7 +413,7 @@ static void raw_start(struct raw *r)
 		abort();
 }
 
-/* One number of what is right, or more, is another. */
+/* Changes one or more numbers of a valid request. */
 static void spoil(struct raw *r, struct ck_gpu_message *m, uint64_t *random)
 {
 	struct ck_gather_desc *c =
@@ -457,7 +457,7 @@ static void raw_end(struct raw *r)
 	forker_end(&r->f);
 }
 
-/* What is right. */
+/* A valid request. */
 static struct ck_gpu_message raw_fill(struct raw *r, uint64_t *random)
 {
 	ck_gpu_slot_at(r->at, 0, &r->slot);
@@ -470,7 +470,7 @@ static struct ck_gpu_message raw_fill(struct raw *r, uint64_t *random)
 					.nloops = r->slot.nloops };
 }
 
-/* Of what its device never does it is told, again and again, that it is waited for. */
+/* The worker sends heartbeats for a request that its device never completes. */
 static void test_turns(void)
 {
 	uint64_t random = tap_seed(1) | 1;
@@ -486,8 +486,8 @@ static void test_turns(void)
 	raw_end(&r);
 }
 
-/* It does what it may, and says that it may not, and ends, of all else: the stand-in would
- * end it without a word if it did that. */
+/* The worker executes valid requests, and replies with an error to all others and exits. The fake
+ * driver would abort the worker if it executed an invalid one. */
 static void test_spoiled(void)
 {
 	uint64_t random = tap_seed(1) | 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_calls: what one who takes part in rounds asks of the plugin, alone in its job: rooms
- * and parcels, how many there are, what is refused, and what comes of a device that is lost.
+ * gpurounds_calls: the plugin calls of a participant in rounds, which is alone in its job: slots
+ * and messages, their maximum number, refused calls, and a device that is lost.
  *
  *	LD_LIBRARY_PATH=STANDIN gpurounds_calls_test LIBNCCL
  */
@@ -31,7 +31,7 @@ static void rest(void)
 	(void)usleep(200);
 }
 
-/* Until it is not 0. */
+/* Polls until the result is not 0. */
 static int staged(struct ck_gpu_work *w)
 {
 	uint64_t end = now_msec() + SOON_MSEC;
@@ -62,7 +62,7 @@ static struct ck_gpu_work *done(void)
 	return w;
 }
 
-/* A round of an epoch in which nobody else is. */
+/* A round of an epoch without other ranks. */
 static int run_round(const struct ck_gpu_transfer *list, size_t n)
 {
 	struct ck_gpu_round round = { list, n };
@@ -114,7 +114,7 @@ static void open_gpus(void)
 	}
 }
 
-/* 1000 bytes, from and to there, which go to their places as they are. */
+/* A work of 1000 bytes that copies them unchanged. */
 static struct ck_gpu_work work_at(unsigned i)
 {
 	uint8_t *fill = f.memory + 4096UL * i;
@@ -147,7 +147,7 @@ static void test_joins(void)
 	eq_err(join(), 0);
 	ok(strncmp(f.gpu->nccl, "2.28.9 /", 8) == 0);
 	ok(strstr(f.gpu->nccl, "libnccl.so.2") != NULL);
-	/* There is no epoch yet. */
+	/* No epoch has begun. */
 	eq_err(f.gpu->stage(f.gpu, &w), 0);
 	(void)usleep(50000);
 	eq_err(f.gpu->is_staged(f.gpu, &w), 0);
@@ -173,14 +173,14 @@ static void test_rooms(void)
 	eq_err(f.gpu->is_up(f.gpu), 1);
 	f.gpu->proceed(f.gpu, &works[3], 0);
 	ok(done() == &works[3]);
-	/* Its room is free, though it is not the first. */
+	/* Its slot is free, although it is not the first one. */
 	while (f.gpu->stage(f.gpu, &works[ROOMS]) == -EAGAIN)
 		rest();
 	eq_err(staged(&works[ROOMS]), 1);
 	for (unsigned i = 0; i <= ROOMS; i++) {
 		if (i == 3)
 			continue;
-		/* At once, whether it is there or not, if nothing comes of it. */
+		/* An abandoned work returns its slot at once, complete or not. */
 		if (i % 2)
 			eq_err(staged(&works[i]), 1);
 		f.gpu->proceed(f.gpu, &works[i], i % 2 ? 0 : -EREMOTEIO);
@@ -211,7 +211,7 @@ static void test_refused(void)
 	w.to = NULL;
 	w.filled = 2 * SIZE;
 	eq_err(f.gpu->stage(f.gpu, &w), -E2BIG);
-	/* More small copies than a room has place for. */
+	/* More small copies than fit into a slot. */
 	w.filled = w.results = 3 << 12;
 	for (unsigned i = 0; i < 12; i++)
 		loops[i] = (struct ck_loop){ 2, 3ULL << i, 3ULL << i };
@@ -247,7 +247,7 @@ static void test_parcels(void)
 		f.gpu->unpack(f.gpu, parcels[i]);
 }
 
-/* What is on the device from there on, by a stream of its own. */
+/* Copies bytes of the device to the host, on a separate stream. */
 static void copy_back(uint8_t *to, CUdeviceptr from, size_t len)
 {
 	__typeof__(cuStreamCreate) *create;
@@ -278,7 +278,7 @@ static void find_uuid(uint8_t uuid[static 16])
 	memcpy(uuid, found.bytes, 16);
 }
 
-/* To memory that others open. */
+/* Work whose destination is memory exported to other processes. */
 static void test_export(void)
 {
 	uint8_t uuid[16], *host = f.memory + 65536;
@@ -309,7 +309,7 @@ static void test_rounds(void)
 	eq_err(run_round(&stranger, 1), -EINVAL);
 }
 
-/* What has proceeded is not lost. */
+/* Work that has proceeded completes although its rank leaves the job. */
 static void test_leaves(void)
 {
 	struct ck_gpu_work one = work_at(0), two = work_at(1);
@@ -329,7 +329,7 @@ static void test_leaves(void)
 	begin_epoch(2);
 }
 
-/* The last: it is lost for good. */
+/* The last test: the device is lost permanently. */
 static void test_lost(void)
 {
 	struct ck_gpu_work one = work_at(0), two = work_at(1), w = work_at(2);
@@ -358,7 +358,7 @@ static void test_lost(void)
 	eq_err(join(), -EIO);
 }
 
-/* With one that never comes: of the communicator there is nothing but what it waits with. */
+/* An epoch with a rank that never joins: the communicator waits for it. */
 static void begin_epoch_of_two(void)
 {
 	const uint32_t both[] = { 0, 1 };
@@ -369,7 +369,7 @@ static void begin_epoch_of_two(void)
 	(void)usleep(300000);
 }
 
-/* Which of its checks fails first; 0: none. */
+/* The number of the first failed check, or 0. */
 static int leave_stuck(void)
 {
 	uint8_t uuid[16];
@@ -401,8 +401,8 @@ static int leave_stuck(void)
 	return f.driver.leaks() == left ? 0 : 7;
 }
 
-/* NCCL does not return when its communicator is to be ended: nobody waits for that for long, and
- * nothing is given back to which it may write still. In a process that has no threads yet. */
+/* ncclCommAbort() does not return: the wait for it is short, and memory that NCCL may still write
+ * is not freed. Must run in a process without threads. */
 static void test_stuck(void)
 {
 	int status = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_deal: gatherings by lot, of which all ranks of a round know the same: which piece of
- * what is gathered has which rank, and what has to come of it.
+ * gpurounds_deal: random gather requests that all ranks of a round derive from one key: which rank
+ * has which segment of the source, and the expected result.
  */
 #ifndef GPUROUNDS_DEAL_H
 #define GPUROUNDS_DEAL_H
@@ -10,19 +10,18 @@
 #include "ckptfs/gpu.h"
 #include "xport_case.h"
 
-/* How many times as large as here things are. */
+/* Scale of all sizes. */
 #ifndef DEAL_TIMES
 #define DEAL_TIMES 1
 #endif
 
 enum {
-	DEAL_ROOM = DEAL_TIMES
-		    << 17, /* bytes of what is filled, and of a result */
+	DEAL_ROOM = DEAL_TIMES << 17, /* bytes of the source, and of a result */
 	DEAL_COPIES = 10,
 	DEAL_LOOPS = 3 * DEAL_COPIES,
 };
 
-/* What a copy takes. */
+/* The source of a copy. */
 struct piece {
 	uint32_t owner;
 	bool zeros;
@@ -46,7 +45,7 @@ static inline uint64_t deal_run(uint64_t *random)
 	return 1 + boxes_below(random, most);
 }
 
-/* A nest of loops, each of whose places is written once. */
+/* Adds a nest of loops that writes each byte at most once. */
 static inline void deal_copy(struct deal *d, uint64_t *random)
 {
 	struct ck_gather_desc *c = &d->copies[d->n];
@@ -87,7 +86,7 @@ static inline CK_WRAPS uint64_t deal_key(uint64_t key, uint64_t more)
 	return tap_random(&random);
 }
 
-/* What comes to one of the ranks. */
+/* The gather request of rank `to`. */
 static inline void deal(struct deal *d, uint64_t key, uint32_t to,
 			const uint32_t *ranks, uint32_t nranks)
 {
@@ -114,7 +113,7 @@ static inline void piece_fill(const struct piece *p, uint8_t *to)
 		fill_bytes(to, p->len, p->key);
 }
 
-/* --- what has to come of it --------------------------------------------------------------- */
+/* --- the expected result ------------------------------------------------------------------ */
 
 static inline void deal_expect(const struct deal *d,
 			       const struct ck_gather_desc *c, uint32_t loop,

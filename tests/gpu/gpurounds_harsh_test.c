@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_harsh: of ranks that move rounds one dies, or stops, in some phase of a round; or one
- * of NCCL's calls fails there. All rounds come to an end in time, with the right bytes or an
- * error, and later epochs move rounds again. Then ranks that use what they have too early, which
- * has to be found. CKPTFS_CASES: about how many of the first, by lot; 32: all.
+ * gpurounds_harsh: one rank of a job dies, or stops, in some phase of a round; or a call of NCCL
+ * fails there. All rounds end in time, with the right bytes or an error, and later epochs run
+ * rounds again. Canaries: ranks that use memory too early are detected. CKPTFS_CASES: about how
+ * many of the first cases, at random; 32: all.
  *
  *	LD_LIBRARY_PATH=STANDIN gpurounds_harsh_test LIBNCCL
  */
@@ -13,7 +13,7 @@
 
 enum { RANKS = 4, LATE_MSEC = 15000, TIMES = 8 };
 
-/* The times of communicators that do not come up pass faster here: no test waits so long. */
+/* An accelerated clock: timeouts of communicators expire faster. */
 uint64_t __wrap_ck_msec_now(void);
 uint64_t __real_ck_msec_now(void);
 
@@ -54,14 +54,14 @@ static const struct death {
 } deaths[] = {
 	{ "asked to prepare", COMES, CK_ROUNDS_PREPARE, 2, 8 },
 	{ "ready", GOES, CK_ROUNDS_READY, 2, 8 },
-	{ "told to go", COMES, CK_ROUNDS_GO, 2, 8 },
+	{ "receives GO", COMES, CK_ROUNDS_GO, 2, 8 },
 	{ "in a round", BEGINS, CK_ROUNDS_GO, 2, 8 },
 	{ "done", GOES, CK_ROUNDS_DONE, 2, 8 },
-	{ "told that it is over", COMES, CK_ROUNDS_OVER, 2, 8 },
-	{ "hears of the first epoch", COMES, CK_ROUNDS_EPOCH, 2, 0 },
-	{ "sequencer, tells one to go", GOES, CK_ROUNDS_GO, 0, 20 },
+	{ "receives OVER", COMES, CK_ROUNDS_OVER, 2, 8 },
+	{ "receives the first EPOCH", COMES, CK_ROUNDS_EPOCH, 2, 0 },
+	{ "sequencer, sends GO", GOES, CK_ROUNDS_GO, 0, 20 },
 	{ "sequencer, in a round", BEGINS, CK_ROUNDS_GO, 0, 8 },
-	{ "sequencer, says that an epoch begins", GOES, CK_ROUNDS_EPOCH, 0, 1 },
+	{ "sequencer, sends EPOCH", GOES, CK_ROUNDS_EPOCH, 0, 1 },
 };
 
 static struct grank_plan plan_of(const struct death *d, enum harm_kind harm,
@@ -76,7 +76,7 @@ static struct grank_plan plan_of(const struct death *d, enum harm_kind harm,
 						.after = d->after } };
 }
 
-/* The others go on without it, in another epoch. */
+/* The other ranks continue without the dead one, in another epoch. */
 static void test_dies(const struct death *d, uint64_t seed)
 {
 	struct grank_result t = run_harm(d->what, plan_of(d, DIES, seed));
@@ -85,24 +85,25 @@ static void test_dies(const struct death *d, uint64_t seed)
 	ok(t.later > 0);
 }
 
-/* Nobody is told, and the communicator of the next epoch does not come up, until it is dead. */
+/* The other ranks are not notified of the stop. The next communicator comes up only once the
+ * stopped rank is dead. */
 static void test_stops(const struct death *d, uint64_t seed)
 {
 	struct grank_result t = run_harm(d->what, plan_of(d, STOPS, seed));
 
 	ok(t.failed > 0);
 	ok(t.good > 0);
-	/* What hangs costs an epoch. */
+	/* A hung rank ends the epoch. */
 	ok(t.aborts == 0 || t.later > 0);
 }
 
-/* A call of the driver that waits for the device, in which the others are when one dies, waits for
- * its round, too. */
+/* One rank dies while the others are in a driver call that waits for the device, and thereby for
+ * the round. */
 static void test_settles(uint64_t seed)
 {
 	struct grank_result t = { 0 };
 
-	/* In some rounds nobody needs it. */
+	/* Some rounds do not need the dead rank. */
 	for (uint64_t i = 0; i < 8 && t.aborts == 0; i++) {
 		struct grank_plan plan = plan_of(&deaths[3], DIES, seed + i);
 
@@ -116,11 +117,11 @@ static void test_settles(uint64_t seed)
 
 /* --- calls that fail ------------------------------------------------------------------------ */
 
-/* By rank 1, which is no sequencer, or by that. */
+/* Calls of rank 1, which is not the sequencer, or of the sequencer. */
 static const struct fault {
 	const char *words;
 	uint32_t who;
-	bool costs; /* an epoch */
+	bool costs; /* ends the epoch */
 } faults[] = {
 	{ "fail=ncclGetUniqueId:1:UNKNOWN", 0, true },
 	{ "fail=ncclCommInitRankConfig:1:UNKNOWN", 1, true },
@@ -153,7 +154,7 @@ static void test_fault(const struct fault *f, uint64_t seed)
 	ok(!f->costs || t.later > 0);
 }
 
-/* --- what is used too early --------------------------------------------------------------- */
+/* --- memory used too early ---------------------------------------------------------------- */
 
 static CUresult say_done(CUevent event)
 {
@@ -175,7 +176,7 @@ int __wrap_ck_cuda_load(struct ck_cuda *cuda, struct ck_diag *d)
 	return rc;
 }
 
-/* Bytes are wrong, or the stand-in ends the process. */
+/* Bytes are wrong, or the fake driver aborts the process. */
 static void test_spoiled(const char *what, enum grank_spoil spoil,
 			 uint64_t seed)
 {
@@ -203,7 +204,7 @@ static void test_spoiled(const char *what, enum grank_spoil spoil,
 	ok(t.wrong > 0 || ended);
 }
 
-/* --- all of them ---------------------------------------------------------------------------- */
+/* --- main ----------------------------------------------------------------------------------- */
 
 enum { ALL = 32 };
 
@@ -232,7 +233,7 @@ int main(int argc, char **argv)
 		if (is_wanted())
 			test_fault(&faults[i], seed + i);
 	test_settles(seed);
-	if (TAP_THREADS) /* which would find it, too */
+	if (TAP_THREADS) /* the sanitizer would report the early use */
 		return tap_done();
 	test_spoiled("proceeds too early", SPOIL_PROCEEDS, seed);
 	test_spoiled("unpacks too early", SPOIL_UNPACKS, seed);

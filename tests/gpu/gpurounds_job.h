@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_job: processes that are the ranks of a job, see gpurounds_rank.h, and what came of
- * them. The test has the plugin in itself, and may change what that calls.
+ * gpurounds_job: runs the ranks of a job (gpurounds_rank.h) as processes, and collects their
+ * results. The plugin is linked into the test, which may wrap the functions that it calls.
  */
 #ifndef GPUROUNDS_JOB_H
 #define GPUROUNDS_JOB_H
@@ -14,19 +14,20 @@
 
 enum {
 	JOB_MSEC =
-		90000, /* in which all has to be over, and for each round of a rank */
+		90000, /* limit of the whole job, and of each round of a rank */
 	EACH_MSEC = 20,
 };
 
 static struct grank_result *results; /* of all ranks */
 static int statuses[GRANK_MOST];
-/* When one was seen to have stopped, or to be no more. */
+/* The time at which the stop or the end of a rank was detected. */
 static uint64_t harmed[GRANK_MOST];
-/* So long one is stopped; or, if others are waited for, until one knows that a round failed. */
+/* Duration of a stop. If it waits for others, the stop lasts until one of them reports a failed
+ * round. */
 static uint64_t job_stop_msec = 2500;
 static bool job_waits_for_others;
-static char *
-	job_place; /* 64 bytes that say where its sockets are; NULL: nobody asks */
+/* If not NULL: 64 bytes that receive the directory of the job's sockets. */
+static char *job_place;
 static const char *library_nccl;
 
 static inline _Noreturn void job_rank(const char *directory, uint32_t rank,
@@ -54,7 +55,8 @@ static inline bool is_known(void)
 	return false;
 }
 
-/* One that has stopped goes on after a while, only to die. Whether it is no more. */
+/* Continues a stopped rank after a while; it then kills itself. Returns true if the rank has
+ * ended. */
 static inline bool job_look_after(pid_t pid, uint32_t rank)
 {
 	int *status = &statuses[rank];
@@ -89,7 +91,7 @@ static inline void job_wait(pid_t *pids, uint32_t ranks, uint64_t rounds)
 	}
 }
 
-/* The caller has no threads. */
+/* The caller must not have other threads. */
 static inline void job_run(const struct grank_plan *plan, uint32_t ranks)
 {
 	char directory[64];
@@ -116,14 +118,14 @@ static inline void job_run(const struct grank_plan *plan, uint32_t ranks)
 			       (unsigned)statuses[i]);
 		(void)snprintf(name, sizeof(name), "%s/%u", directory, i);
 		(void)unlink(
-			name); /* of one that was killed before it met all */
+			name); /* left by a rank killed before it connected */
 	}
 	(void)rmdir(directory);
 	if (job_place)
 		*job_place = '\0';
 }
 
-/* Of all ranks together; the slowest of them. */
+/* Sums the results of all ranks; times are those of the slowest rank. */
 static inline struct grank_result job_sum(uint32_t ranks)
 {
 	struct grank_result t = { .over = true };

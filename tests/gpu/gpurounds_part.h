@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_part: what a rank has of a round that it takes part in: the gathering for which bytes
- * come, the parcels from which it sends, and all transfers in their order.
+ * gpurounds_part: the state of a rank in one round: the gather request that receives bytes, the
+ * messages to send, and all transfers in their order.
  */
 #ifndef GPUROUNDS_PART_H
 #define GPUROUNDS_PART_H
@@ -12,59 +12,59 @@
 enum {
 	GRANK_MOST = 8,	  /* ranks */
 	GRANK_PARTS = 4,  /* at a time */
-	GRANK_WINDOW = 2, /* asked for at a time */
+	GRANK_WINDOW = 2, /* requests at a time */
 	GRANK_SLOTS = 8,  /* of memory */
 	GRANK_TRANSFERS = 2 * DEAL_COPIES * GRANK_MOST,
-	GRANK_BUSY_MSEC = 64,	/* before it asks again, at most */
-	GRANK_REST_MSEC = 100,	/* after a round that failed */
-	GRANK_ROOM_MSEC = 500,	/* until there is some */
-	GRANK_FINISHED = 0x203, /* a message of no one else's */
-	GRANK_UNTOUCHED = 0x5a, /* what is in a result before */
+	GRANK_BUSY_MSEC = 64,	/* longest pause before a retry */
+	GRANK_REST_MSEC = 100,	/* pause after a failed round */
+	GRANK_ROOM_MSEC = 500,	/* limit of the wait for a free slot */
+	GRANK_FINISHED = 0x203, /* a message kind of this test only */
+	GRANK_UNTOUCHED = 0x5a, /* the initial bytes of a result */
 };
 
 extern const struct ck_gpu_plugin ckptfs_gpu;
 
-/* What is wrong with it, for tests that have to find that. */
+/* A planted fault of a rank, which the canary tests must detect. */
 enum grank_spoil {
 	SPOIL_NONE,
-	SPOIL_PROCEEDS, /* with a work when its round begins */
-	SPOIL_UNPACKS,	/* its parcels then, and packs others */
-	SPOIL_EVENTS,	/* the driver's are always over */
+	SPOIL_PROCEEDS, /* proceeds with a work when its round begins */
+	SPOIL_UNPACKS,	/* frees its messages then, and packs others */
+	SPOIL_EVENTS,	/* events of the driver always seem complete */
 };
 
 struct grank_plan {
 	struct rank_plan rounds; /* and the harm, see rounds_harm.h */
-	const char *words; /* for the stand-in, of the rank that is `who` */
+	const char *words; /* options of the fake driver for the rank `who` */
 	enum grank_spoil spoil;
-	bool settles; /* the ranks wait for all that their device does, at times */
-	bool falls_back; /* what comes of no round is gathered of bytes that the host has */
-	bool at_once; /* harm happens when a round begins, and before it sends anything */
-	unsigned window; /* asked for at a time; 0: GRANK_WINDOW */
-	unsigned lives;	 /* joins and leaves again so often, at least once */
+	bool settles; /* the ranks wait for their whole device at times */
+	bool falls_back; /* after a failed round, bytes are gathered from host memory */
+	bool at_once; /* the harm happens at the begin of a round, before any transfer */
+	unsigned window; /* requests at a time; 0: GRANK_WINDOW */
+	unsigned lives; /* how often the rank joins and leaves, at least once */
 };
 
 struct grank_result {
-	uint64_t good, failed, busy; /* ops that it asked for */
-	uint64_t parts, works, later, bytes,
-		wrong; /* later: in an epoch that is not the first */
+	uint64_t good, failed, busy; /* requested rounds by result */
+	/* later: in an epoch after the first one */
+	uint64_t parts, works, later, bytes, wrong;
 	uint64_t aborts, epoch, slowest;
-	uint64_t failed_at; /* when it was first told of one; 0: never */
-	uint64_t fell,	    /* gatherings for which bytes came another way */
-		fell_slowest;
+	uint64_t failed_at; /* time of the first reported failure, or 0 */
+	/* gather requests that fell back to host memory */
+	uint64_t fell, fell_slowest;
 	unsigned leaks;
 	bool over;
 };
 
-/* The driver, for what no plugin does. */
+/* Calls of the driver that the plugin lacks. */
 struct grank_driver {
-	/* Of the stand-in; NULL: it is a real one. */
+	/* A call of the fake driver; NULL for a real driver. */
 	int (*control)(const char *text);
 	unsigned (*leaks)(void);
 	int (*info)(size_t *left, size_t *all);
 	int (*settle)(void);
 };
 
-/* --- a round of which it is ------------------------------------------------------------ */
+/* --- one round of a rank --------------------------------------------------------------- */
 
 enum grank_from { FROM_STAGED, FROM_BYTES, FROM_ZEROS };
 
@@ -77,22 +77,22 @@ struct grank_part {
 	uint64_t op, key, since, epoch;
 	bool used, ready, ended, falls, fell;
 
-	/* Of one who receives: */
+	/* If the rank receives: */
 	bool receives, staged, proceeded;
 	struct deal deal;
 	struct ck_gpu_work work;
 	uint8_t *fill, *result;
 
-	/* What it sends: */
+	/* If the rank sends: */
 	uint8_t *memory;
 	uint64_t nbytes, nzeros;
 	struct ck_gpu_parcel *bytes, *zeros;
-	bool late; /* it waits until it is packed */
+	bool late; /* in use until `bytes` is packed */
 };
 
 struct grank {
 	struct ck_round_user user; /* first */
-	struct ordered seen; /* its mover is told, and tells the real one */
+	struct ordered seen; /* checks each call and forwards it to `mover` */
 	struct ck_round_mover *mover;
 	struct ck_gpu *gpu;
 	struct grank_driver driver;
@@ -102,11 +102,11 @@ struct grank {
 	struct grank_result *result;
 	struct harm harm;
 	uint64_t random, rounds, not_before;
-	unsigned busy; /* times that it was, one after the other */
+	unsigned busy; /* consecutive -EBUSY results */
 	unsigned asked;
-	bool said_finished, lost[GRANK_MOST], finished[GRANK_MOST];
-	uint8_t *memory,
-		*sent; /* GRANK_SLOTS each, of what is gathered, and is sent */
+	bool sent_finished, lost[GRANK_MOST], finished[GRANK_MOST];
+	/* GRANK_SLOTS blocks each: gathered bytes, and bytes to send */
+	uint8_t *memory, *sent;
 	struct grank_part parts[GRANK_SLOTS];
 };
 
@@ -132,7 +132,7 @@ static inline void part_add(struct grank_part *p, uint32_t peer, bool sends,
 							  bytes };
 }
 
-/* Bytes of all transfers lie one behind the other; zeros are sent from one place. */
+/* The bytes of all transfers are contiguous; zeros are sent from one block. */
 static inline void part_send(struct grank_part *p, uint32_t peer,
 			     const struct piece *piece)
 {
@@ -199,7 +199,7 @@ static inline void part_unpack(struct grank *k, struct grank_part *p)
 	p->bytes = p->zeros = NULL;
 }
 
-/* All or nothing, so that no two wait for what the other has. */
+/* Packs both messages, or neither one, so that no two ranks block each other. */
 static inline int part_pack(struct grank *k, struct grank_part *p)
 {
 	int rc = 0;
@@ -224,14 +224,14 @@ static inline int part_stage(struct grank *k, struct grank_part *p)
 	return rc;
 }
 
-/* 1: it can begin; 0: not yet. */
+/* Returns 1 if the round can begin, 0 if not yet. */
 static inline int part_prepare(struct grank *k, struct grank_part *p)
 {
 	int rc = part_stage(k, p);
 
 	if (rc == 0)
 		rc = part_pack(k, p);
-	/* As in ckptfs: ranks may each have the room that another one waits for. */
+	/* As in ckptfs: two ranks may each hold the slot that the other one waits for. */
 	if (rc == -EAGAIN)
 		return now_msec() - p->since > GRANK_ROOM_MSEC ? -EBUSY : 0;
 	if (rc)
@@ -262,8 +262,9 @@ static inline void part_proceed(struct grank *k, struct grank_part *p, int rc)
 	p->proceeded = p->staged;
 }
 
-/* It is over for the rounds; a work of it may be on its way. What an abandoned parcel is filled
- * from may be used again: nobody sees what comes of it, but one who looks for races. */
+/* Ends the round; a work of it may still be in flight. The source of an abandoned message may be
+ * reused at once, since its bytes are never received. A sanitizer would report that as a race, so
+ * the slot then stays in use until the message is packed. */
 static inline void part_end(struct grank *k, struct grank_part *p, int rc)
 {
 	p->late = TAP_THREADS && p->bytes &&
@@ -302,7 +303,7 @@ static inline void part_look(struct grank *k, struct grank_part *p)
 		k->result->wrong++;
 }
 
-/* All its bytes are with the host, as they would be once messages had brought them. */
+/* Falls back: fills host memory with all bytes, as the messages of peers would. */
 static inline void part_fall(struct grank *k, struct grank_part *p)
 {
 	int rc;

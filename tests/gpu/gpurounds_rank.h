@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpurounds_rank: a rank with a GPU of the stand-in, which asks others for rounds by lot and takes
- * part in theirs. NCCL's stand-in moves them, and each byte that is gathered of them is compared.
- * Messages go by a transport of processes on one machine. A rank may do harm, see rounds_harm.h,
- * or use what it has too early.
+ * gpurounds_rank: a rank with a GPU of the fake driver, which requests random rounds and takes
+ * part in rounds of other ranks. The fake NCCL transfers the bytes, and each gathered byte is
+ * compared. Messages use the transport between processes of one machine. A rank may do harm
+ * (rounds_harm.h), or use memory too early.
  */
 #ifndef GPUROUNDS_RANK_H
 #define GPUROUNDS_RANK_H
@@ -81,7 +81,7 @@ static inline void grank_ended(struct ck_round_user *u, struct ck_round *r,
 	part_end(k, p, rc);
 }
 
-/* Others have no room. They get it sooner if nobody asks all the time. */
+/* Backoff after -EBUSY: the slots of other ranks become free sooner with fewer requests. */
 static inline void grank_rest(struct grank *k)
 {
 	uint64_t most = ck_min(UINT64_C(5) << k->busy, GRANK_BUSY_MSEC);
@@ -111,7 +111,7 @@ static inline void grank_over(struct ck_round_user *u, uint64_t op, int rc)
 	}
 }
 
-/* --- a mover that sees what the real one is told ------------------------------------------ */
+/* --- a proxy that observes the calls to the real backend ---------------------------------- */
 
 static inline struct grank *grank_of_mover(struct ck_round_mover *m)
 {
@@ -211,7 +211,7 @@ static inline void grank_lost(void *arg, uint32_t from)
 	ck_rounds_lost(k->all, from, now_msec());
 }
 
-/* --- what it does --------------------------------------------------------------------------- */
+/* --- requests and events -------------------------------------------------------------------- */
 
 static inline void grank_ask(struct grank *k)
 {
@@ -242,7 +242,7 @@ static inline void grank_finish(struct grank *k)
 {
 	const uint16_t kind = GRANK_FINISHED;
 
-	k->said_finished = true;
+	k->sent_finished = true;
 	for (uint32_t i = 0; i < k->x->size; i++)
 		ordered_send_body(
 			k->x, i,
@@ -261,7 +261,7 @@ static inline bool grank_is_idle(const struct grank *k)
 	return k->seen.out == 0;
 }
 
-/* Whether there is more to do. */
+/* Runs one iteration; true if the rank has more to do. */
 static inline bool grank_turn(struct grank *k)
 {
 	unsigned window = k->plan->window ? k->plan->window : GRANK_WINDOW;
@@ -271,9 +271,9 @@ static inline bool grank_turn(struct grank *k)
 	while (k->rounds + k->asked < k->plan->rounds.rounds &&
 	       k->asked < window && now >= k->not_before)
 		grank_ask(k);
-	if (k->rounds >= k->plan->rounds.rounds && !k->said_finished)
+	if (k->rounds >= k->plan->rounds.rounds && !k->sent_finished)
 		grank_finish(k);
-	if (!k->said_finished)
+	if (!k->sent_finished)
 		k->result->epoch = k->seen.epoch;
 	grank_look(k);
 	due = ck_rounds_tick(k->all, now);
@@ -286,7 +286,7 @@ static inline bool grank_turn(struct grank *k)
 	return true;
 }
 
-/* --- a life --------------------------------------------------------------------------------- */
+/* --- join, run, leave ----------------------------------------------------------------------- */
 
 static inline uint8_t *grank_map(size_t size)
 {
@@ -386,7 +386,7 @@ static inline void grank_live(struct grank *k)
 
 	k->rounds = 0;
 	k->asked = 0;
-	k->said_finished = false;
+	k->sent_finished = false;
 	memset(k->lost, 0, sizeof(k->lost));
 	memset(k->finished, 0, sizeof(k->finished));
 	memset(&k->seen, 0, sizeof(k->seen));
@@ -398,7 +398,7 @@ static inline void grank_live(struct grank *k)
 	k->result->leaks += grank_left(k) != left;
 }
 
-/* In a process that has no other. directory: as of ck_transport_local(). */
+/* Runs one rank; a process has only one. directory: see ck_transport_local(). */
 static inline void grank_run(const char *directory, uint32_t rank,
 			     uint32_t ranks, const struct grank_plan *plan,
 			     struct grank_result *result)

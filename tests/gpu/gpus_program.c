@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpus: the program, but that what is read of its mounts is put together on the first GPU,
- * of the stand-in, whoever mounts and however; a mount that gets none fails. Options of a
- * mount that say something else about GPUs count.
+ * gpus: ckptfs, but every mount gathers its reads on the first GPU of the fake driver by
+ * default; a mount without a GPU fails. Options of a mount about GPUs override this.
  *
- *	CKPTFS_GATHER	"host": where the program itself puts them together, after all.
- *	CKPTFS_NCCL	"force": bytes of other hosts come by NCCL.
- *	CKPTFS_TALLY	A file that gets a line when a mount ends: how many bytes of its
- *			reads came from there.
+ *	CKPTFS_GATHER	"host": reads are gathered by the host, as in ckptfs.
+ *	CKPTFS_NCCL	"force": bytes of other hosts are transferred by NCCL.
+ *	CKPTFS_TALLY	A file that gets a line at the end of a mount: the number of bytes
+ *			that were read through the GPU.
  */
 #include "ckptfs/launch.h"
 
@@ -17,7 +16,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The program beside this one has the movers: what they load lies beside it. */
+/* The workers are processes of ckptfs itself, since their modules are in its directory. */
 static char *gpus_launch_program(void)
 {
 	return strdup(CK_PROGRAM);
@@ -41,7 +40,7 @@ static void free_chosen(struct ck_gpus *g);
 enum { PINNED = 16 << 20, HOSTS = 16 };
 
 static struct {
-	int file; /* opened while it may be */
+	int file; /* opened before the process gives up its privileges */
 	struct ck_stats *stats, *own;
 } tally = { .file = -1 };
 
@@ -68,7 +67,7 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 	if (setenv("LD_LIBRARY_PATH", CK_STANDIN, true))
 		return ck_fail(d, errno, "LD_LIBRARY_PATH: %s",
 			       strerror(errno));
-	/* Ranks are the program's, too, since MPI lies beside it. */
+	/* Ranks are processes of ckptfs, too, since the MPI module is in its directory. */
 	if (!options->hosts.program)
 		options->hosts.program = strdup(CK_PROGRAM);
 	return make_chosen(options, out, d);
@@ -81,7 +80,7 @@ int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
 
 	if (rc)
 		return rc;
-	/* Programs of tests that have several hosts do not count. */
+	/* Programs that count no bytes get counters here. */
 	if (!ck_files_stats(cp->files)) {
 		tally.own = ck_stats_make(HOSTS);
 		ck_files_set_stats(cp->files, tally.own);

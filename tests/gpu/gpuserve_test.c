@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuserve: bytes of other ranks come by rounds straight into what is gathered. The processes
- * with GPUs are real, on the stand-ins for a driver and for NCCL; this test is the mount, and
- * all ranks, which carry messages and have files. Files fail, processes die, hang and return in
- * other jobs: each gathering has the right bytes, or is told in time that they did not come.
+ * gpuserve: bytes of other ranks are transferred in rounds, directly into the gathered memory. The
+ * GPU processes are real, on the fake driver and the fake NCCL; this test is the mount, and all
+ * ranks, which forward messages and have files. Files fail; processes die, hang and return in
+ * other jobs. Each gather request gets the right bytes, or an error in time.
  *
  *	LD_LIBRARY_PATH=STANDIN gpuserve_test CKPTFS
  */
 #include "gpuserve_mount.h"
 
 enum {
-	STUCK_MSEC = 6000, /* in which it is known that NCCL does not return */
-	STOPPED_USEC =
-		6500000, /* after 5 s nobody looks after a communicator */
+	/* Time to detect that NCCL does not return. */
+	STUCK_MSEC = 6000,
+	/* A communicator is given up after 5 s. */
+	STOPPED_USEC = 6500000,
 };
 
 static unsigned rounds_wanted(void)
@@ -47,7 +48,7 @@ static void test_random(void)
 	end(&f);
 }
 
-/* A file that cannot be read, or a set of hosts that is not there: soon, and no harm. */
+/* An unreadable file, or an unknown set of hosts, fails soon and without an effect on others. */
 static void test_refused(void)
 {
 	uint64_t random = tap_seed(1);
@@ -82,7 +83,7 @@ static void test_refused(void)
 	end(&f);
 }
 
-/* A process dies, or hangs: others go on; and all is well in the next job. */
+/* A process dies, or hangs: the others continue, and the next job works again. */
 static void test_gone(int number)
 {
 	uint64_t random = tap_seed(1);
@@ -106,8 +107,8 @@ static void test_gone(int number)
 	end(&f);
 }
 
-/* The mover is stopped in a round for longer than a round may take, and its communicator has
- * ended when it goes on: what has not come is not taken for bytes that have. */
+/* The worker is stopped in a round for longer than the timeout of a round. Its communicator has
+ * ended when it continues, and missing bytes must not count as received. */
 static void test_stopped(void)
 {
 	uint64_t random = tap_seed(1);
@@ -147,7 +148,7 @@ static void test_stopped(void)
 	end(&f);
 }
 
-/* Within the time in which that is known. */
+/* Waits for the condition, for at most STUCK_MSEC. */
 static bool waits_until(bool (*is_so)(pid_t pid), pid_t pid)
 {
 	uint64_t end = ck_msec_now() + STUCK_MSEC;
@@ -157,7 +158,7 @@ static bool waits_until(bool (*is_so)(pid_t pid), pid_t pid)
 	return is_so(pid);
 }
 
-/* Nobody may have waited for it yet. */
+/* True if the process has ended, also as a zombie. */
 static bool has_ended(pid_t pid)
 {
 	char name[32], state = 'X';
@@ -173,8 +174,8 @@ static bool has_ended(pid_t pid)
 	return state == 'X' || state == 'Z';
 }
 
-/* Regression: NCCL does not return when a communicator is to be ended. The mover says that it
- * fails, and is replaced, when a job has ended; a process of rounds ends. */
+/* Regression: the abort of a communicator does not return. The worker reports a failure and is
+ * replaced when the job has ended; a process for rounds exits. */
 static void test_stuck(void)
 {
 	static const char *const words[RANKS] = { "fail=ncclCommAbort:1:NEVER",
@@ -198,8 +199,8 @@ static void test_stuck(void)
 	end(&f);
 }
 
-/* The same in a round, of which one rank never comes to its end: who waits for its bytes is told
- * as if the mover had died. */
+/* The same in a round that one rank never completes: requests for its bytes fail as if the worker
+ * had died. */
 static void test_stuck_round(void)
 {
 	static const char *const words[RANKS] = { "fail=ncclCommAbort:1:NEVER",
@@ -228,7 +229,7 @@ static void test_stuck_round(void)
 	end(&f);
 }
 
-/* Ranks that carry nothing any more, and a job that ends. */
+/* Ranks stop forwarding messages, and a job ends. */
 static void test_link(void)
 {
 	uint64_t random = tap_seed(1);
@@ -247,7 +248,7 @@ static void test_link(void)
 	end(&f);
 }
 
-/* A process with a GPU that is replaced has no part in the job any more. */
+/* A replaced GPU process leaves its job. */
 static void test_replaced(void)
 {
 	uint64_t random = tap_seed(1);
@@ -269,7 +270,7 @@ static void test_replaced(void)
 	end(&f);
 }
 
-/* There is no NCCL here, or it fails. */
+/* NCCL is missing, or fails. */
 static void test_without(void)
 {
 	static struct fixture f;

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * offer: the program, but that `mount` mounts nothing, for machines without FUSE: whoever
- * connects to a socket asks there for the tensors of the checkpoint, as a program asks a mount
- * for them by ioctl(2). All behind the requests is the mount's: options, mover of GPUs, tree,
- * exports.
+ * offer: ckptfs for machines without FUSE. Its `mount` listens on a socket, where clients request
+ * tensors of the checkpoint in the way of the ioctl(2) of a mount. The code behind the requests
+ * is that of a mount: options, GPU worker, tree, exports.
  *
  *	offer mount -o gpu=0,gather=gpu CHECKPOINT SOCKET
  *
- * SOCKET keeps messages apart. One is a struct ckptfs_gpu and a path of the mount behind it; the
- * answer is an errno (int32_t) and the struct. What was given is there until the connection
- * ends, as if that had all the files open. One of text,
+ * SOCKET is of type SOCK_SEQPACKET. An export request is a struct ckptfs_gpu followed by a path
+ * of the mount; its reply is an errno (int32_t) and the struct. An export lives until the
+ * connection ends, as if the client had the file open. The text request
  *
  *	read THREADS PATH
  *
- * has a file of the mount read twice, by GPUs and by the host mover, and is answered with how
- * long each took, as JSON. One of
+ * reads a file of the mount twice, by GPU and by the host backend; the reply has both durations,
+ * as JSON. The text request
  *
  *	bytes PATH
  *
- * is answered with JSON, too, and then with all the bytes, by GPUs, as messages of 64 KiB. It
- * says "ready" on stdout, and ends where stdin does.
+ * has a reply in JSON, followed by all bytes, read by GPU, as messages of 64 KiB. The program
+ * prints "ready" on stdout, and exits at the end of stdin.
  */
 #include "../../fs/gpu_ioctl_args.h"
 #include "ckptfs/client.h"
@@ -41,14 +40,14 @@ enum { MESSAGE = 8192, PIECE = 1 << 20, SENT = 64 << 10, THREADS_MOST = 64 };
 static struct {
 	struct ck_mount_options options;
 	struct ck_gpus *gpus;
-	struct ck_offline u;   /* its route has no gatherer */
-	struct ck_route route; /* and this one has */
+	struct ck_offline u;   /* its route has no gather engine */
+	struct ck_route route; /* has the GPU gather engine */
 	struct ck_exports *exports;
 } offer;
 
 /* --- files ------------------------------------------------------------------------------- */
 
-/* Names are used, and stay so. */
+/* Finds a node by its path. Names stay in use. */
 static int find(char *path, struct ck_node *out)
 {
 	uint64_t dir = CK_TREE_ROOT;
@@ -75,11 +74,12 @@ static int file_open(char *path, struct ck_tree_file *out)
 
 /* --- tensors ----------------------------------------------------------------------------- */
 
-/* What a connection has. */
+/* An export that a connection holds. */
 struct held {
 	struct held *next;
 	struct ck_tree_file file;
-	struct ck_export *export; /* NULL: none, or it was empty */
+	struct ck_export
+		*export; /* NULL if unused, or if the tensor is empty */
 };
 
 static int give(struct held *h, struct ckptfs_gpu *gpu)
@@ -138,7 +138,7 @@ static void answer_gpu(int sock, char *message, struct held **all)
 
 /* --- reads ------------------------------------------------------------------------------- */
 
-/* Those of its own checkpoint. */
+/* The files of the checkpoint that the tensor belongs to. */
 static struct ck_files *files_of(const struct ck_tree_file *f)
 {
 	return ck_root_checkpoint(f->node.dir.root)->files;
@@ -161,7 +161,7 @@ static void came(struct ck_read *r, int rc)
 	sem_post(sem);
 }
 
-/* As fs/read_ops.c does it: by the route at once, if that has a gatherer. */
+/* Reads in the way of fs/read_ops.c: directly by the route, if it has a gather engine. */
 static int read_piece(struct reading *a, uint64_t at)
 {
 	struct ck_read r = { .from = a->file->opened,
@@ -229,7 +229,8 @@ struct both {
 	bool same;
 };
 
-/* Once more by each before, into the same memory: its first touch is nobody's work. */
+/* Each way reads once before its timed read, into the same memory, so that page faults of the
+ * first touch are not measured. */
 static int read_both(struct ck_tree_file *f, unsigned threads, uint8_t *to,
 		     struct both *out)
 {
@@ -289,7 +290,7 @@ static void answer_read(int sock, char *message)
 	(void)!send(sock, text, (size_t)n, MSG_NOSIGNAL);
 }
 
-/* Its size; they are in *to, which is the caller's. */
+/* Returns the size of the file, or a negative errno. The caller owns the bytes in *to. */
 static int bytes_read(char *path, uint8_t **to, struct both *out)
 {
 	const struct ck_stats *stats = ck_files_stats(offer.u.cp->files);
@@ -418,7 +419,7 @@ static int open_all(const char *source)
 	return offer.exports ? CK_EXIT_FINE : ck_trouble("out of memory");
 }
 
-/* Connections may have anything then: the mover ends with this process. */
+/* Connections may still hold exports at the end: the worker ends with this process. */
 static _Noreturn void wait_for_end(void)
 {
 	char byte;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipe: random copies through the pipe, on the stand-in for a driver: what comes down is what
- * the definition says, in whatever order the streams run; and a pipe that does not wait where
- * it should is caught by that.
+ * pipe: random copies through the pipe, on the fake driver. The bytes copied back equal those of
+ * the definition, for any order of the streams. Canaries: a pipe that omits a wait is detected.
  *
  *	LD_LIBRARY_PATH=STANDIN pipe_test
  */
@@ -16,7 +15,7 @@
 
 enum {
 	SLOT = 1 << 20,
-	ROOM = SLOT / 2, /* of it for bytes, the rest for tiles */
+	ROOM = SLOT / 2, /* part of a slot for bytes; the rest is for tiles */
 	COPIES = 6,	 /* at most, in a batch */
 	ON_WAY = 3,
 };
@@ -24,19 +23,19 @@ enum {
 static struct ck_cuda cuda;
 static struct ck_device *device;
 
-/* A batch, and what should come of it. */
+/* A batch, and its expected result. */
 struct sent {
 	struct ck_pipe_batch batch;
-	uint8_t *own; /* pinned, 2 * ROOM bytes; NULL: it uses slots */
+	uint8_t *own; /* pinned, 2 * ROOM bytes; NULL if it uses slots */
 	bool taken, there;
 	size_t down;
-	/* Of bytes that were 0 and 255 before: where both are the same, it is known. */
+	/* Results over bytes of 0 and of 255: a byte is defined if both are equal. */
 	uint8_t *want[2];
 };
 
 /* --- a batch --------------------------------------------------------------------------- */
 
-/* Behind those that are there. False: there is no room. */
+/* Appends a random copy. False if it does not fit. */
 static bool add_copy(struct sent *s, struct ck_tiles *tiles, size_t *filled,
 		     uint64_t *random)
 {
@@ -88,10 +87,10 @@ static bool is_right(const struct sent *s)
 	return true;
 }
 
-/* --- many, some at once --------------------------------------------------------------- */
+/* --- many batches, some in flight ------------------------------------------------------ */
 
 struct tally {
-	uint64_t wrong, failed, none; /* none: nothing was to come down */
+	uint64_t wrong, failed, empty; /* empty: no bytes are copied back */
 };
 
 static void rest_a_little(void)
@@ -101,7 +100,7 @@ static void rest_a_little(void)
 	nanosleep(&t, NULL);
 }
 
-/* One more, if there is room. */
+/* Begins one more batch, if it fits. */
 static void begin(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
 		  struct tally *tally, uint64_t *random)
 {
@@ -116,7 +115,7 @@ static void begin(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
 	}
 	if (rc == 0)
 		rc = send(pipe, s, tiles, random);
-	if (rc == -E2BIG) { /* by lot more tiles than there is room for */
+	if (rc == -E2BIG) { /* the random tiles do not fit */
 		ck_pipe_drop(&s->batch);
 		s->batch = (struct ck_pipe_batch){ 0 };
 		return;
@@ -126,7 +125,7 @@ static void begin(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
 	s->taken = true;
 }
 
-/* Whether it is over. */
+/* True if the batch has ended. */
 static bool end(struct ck_pipe *pipe, struct sent *s, struct tally *tally)
 {
 	int rc = s->there ? ck_pipe_is_done(pipe, &s->batch) : 1;
@@ -136,7 +135,7 @@ static bool end(struct ck_pipe *pipe, struct sent *s, struct tally *tally)
 	tally->failed += rc < 0;
 	if (s->there && rc == 1) {
 		tally->wrong += !is_right(s);
-		tally->none += s->down == 0;
+		tally->empty += s->down == 0;
 	}
 	ck_pipe_put(&s->batch);
 	s->taken = s->there = false;
@@ -168,8 +167,8 @@ static void sent_free(struct sent *s)
 	free(s->want[1]);
 }
 
-/* Batches end in the order in which they began: slots come in turn. own: they have memory
- * of their own. */
+/* Batches end in the order of their begin, since slots are used in turn. own: batches use their
+ * own memory. */
 static struct tally run(unsigned batches, bool own, uint64_t *random)
 {
 	const struct ck_pipe_sizes sizes = { SLOT, 2, 3, own ? ROOM : 0 };
@@ -213,10 +212,10 @@ static void test_random(bool own)
 	printf("# %u batches\n", batches);
 	eq_u64(t.wrong, 0);
 	eq_u64(t.failed, 0);
-	ok(t.none < batches / 4);
+	ok(t.empty < batches / 4);
 }
 
-/* --- what would be wrong is caught ------------------------------------------------------ */
+/* --- canaries: faults are detected ------------------------------------------------------ */
 
 static CUresult do_not_wait(CUstream stream, CUevent event, unsigned flags)
 {
@@ -232,7 +231,7 @@ static CUresult say_done(CUevent event)
 	return CUDA_SUCCESS;
 }
 
-/* A program of its own: 0 if all bytes are right. The stand-in may end it. */
+/* Runs in its own process: 0 if all bytes are right. The fake driver may abort it. */
 static int spoiled(const char *how, bool own)
 {
 	uint64_t random = tap_seed(3) | 1;
@@ -292,7 +291,7 @@ static void test_no_room(void)
 	eq_err(control("reset"), 0);
 }
 
-/* Tiles of which there are more than a slot holds. */
+/* More tiles than fit into a slot. */
 static void test_many_tiles(void)
 {
 	const struct ck_pipe_sizes sizes = { 65536, 1, 1, 0 };
@@ -320,7 +319,7 @@ static void test_many_tiles(void)
 	ck_tiles_fini(&tiles);
 }
 
-/* The last test: it is lost for good. */
+/* The last test: the device is lost permanently. */
 static void test_lost(void)
 {
 	const struct ck_pipe_sizes sizes = { SLOT, 2, 2, 0 };
