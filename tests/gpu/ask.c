@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ask: how long it takes to have tensors on a GPU, from an `offer` (offer_mount.c), and how long
- * other ways take that end there too. A program in C, since one in Python takes as long as what
- * is measured.
+ * ask: measures the time to export tensors from an `offer` (offer_mount.c) to a GPU, and the time
+ * of plain copies to the GPU. It is in C, since Python itself would take as long as an export.
  *
  *	ask exports DEVICE SOCKET N THREADS PATH	PATH has a %u, which is 0 to N - 1
- *	ask copies DEVICE BYTES pinned|pageable		from such memory
+ *	ask copies DEVICE BYTES pinned|pageable		from memory of this kind
  *
  * Prints one JSON object.
  */
@@ -59,7 +58,7 @@ static int connect_to(const char *path)
 								     : sock;
 }
 
-/* 0, or an errno. */
+/* Exports one tensor. Returns 0, or a positive errno. */
 static int ask_one(int sock, struct asked *q, uint64_t *bytes)
 {
 	struct answered a;
@@ -74,7 +73,7 @@ static int ask_one(int sock, struct asked *q, uint64_t *bytes)
 	return a.err;
 }
 
-/* PATH with the number in place of its first %u. */
+/* Replaces the first %u of PATH by the number. */
 static void name_it(const char *pattern, unsigned i, char to[PATH_MOST])
 {
 	const char *at = strstr(pattern, "%u");
@@ -86,12 +85,12 @@ static void name_it(const char *pattern, unsigned i, char to[PATH_MOST])
 		(void)snprintf(to, PATH_MOST, "%s", pattern);
 }
 
-/* What all threads ask for, each over a connection of its own. */
+/* The requests of all threads, each with its own connection. */
 struct asking {
 	const struct ck_device *g;
 	const char *place, *pattern;
 	unsigned n;
-	unsigned next; /* atomic, these: */
+	unsigned next; /* atomic, as the next fields */
 	uint64_t bytes;
 	int rc;
 };
@@ -113,7 +112,7 @@ static int ask_some(struct asking *a, int sock)
 	return rc;
 }
 
-/* The connection stays: with it goes what was given. */
+/* The connection stays open: its end would release the exports. */
 static void *ask_run(void *arg)
 {
 	struct asking *a = arg;
@@ -151,11 +150,11 @@ struct copies {
 	const struct ck_cuda *cuda;
 	CUdeviceptr to; /* PIECE bytes */
 	void *pinned;
-	uint8_t *pageable; /* all of them */
+	uint8_t *pageable; /* `bytes` bytes */
 	uint64_t bytes;
 };
 
-/* As many bytes, from memory that begins there; step: how far on each piece lies. */
+/* Copies all bytes from the memory at `from`; step: the distance of two pieces. */
 static int copy_from(struct copies *c, const uint8_t *from, uint64_t step,
 		     double *seconds)
 {
@@ -175,13 +174,13 @@ static int copy_from(struct copies *c, const uint8_t *from, uint64_t step,
 	return rc;
 }
 
-/* From the same memory, again and again, as in a ring. */
+/* Copies from the same memory repeatedly, like a ring. */
 static int copy_pinned(struct copies *c, double *seconds)
 {
 	return copy_from(c, c->pinned, 0, seconds);
 }
 
-/* All of memory that was written before, as a program has it that has read a file. */
+/* Copies memory that was written before, as after reading a file. */
 static int copy_pageable(struct copies *c, double *seconds)
 {
 	return copy_from(c, c->pageable, PIECE, seconds);
@@ -208,7 +207,7 @@ static int copies_make(struct copies *c, bool pageable)
 	return 0;
 }
 
-/* Twice: something is set up at the first time. */
+/* Runs twice, since the first run includes setup. */
 static int copies(struct ck_device *g, uint64_t bytes, bool pageable)
 {
 	struct copies c = { .g = g, .cuda = g->cuda, .bytes = bytes };
@@ -258,5 +257,5 @@ int main(int argc, char **argv)
 	}
 	rc = run(g, argc, argv);
 	(void)fflush(stdout);
-	_exit(rc); /* what is left is the driver's to end */
+	_exit(rc); /* the driver frees the remaining objects */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_harsh: what a GPU may let pass ends the program, which is told why. Each in a
- * process of its own.
+ * standin_harsh: the fake driver aborts the program on errors that a GPU may ignore, with a
+ * message about the cause. Each case runs in its own process.
  */
 #include "ckptfs/tiles.h"
 #include "kernels.h"
@@ -77,7 +77,7 @@ static void used_after_free(void)
 	(void)cu.cuMemcpyHtoDAsync(device, host, 10, gpu.a);
 }
 
-/* A GPU would wait at cuMemFree. */
+/* cuMemFree would wait on a GPU. */
 static void freed_too_early(void)
 {
 	(void)cu.standin_control("run=0");
@@ -87,7 +87,7 @@ static void freed_too_early(void)
 	(void)cu.cuStreamSynchronize(gpu.a);
 }
 
-/* The copy takes long, and may not even have begun. */
+/* The copy is slow, and may not have begun. */
 static void freed_while_used(void)
 {
 	enum { ROWS = 16 << 20 };
@@ -209,7 +209,7 @@ static void context_not_retained(void)
 static CUmodule module;
 static CUdeviceptr tiles, nests;
 
-/* A tile of 64 bytes, which `change` makes wrong. */
+/* Launches a kernel with a tile of 64 bytes, which `change` makes invalid. */
 static void launch(const char *kernel, const struct ck_tile *tile,
 		   const struct ck_nest *nest, size_t n)
 {
@@ -362,13 +362,13 @@ static const struct death deaths[] = {
 	{ host_freed_too_early, "not of cuMemHostAlloc" },
 	{ freed_twice, "cuMemFree_v2: memory that was freed" },
 	{ freed_in_the_middle, "no address that cuMemAlloc gave" },
-	{ written_behind, "cuMemFreeHost: what lies behind it" },
-	{ written_before, "cuMemFreeHost: what lies before it" },
-	{ written_until_the_end, "the end of its context: what lies behind" },
+	{ written_behind, "cuMemFreeHost: the guard behind it" },
+	{ written_before, "cuMemFreeHost: the guard before it" },
+	{ written_until_the_end, "the end of its context: the guard behind" },
 	{ of_another_device, "memory of another device" },
-	{ null_stream, "a stream that nobody created" },
+	{ null_stream, "a stream that was not created" },
 	{ no_stream_any_more, "cuStreamQuery: a stream that is no more" },
-	{ no_event_any_more, "cuEventRecord: an event that is none" },
+	{ no_event_any_more, "cuEventRecord: an invalid event" },
 	{ stream_of_another_context, "a stream of another context" },
 	{ context_released_twice, "a context that is not retained" },
 	{ context_not_retained, "a context that is not retained" },
@@ -384,7 +384,7 @@ static const struct death deaths[] = {
 	{ shared, "shared memory" },
 	{ unloaded_too_early, "a module that is no more" },
 	{ module_as_kernel, "neither a module nor a kernel" },
-	{ left, "was not given back" },
+	{ left, "were not released" },
 };
 
 static void begin(void)
@@ -393,7 +393,7 @@ static void begin(void)
 	host = gpu_host(SIZE);
 }
 
-/* What a test does right goes on. */
+/* A correct program does not abort. */
 static void nothing(void)
 {
 	struct ck_tile t = good_tile();
@@ -401,7 +401,7 @@ static void nothing(void)
 	launch("ck_tiles_16", &t, &(struct ck_nest){ 0 }, 1);
 }
 
-/* No host has memory where a device has. */
+/* Device addresses are not valid on the host. */
 static void device_read(void)
 {
 	const volatile uint8_t *at = (const uint8_t *)(uintptr_t)device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_kernels: kernels of the stand-in move what they should, when they should; a program
- * that forgot to wait gets wrong bytes.
+ * standin_kernels: kernels of the fake driver move the right bytes in the right order; a program
+ * that omits a wait gets wrong bytes.
  */
 #include "kernels.h"
 #include "standin/loaded.h"
@@ -12,7 +12,7 @@
 static struct kernels {
 	CUmodule module;
 	CUfunction of[CK_TILE_KINDS];
-	CUdeviceptr list, nests; /* of tiles, one kind after the other */
+	CUdeviceptr list, nests; /* of tiles, ordered by kind */
 	uint8_t *host;
 } kernels;
 
@@ -38,7 +38,7 @@ static void kernels_unload(void)
 	must(cu.cuModuleUnload(kernels.module));
 }
 
-/* The lists go the way of the bytes; the stream has run what used them before. */
+/* Uploads the lists of tiles, in the stream, after their previous use there. */
 static void tiles_upload(const struct ck_tiles *t, CUstream stream)
 {
 	uint8_t *to = kernels.host;
@@ -67,11 +67,11 @@ static void tiles_launch(const struct ck_tiles *t, CUstream stream)
 				stream));
 		list += t->of[k].n * sizeof(struct ck_tile);
 	}
-	/* The launch has copies. */
+	/* The launch has copied its arguments. */
 	list = nests = 0;
 }
 
-/* Of AREA bytes each. */
+/* AREA bytes each. */
 static struct areas {
 	CUdeviceptr src, dst;
 	uint8_t *host, *want;
@@ -96,7 +96,7 @@ static void areas_end(void)
 	area_free();
 }
 
-/* What comes of a copy, and of what is around it. */
+/* True if the destination of a copy and the bytes around it are right. */
 static bool kernels_right(struct random_copy *r, struct ck_tiles *t)
 {
 	uint64_t at = r->copy.dst - (uintptr_t)area.dst - MARGIN;
@@ -118,7 +118,7 @@ static bool kernels_right(struct random_copy *r, struct ck_tiles *t)
 	return memcmp(areas.host, areas.want, len) == 0;
 }
 
-/* Random copies by all kernels: the definition says what comes of each. */
+/* Random copies by all kernels, compared with the definition of a copy. */
 static void test_kernels(void)
 {
 	uint64_t random = tap_seed(3) | 1;
@@ -178,8 +178,8 @@ static void test_modules(void)
 	must(cu.cuModuleUnload(module));
 }
 
-/* The arguments are copied at the launch; tiles are read when it runs, so that what the stream
- * did before is seen, and what it does later is not. */
+/* The arguments are copied at the launch. Tiles are read when the kernel runs: earlier operations
+ * of the stream have an effect, later ones do not. */
 static void test_arguments(void)
 {
 	CUdeviceptr list, nests, data = gpu_alloc(4096);
@@ -224,7 +224,7 @@ static void test_arguments(void)
 
 enum { PIECE = 4096, PIECES = 6, SLOTS = 2 };
 
-/* What a program may forget. */
+/* The wait that a program omits. */
 enum forgets { NOTHING, FILLED, EMPTIED, COPIED };
 
 static struct pipeline {
@@ -260,7 +260,7 @@ static void pipeline_end(void)
 	kernels_unload();
 }
 
-/* Piece by piece to the device by one stream, moved and fetched by another. */
+/* One stream copies the segment to the device, another one moves it and copies it back. */
 static void pipeline_piece(unsigned piece, enum forgets forgets)
 {
 	unsigned slot = piece % SLOTS;
@@ -318,7 +318,7 @@ static void test_pipeline(void)
 	pipeline_begin();
 	for (unsigned i = 0; i < 5 * RUNS; i++)
 		right[NOTHING] += pipeline_right(&random, NOTHING);
-	/* Under TSan they are races, which end the program. */
+	/* TSan reports omitted waits as races and aborts. */
 	for (unsigned i = 0; !TAP_THREADS && i < RUNS; i++)
 		for (unsigned f = FILLED; f <= COPIED; f++)
 			right[f] += pipeline_right(&random, (enum forgets)f);

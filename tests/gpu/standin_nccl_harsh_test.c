@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_nccl_harsh: ranks that do not agree hang, and come away by an abort; who is dead is
- * silent; and what NCCL may let pass ends the program, which is told why.
+ * standin_nccl_harsh: the fake NCCL under misuse. Ranks with different orders hang until an abort;
+ * a dead rank is silent; errors that NCCL may tolerate abort the program, with a message about the
+ * cause.
  */
 #include "standin/nccl_loaded.h"
 
@@ -24,7 +25,7 @@ static void recv_from(int peer, size_t count)
 	     comm);
 }
 
-/* Both ways, so that the two have met. */
+/* Transfers in both directions connect the two ranks. */
 static void both_ways(int peer)
 {
 	need(nc.ncclGroupStart() == ncclSuccess, "a group");
@@ -44,7 +45,7 @@ static void begin(int rank, int ranks)
 			both_ways(i);
 }
 
-/* Nothing happens, nobody is told, and an abort ends it. */
+/* The transfer hangs without an error, and an abort ends it. */
 static void hangs(void)
 {
 	ncclResult_t state;
@@ -52,14 +53,14 @@ static void hangs(void)
 	need(!stream_wait(gpu.a, SHORT), "it should hang");
 	need(nc.ncclCommGetAsyncError(comm, &state) == ncclSuccess &&
 		     state == ncclSuccess,
-	     "nobody should be told");
+	     "no error should be reported");
 	comm_abort(comm);
 	must(cu.cuMemFree(at));
 }
 
 /* --- orders -------------------------------------------------------------------------------- */
 
-/* A transfer in each direction; rank 1 has them the other way round. */
+/* A transfer in each direction; rank 1 has the opposite order. */
 static void swapped(int rank)
 {
 	begin(rank, 2);
@@ -68,7 +69,7 @@ static void swapped(int rank)
 	hangs();
 }
 
-/* The same with orders that agree. */
+/* The same with equal orders. */
 static void not_swapped(int rank)
 {
 	begin(rank, 2);
@@ -82,7 +83,7 @@ static void not_swapped(int rank)
 	must(cu.cuMemFree(at));
 }
 
-/* Each waits for the next one, in a ring; in a group they would not. */
+/* Each rank waits for the next one in a ring; the same calls in a group would not hang. */
 static void ring(int rank)
 {
 	begin(rank, 3);
@@ -91,7 +92,7 @@ static void ring(int rank)
 	hangs();
 }
 
-/* Who has never met the other side does not even come to the stream. */
+/* A round between unconnected ranks is never submitted to the stream. */
 static void not_met(int rank)
 {
 	ncclResult_t result;
@@ -107,7 +108,7 @@ static void not_met(int rank)
 	must(cu.cuMemFree(at));
 }
 
-/* A round that nobody came to is given up by all; then they make a new communicator. */
+/* All ranks abort a round that hangs, and then make a new communicator. */
 static void again(int rank)
 {
 	begin(rank, 2);
@@ -122,7 +123,7 @@ static void again(int rank)
 	not_swapped(rank);
 }
 
-/* --- the dead ------------------------------------------------------------------------------ */
+/* --- dead ranks ---------------------------------------------------------------------------- */
 
 static void die(void)
 {
@@ -138,7 +139,7 @@ static void dead_in_round(int rank)
 	hangs();
 }
 
-/* Its stream stands, so that it dies in the middle of a transfer. */
+/* The stream of rank 1 is stopped, so that it dies in the middle of a transfer. */
 static void dead_in_transfer(int rank)
 {
 	at = gpu_alloc(16 << 20);
@@ -152,7 +153,7 @@ static void dead_in_transfer(int rank)
 		(void)usleep(2000);
 		die();
 	}
-	if (stream_wait(gpu.a, SHORT)) { /* it was too fast */
+	if (stream_wait(gpu.a, SHORT)) { /* the transfer was too fast */
 		comm_abort(comm);
 		must(cu.cuMemFree(at));
 		return;
@@ -171,7 +172,7 @@ static void dead_at_begin(int rank)
 	comm_abort(comm);
 }
 
-/* Who made the identity is not there any more. */
+/* The rank that made the identity is dead. */
 static void dead_root(int rank)
 {
 	if (rank == 0) {
@@ -195,7 +196,7 @@ static void dead_at_end(int rank)
 	must(cu.cuMemFree(at));
 }
 
-/* An abort here is silence there. */
+/* An abort by one rank is silent for the other one. */
 static void aborted_there(int rank)
 {
 	begin(rank, 2);
@@ -208,7 +209,7 @@ static void aborted_there(int rank)
 	hangs();
 }
 
-/* Of an operation that has not begun, too. */
+/* The same for an operation that has not begun. */
 static void aborted_in_a_queue(int rank)
 {
 	begin(rank, 2);
@@ -228,7 +229,7 @@ static void ends_in_the_middle(int rank)
 	exit(0);
 }
 
-/* Rank 1 is killed, and rank 0 comes away. */
+/* One rank is killed, and `survivor` ends its communicator. */
 static bool survives(void (*run)(int rank), int survivor)
 {
 	struct ends ends = ranks_run(run, 2);
@@ -237,14 +238,14 @@ static bool survives(void (*run)(int rank), int survivor)
 
 	if (!good)
 		printf("# %x, %x, said: %.*s\n", (unsigned)ends.status[0],
-		       (unsigned)ends.status[1], (int)strcspn(ends.said, "\n"),
-		       ends.said);
+		       (unsigned)ends.status[1],
+		       (int)strcspn(ends.output, "\n"), ends.output);
 	return good;
 }
 
-/* --- what ends the program ------------------------------------------------------------------ */
+/* --- misuse aborts the program -------------------------------------------------------------- */
 
-/* The one of the two that is not ended waits in vain. */
+/* The rank that is not aborted waits in vain. */
 static void in_vain(void)
 {
 	uint64_t until = msec_now() + LONG;
@@ -403,12 +404,12 @@ static const struct {
 	{ freed, 2, "memory that was freed" },
 	{ freed_while_used, 2, "memory that an operation uses" },
 	{ too_early, 2, "has not come to its end" },
-	{ after_abort, 1, "a communicator that is none, or no more" },
+	{ after_abort, 1, "an invalid or ended communicator" },
 	{ after_its_end, 1, "a communicator that has ended" },
 	{ no_end, 1, "a communicator without an end" },
 	{ two_streams, 1, "a group in two streams" },
 	{ same_bytes, 1, "over bytes of another transfer of the group" },
-	{ no_stream, 1, "a stream that nobody created" },
+	{ no_stream, 1, "a stream that was not created" },
 	{ not_given_back, 1, "1 communicators left" },
 };
 

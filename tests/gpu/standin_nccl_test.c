@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_nccl: ranks exchange rounds by lot on the stand-in for NCCL, and each byte is
- * compared. CKPTFS_ROUNDS: how many. What goes wrong, and what is refused:
- * standin_nccl_harsh_test.c.
+ * standin_nccl: ranks exchange random rounds on the fake NCCL, and each byte is compared.
+ * CKPTFS_ROUNDS: the number of rounds. standin_nccl_harsh_test.c tests faults and refused calls.
  */
 #include "standin/nccl_loaded.h"
 
@@ -11,8 +10,8 @@ enum { ROOM = 1 << 18, TRANSFERS = 24 };
 static unsigned rounds = 60;
 static int ranks = 3;
 static uint64_t seed;
-static bool forgets;   /* to wait for what was received */
-static unsigned swaps; /* rank 1 that round with the next one; 0: none */
+static bool forgets;   /* the ranks do not wait for received bytes */
+static unsigned swaps; /* the round that rank 1 swaps with the next one, or 0 */
 static uint64_t limit = LONG;
 
 struct transfer {
@@ -27,7 +26,7 @@ static const struct {
 } types[] = { { ncclInt8, 1 },	  { ncclUint8, 1 }, { ncclBfloat16, 2 },
 	      { ncclFloat32, 4 }, { ncclInt64, 8 }, { ncclFloat64, 8 } };
 
-/* Mostly small ones; some take many pieces on the wire, some are empty. */
+/* A random size: mostly small; some need many segments on the wire, some are empty. */
 static size_t count_by_lot(uint64_t *random)
 {
 	switch (tap_random(random) % 8) {
@@ -38,7 +37,7 @@ static size_t count_by_lot(uint64_t *random)
 	}
 }
 
-/* A round, the same for all ranks: of how many transfers. */
+/* Makes a round, equal for all ranks; returns the number of transfers. */
 static unsigned deal(unsigned number, struct transfer *list)
 {
 	uint64_t random = seed * 1000003 + number + 1;
@@ -117,7 +116,7 @@ static void compare(const struct transfer *list, unsigned n, unsigned number)
 	}
 }
 
-/* What is sent is copied to the device in one stream, which the other waits for. */
+/* One stream copies the bytes to send to the device, and the other stream waits for that. */
 static size_t round_fill(const struct transfer *list, unsigned n,
 			 unsigned number)
 {
@@ -155,7 +154,7 @@ static void round_run(unsigned number)
 	must(cu.cuMemcpyDtoHAsync(self.host + ROOM, self.to, back, gpu.a));
 	need(stream_wait(gpu.a, limit), "the end of a round");
 	compare(list, n, number);
-	/* Of the one that forgets, too, the next round must find all ended. */
+	/* All transfers must end before the next round, also if a wait is omitted. */
 	need(stream_wait(gpu.b, LONG), "the end of a round's transfers");
 }
 
@@ -200,7 +199,7 @@ static void test_rounds(int n, unsigned count)
 	eq_u64(shared->wrong, 0);
 }
 
-/* It is found in rounds enough, and bytes are what is wrong. */
+/* Enough rounds detect the omitted wait by wrong bytes. */
 static void test_forgets(void)
 {
 	ranks = 2;
@@ -212,8 +211,8 @@ static void test_forgets(void)
 	forgets = false;
 }
 
-/* Whatever comes of it: counts that differ, wrong bytes, or nothing at all. Some rounds have
- * nothing to do with each other. */
+/* Swapped rounds may have any result: different counts, wrong bytes, or no effect, since some
+ * rounds are independent. */
 static void test_swaps(void)
 {
 	unsigned caught = 0;
@@ -233,9 +232,9 @@ static void test_swaps(void)
 	swaps = 0;
 }
 
-/* --- other ways to use it ------------------------------------------------------------------- */
+/* --- other modes ---------------------------------------------------------------------------- */
 
-/* Each call comes to its end before it returns; a transfer is a group of its own. */
+/* A blocking communicator: each call ends before it returns; a transfer is a group by itself. */
 static void blocking(int rank)
 {
 	int count = 0, own = -1;
@@ -262,7 +261,7 @@ static void blocking(int rank)
 	rank_end();
 }
 
-/* Much at once, one way and then the other. */
+/* Large transfers in one direction and then in the other. */
 static void large(int rank)
 {
 	enum { LEN = 3 << 20 };
@@ -289,7 +288,7 @@ static void large(int rank)
 	must(cu.cuMemFreeHost(host));
 }
 
-/* One process has two GPUs, and a communicator for each. */
+/* One process with two GPUs, and a communicator for each. */
 static void two_devices(int rank)
 {
 	CUcontext contexts[2];
@@ -337,7 +336,7 @@ static void same_gpu(int rank)
 {
 	ncclComm_t comm = comm_begin(rank, 2);
 
-	need(comm_wait(comm, LONG) == wanted, "what becomes of it");
+	need(comm_wait(comm, LONG) == wanted, "the final state");
 	comm_abort(comm);
 }
 
@@ -356,7 +355,7 @@ static void test_same_gpu(void)
 	(void)unsetenv("NCCL_HOSTID");
 }
 
-/* --- what is no round ------------------------------------------------------------------------ */
+/* --- refused calls and faults ---------------------------------------------------------------- */
 
 static void refused(int rank)
 {
@@ -382,7 +381,7 @@ static void refused(int rank)
 	rank_end();
 }
 
-/* Errors by CKPTFS_STANDIN: of a call, and of what becomes of it. */
+/* Errors by CKPTFS_STANDIN: of a call, and of its asynchronous result. */
 static void faulty(int rank)
 {
 	ncclResult_t result;
@@ -400,12 +399,12 @@ static void faulty(int rank)
 	result = nc.ncclGroupEnd();
 	if (result == ncclInProgress)
 		result = comm_wait(self.comm, LONG);
-	need(result == ncclRemoteError, "what becomes of it");
+	need(result == ncclRemoteError, "the asynchronous result");
 	comm_abort(self.comm);
 	rank_end();
 }
 
-/* With the device all transfers are lost; nothing hangs. */
+/* If the device is lost, all transfers fail; no call hangs. */
 static void lost(int rank)
 {
 	rank_begin(rank);
@@ -436,7 +435,7 @@ int main(int argc, char **argv)
 	seed = tap_seed(1);
 	test_rounds(3, count);
 	test_rounds(8, count);
-	if (!TAP_THREADS) /* which would find it, too */
+	if (!TAP_THREADS) /* TSan would report the omitted wait */
 		test_forgets();
 	test_swaps();
 	ok(ends_well(blocking, 2));

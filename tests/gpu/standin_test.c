@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin: what the driver promises of order, memory and errors holds for the stand-in. What
- * it refuses: standin_harsh_test.c; kernels: standin_kernels_test.c.
+ * standin: the fake driver keeps the driver's promises about order, memory and errors.
+ * standin_harsh_test.c tests refused calls, standin_kernels_test.c tests kernels.
  */
 #include <time.h>
 
@@ -9,7 +9,7 @@
 
 static const char *library;
 
-/* --- what there is ---------------------------------------------------------------------- */
+/* --- devices and versions --------------------------------------------------------------- */
 
 static void test_devices(void)
 {
@@ -202,7 +202,7 @@ static void test_batch(void)
 
 /* --- streams and events ------------------------------------------------------------------ */
 
-/* Of an event counts what was recorded last, and of a stream what came before. */
+/* A wait for an event refers to its last record, and to the stream's earlier operations. */
 static void test_events(void)
 {
 	CUevent event = gpu_event(), other = gpu_event();
@@ -227,7 +227,7 @@ static void test_events(void)
 	eq_err(cu.standin_control("reset"), 0);
 	must(cu.cuStreamSynchronize(gpu.a));
 	eq_i64(cu.cuStreamQuery(gpu.a), 0);
-	/* Would a wait take more than that, both streams would stand. */
+	/* Both streams would block if a wait included later operations. */
 	must(cu.cuEventRecord(event, gpu.a));
 	must(cu.cuStreamWaitEvent(gpu.b, event, 0));
 	must(cu.cuEventRecord(other, gpu.b));
@@ -240,7 +240,7 @@ static void test_events(void)
 	must(cu.cuMemFreeHost(host));
 }
 
-/* Work is late: 20 waits of 2 ms on average are not over in 8. */
+/* Operations run late: 20 delays of 2 ms on average are not over within 8 ms. */
 static void test_late(void)
 {
 	struct timespec begin, end;
@@ -262,7 +262,7 @@ static void test_late(void)
 	(void)unsetenv("CKPTFS_STANDIN_DELAY_US");
 }
 
-/* A stream that is destroyed runs what it has. */
+/* A destroyed stream runs its submitted operations. */
 static void test_stream_destroyed(void)
 {
 	CUstream stream;
@@ -308,7 +308,7 @@ static void test_faults(void)
 	eq_i64(cu.cuMemAlloc(&at, 100), CUDA_ERROR_ECC_UNCORRECTABLE);
 	eq_i64(cu.cuEventRecord(event, gpu.a), CUDA_ERROR_ECC_UNCORRECTABLE);
 	eq_i64(cu.cuStreamSynchronize(gpu.a), CUDA_ERROR_ECC_UNCORRECTABLE);
-	/* It is given back all the same. */
+	/* The memory is freed although the call returns an error. */
 	eq_i64(cu.cuMemFree(at), CUDA_ERROR_ECC_UNCORRECTABLE);
 	eq_i64(cu.cuEventDestroy(event), CUDA_ERROR_ECC_UNCORRECTABLE);
 	eq_err(cu.standin_control("reset"), 0);
@@ -321,7 +321,7 @@ static void test_faults(void)
 	eq_err(cu.standin_control("reset"), 0);
 }
 
-/* A kernel goes wrong: who waits for it is told, and so are all since. */
+/* A kernel fails: the wait for it returns the error, and so do all later calls. */
 static void test_lost_later(void)
 {
 	CUdeviceptr at = gpu_alloc(64);
@@ -352,7 +352,7 @@ static void test_leaks(void)
 	eq_u64(cu.standin_leaks(), 0);
 	gpu_begin();
 	(void)gpu_alloc(64);
-	/* What its context took along was not given back, either. */
+	/* Objects that ended with their context count as leaks, too. */
 	gpu_end();
 	eq_u64(cu.standin_leaks(), 1);
 	gpu_begin();
@@ -386,7 +386,7 @@ static void test_environment(void)
 		     1);
 	eq_i64(in_child(by_environment, said, sizeof(said)), 0);
 	(void)setenv("CKPTFS_STANDIN", "devices=many", 1);
-	ok(dies(by_bad_environment, "what is \"devices=many\"?"));
+	ok(dies(by_bad_environment, "wrong words: \"devices=many\""));
 	(void)unsetenv("CKPTFS_STANDIN");
 }
 

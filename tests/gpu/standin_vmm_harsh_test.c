@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_vmm_harsh: wrong uses of virtual memory end the program, which is told why. Each in a
- * process of its own.
+ * standin_vmm_harsh: the fake driver aborts the program on misuse of virtual memory, with a message
+ * about the cause. Each case runs in its own process.
  */
 #include <sys/mman.h>
 
@@ -10,7 +10,7 @@
 #include "standin/deaths.h"
 #include "standin/vmm_loaded.h"
 
-/* Two units, of which the first is mapped; host memory of so many bytes. */
+/* Two units, of which the first is mapped; and host memory of the same size. */
 static vmm_handle handle;
 static CUdeviceptr at;
 static uint8_t *host;
@@ -70,7 +70,7 @@ static void access_in_part(void)
 	copy_from(at + VMM_UNIT - 5, 10);
 }
 
-/* All that is mapped has no access at first. */
+/* A new mapping has no access. */
 static void without_access_again(void)
 {
 	must(cu.cuMemUnmap(at, VMM_UNIT));
@@ -267,7 +267,7 @@ static void stay(int number)
 		(void)pause();
 }
 
-/* Of two mappings, to where it does not come to an end. */
+/* Begins a copy from two mappings that does not end before the test. */
 static void copy_begin(void)
 {
 	void *page = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -330,7 +330,7 @@ static void freed_and_used(void)
 
 /* ----------------------------------------------------------------------------------------- */
 
-/* Everything else is given back. */
+/* Releases all objects except for the given ones. */
 static void end_but(bool mapping, bool descriptor)
 {
 	int fd = vmm_export(handle);
@@ -380,20 +380,20 @@ static const struct death deaths[] = {
 	{ access_to_nothing, "cuMemSetAccess: an address where nothing is" },
 	{ access_not_reserved, "cuMemSetAccess: an address that is not res" },
 	{ access_over_the_end, "cuMemSetAccess: more than is reserved" },
-	{ access_to_a_part, "cuMemSetAccess: a part of what is mapped" },
+	{ access_to_a_part, "cuMemSetAccess: only a part of a mapping" },
 	{ of_another_device, "memory of another device" },
 	{ mapped_twice, "cuMemMap: where memory is mapped already" },
 	{ mapped_over, "cuMemMap: where memory is mapped already" },
 	{ mapped_nowhere, "cuMemMap: an address that is not reserved" },
 	{ mapped_over_the_end, "cuMemMap: more than is reserved" },
-	{ mapped_after_release, "cuMemMap: a handle that is none" },
+	{ mapped_after_release, "cuMemMap: an invalid or released handle" },
 	{ mapped_after_free, "cuMemMap: an address of a range that was freed" },
-	{ released_twice, "cuMemRelease: a handle that is none" },
-	{ exported_after_release, "cuMemExportToShareableHandle: a handle" },
+	{ released_twice, "cuMemRelease: an invalid or released handle" },
+	{ exported_after_release, "cuMemExportToShareableHandle: an invalid" },
 	{ imported_by_address, "an address where a descriptor is due" },
 	{ unmapped_twice, "cuMemUnmap: an address where nothing is mapped" },
 	{ unmapped_too_much, "cuMemUnmap: more than was mapped at once" },
-	{ unmapped_in_part, "cuMemUnmap: a part of what is mapped" },
+	{ unmapped_in_part, "cuMemUnmap: only a part of a mapping" },
 	{ unmapped_plain, "cuMemUnmap: no memory that cuMemMap mapped" },
 	{ freed_as_plain, "cuMemFree_v2: no address that cuMemAlloc gave" },
 	{ used_after_unmap, "cuMemcpyDtoHAsync_v2: an address where nothing" },
@@ -404,8 +404,8 @@ static const struct death deaths[] = {
 	{ freed_in_part, "cuMemAddressFree: no range as" },
 	{ freed_twice, "cuMemAddressFree: a range that was freed" },
 	{ freed_and_used, "an address of a range that was freed" },
-	{ mapping_left, "was not given back" },
-	{ descriptor_left, "was not given back" },
+	{ mapping_left, "were not released" },
+	{ descriptor_left, "were not released" },
 };
 
 static void begin(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin_vmm: memory that is created, mapped and given access, and what another process has
- * of it by a descriptor. What the stand-in refuses: standin_vmm_harsh_test.c.
+ * standin_vmm: virtual memory of the fake driver: create, map, set access, and share with another
+ * process by a descriptor. standin_vmm_harsh_test.c tests refused calls.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ static uint64_t used(void)
 	return all - left;
 }
 
-/* --- what is asked for -------------------------------------------------------------------- */
+/* --- arguments ---------------------------------------------------------------------------- */
 
 static CUresult create(CUmemAllocationProp prop, uint64_t size,
 		       unsigned long long flags)
@@ -121,7 +121,7 @@ static void test_map_refused(void)
 	must(cu.cuMemAddressFree(at, 2 * VMM_UNIT));
 }
 
-/* --- what is mapped ----------------------------------------------------------------------- */
+/* --- mappings ----------------------------------------------------------------------------- */
 
 static void test_counted(void)
 {
@@ -163,7 +163,7 @@ static void test_garbage(void)
 	vmm_unmap(at, VMM_UNIT);
 }
 
-/* Memory that lies side by side is used as one, and stays what it is where it is mapped. */
+/* Adjacent mappings are used as one range; each keeps its own memory. */
 static void test_side_by_side(void)
 {
 	enum { SIZE = 3500 };
@@ -196,7 +196,7 @@ static void test_side_by_side(void)
 	must(cu.cuMemFreeHost(host));
 }
 
-/* The tile, the nest and the bytes are all in it. */
+/* The tile, the nest and the bytes are all in mapped memory. */
 static void test_kernel(void)
 {
 	vmm_handle handle = vmm_create(VMM_UNIT);
@@ -290,7 +290,7 @@ static CUresult import_sealed(int fd, int seals)
 	return vmm_import(&handle, fd);
 }
 
-/* Begins as memory does. */
+/* A forged memfd that begins like exported memory. */
 static int forged(const char *head, size_t size)
 {
 	int fd = memfd_create("standin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -301,7 +301,7 @@ static int forged(const char *head, size_t size)
 	return fd;
 }
 
-/* What could become shorter under a mapping, or says what it is not, is none. */
+/* A descriptor without seals, or with a wrong head, is refused. */
 static void test_forged(void)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -375,7 +375,7 @@ static void test_fail(void)
 	eq_u64(used(), 0);
 }
 
-/* The context and its two streams are there always. */
+/* The context and its two streams always count. */
 static void test_leaks(void)
 {
 	vmm_handle handle;
@@ -394,7 +394,7 @@ static void test_leaks(void)
 	eq_u64(cu.standin_leaks(), 7);
 	must(cu.cuMemRelease(handle));
 	eq_u64(cu.standin_leaks(), 6);
-	/* No context ends that. */
+	/* The end of the context does not free this memory. */
 	gpu_end();
 	eq_u64(cu.standin_leaks(), 3);
 	gpu_begin();
@@ -405,7 +405,7 @@ static void test_leaks(void)
 	eq_u64(cu.standin_leaks(), 3);
 }
 
-/* The number of a descriptor that the program closed is the stand-in's own then. */
+/* The fake driver may reuse the number of a descriptor that the program closed. */
 static void test_leak_of_none(void)
 {
 	vmm_handle handle = vmm_create(VMM_UNIT);
@@ -464,8 +464,8 @@ static int fd_receive(void)
 	return fd;
 }
 
-/* The other side did what it does. */
-static void tell(int end)
+/* Signals the other process. */
+static void signal_peer(int end)
 {
 	if (write(end, "", 1) != 1)
 		abort();
@@ -479,7 +479,7 @@ static void wait_for(int end)
 		abort();
 }
 
-/* Reads and changes each byte; reads it again when the exporter has nothing of it any more. */
+/* Reads and changes each byte, and reads it again after the exporter has released the memory. */
 static void importer(void)
 {
 	static uint8_t changed[SHARED];
@@ -504,7 +504,7 @@ static void importer(void)
 	for (unsigned i = 0; i < SHARED; i++)
 		changed[i] = host[i] ^= 0x5a;
 	to_device(at + VMM_UNIT - SHARED, host, SHARED);
-	tell(ends[1]);
+	signal_peer(ends[1]);
 	wait_for(ends[1]);
 	memset(host, 0, SHARED);
 	to_host(host, at + VMM_UNIT - SHARED, SHARED);
@@ -535,7 +535,7 @@ static void exporter(pid_t pid)
 	eq_mem(host, SHARED, want, SHARED);
 	vmm_unmap(at, VMM_UNIT);
 	eq_u64(used(), 0);
-	tell(ends[0]);
+	signal_peer(ends[0]);
 	(void)waitpid(pid, &status, 0);
 	eq_i64(status, 0);
 	must(cu.cuMemFreeHost(host));

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The step `kinds` of tests/gpu/run: checkpoints of each kind, and a directory of them, as other
-programs have their tensors on the device, and as reads have them that come back from there
-(gather=gpu). What has to come is what PyTorch and safetensors were given: digests, dtypes and
-shapes that lie beside the fixtures, and the bytes that the host mover reads, which have those."""
+"""The step `kinds` of tests/gpu/run: checkpoints of each kind, and a directory of steps, with
+their tensors exported to the device, and read through the device (gather=gpu). The expected values
+are those stored by PyTorch and safetensors: digests, dtypes and shapes beside the fixtures, and
+the bytes that the host backend reads, which have these digests."""
 import collections
 import concurrent.futures
 import contextlib
@@ -22,15 +22,15 @@ import python_reader
 from lines import rounded
 from offer import Offer
 
-AT_ONCE = 4    # mounts that are there: to begin one takes longer than all that is asked of it
-LOCALS = 12    # boxes of ranks, of one fixture
+AT_ONCE = 4    # mounts at a time: the start of a mount takes longer than all of its requests
+LOCALS = 12    # boxes of ranks for each fixture
 PINNED = 1 << 20
 OPTIONS = ",pinned=16M"
 VIEWS = "raw", "full", "local"
 
 
 class Device:
-    """Reads its memory, into pinned memory that stays."""
+    """Reads memory of the device, into pinned memory that is reused."""
 
     def __init__(self):
         self.driver = gpu_client.Driver()
@@ -46,7 +46,7 @@ class Device:
         return b"".join(self.piece(at + n, min(PINNED, size - n)) for n in range(0, size, PINNED))
 
 
-# --- what there is, without a GPU -------------------------------------------------------------
+# --- expected values, without a GPU -----------------------------------------------------------
 
 
 def is_local(path):
@@ -54,7 +54,8 @@ def is_local(path):
 
 
 class Fixture:
-    """What has to come of one; `wrong` is what the host mover does not read as it was stored."""
+    """The expected values of a fixture. `wrong`: files that the host backend reads with other
+    bytes than were stored."""
 
     def __init__(self, s, name, path=None):
         self.name, self.beside = name, os.path.join(fixtures.PLACE, name)
@@ -68,7 +69,7 @@ class Fixture:
         self.wrong = list(self.unlike())
 
     def read(self, s, place):
-        """{path: bytes} of its views, by the host mover."""
+        """{path: bytes} of its views, by the host backend."""
         os.mkdir(place)
         done = s.programs.run("ckptfs", "cp", "-r", self.path, *VIEWS, place)
         if done.returncode:
@@ -94,12 +95,12 @@ class Fixture:
                 yield f"{self.name}/{view}: other tensors"
 
     def locals(self):
-        """Some of the tensors that its ranks have, of first and last ones."""
+        """A sample of the ranks' tensors, from the first to the last ones."""
         names = sorted(path for path in self.files if is_local(path) and path.endswith(".npy"))
         return names[::-(-len(names) // LOCALS) or 1]
 
     def asked(self):
-        """What is read: those, and all of the other views."""
+        """The paths to read: locals(), and all files of the other views."""
         return [path for path in self.files if not is_local(path)] + self.locals()
 
 
@@ -130,14 +131,14 @@ def by_client(device, path, flags):
 
 
 def bytes_of_npy(data):
-    """How many are behind its header."""
+    """The number of bytes after the header."""
     long = data[6] > 1
     size, = struct.unpack_from("<I" if long else "<H", data, 8)
     return len(data) - size - (12 if long else 10)
 
 
 def full_wrong(device, offer, below, fixture):
-    """All tensors at once, so that they lie beside each other; which have not come."""
+    """Exports all tensors at once, so that they are adjacent in memory; returns the wrong ones."""
     with contextlib.ExitStack() as stack:
         held = {}
         for stem in fixture.tensors:
@@ -167,7 +168,7 @@ def local_wrong(device, offer, below, fixture):
 
 
 def gathered_wrong(offer, below, fixture):
-    """Reads of all tensors; every byte of raw/ has to come back from there."""
+    """Reads all tensors; every byte of raw/ must come from the device."""
     for path in fixture.asked():
         want = fixture.files[path]
         err, got, by_gpu = offer.bytes(below + path)
@@ -183,7 +184,7 @@ Found = collections.namedtuple("Found", "exported gathered")
 
 
 def compare(device, offer, fixture, below=""):
-    """What is wrong: {path: why}."""
+    """The faults: {path: reason}, of exports and of reads."""
     exported = {f"{below}{stem}": why for stem, why in full_wrong(device, offer, below, fixture)}
     exported.update((below + path, why)
                     for path, why in local_wrong(device, offer, below, fixture))
@@ -200,7 +201,7 @@ def begin(s, checkpoint):
 
 
 def offers(s, checkpoints):
-    """One after the other; the next ones begin meanwhile."""
+    """Mounts one after the other; the next ones start in the meantime."""
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         waiting = collections.deque()
         for checkpoint in checkpoints:
@@ -212,7 +213,7 @@ def offers(s, checkpoints):
 
 
 def make_run(s, names):
-    """A directory of steps."""
+    """Makes a directory of steps."""
     place = s.place("run")
     for number, name in enumerate(names):
         shutil.copytree(os.path.join(fixtures.PLACE, name), step_of(place, number))
@@ -224,7 +225,7 @@ def step_of(place, number):
 
 
 def make_damaged(s):
-    """A byte of its last tensor is another one."""
+    """Copies a fixture and changes one byte of its last tensor."""
     place = s.place("damaged")
     shutil.copytree(os.path.join(fixtures.PLACE, fixtures.DAMAGED), place)
     name, = (name for name in os.listdir(place) if name.endswith(".safetensors"))
@@ -250,7 +251,7 @@ def shown(wrong):
 
 
 def alone(s, device, known, begun):
-    """Each mounted by itself."""
+    """Mounts and checks each fixture separately."""
     exported, gathered = {}, {}
     for offer, fixture in zip(offers(s, [f.path for f in known]), known):
         with offer:
@@ -278,7 +279,8 @@ def steps(s, device, offer, known):
 
 
 def canary(s, device, offer, fixture):
-    """That a byte of one tensor is another one is seen, of that tensor, on each way."""
+    """Canary: exports, reads and the host backend each detect the changed byte, in this tensor
+    only."""
     begun, found = time.monotonic(), compare(device, offer, fixture)
     read = Fixture(s, fixture.name, offer.checkpoint).wrong
     stems = [path for path in found.exported if not is_local(path)]

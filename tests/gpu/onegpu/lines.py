@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Lines of tests/gpu/run: JSON objects with `version`, `check` and `ok`, which is null for what
-was not measured, with `reason`. A stand-in for the driver has no speed: of it no figure is
-printed, ever."""
+"""Lines of tests/gpu/run: JSON objects with `version`, `check` and `ok`, which is null, with
+`reason`, for a check that was not measured. With the fake driver no figure is printed, since its
+speed has no meaning."""
 import ctypes
 import json
 
-# What is said of a figure that was not measured, too.
+# Members that are printed also for a figure that was not measured.
 ABOUT = {"device", "bytes", "bytes_each", "shards", "tensors", "run_bytes", "threads",
          "at_a_time", "same", "about"}
 NO_SPEED = "a stand-in has no speed"
 
 
 def is_standin():
-    """Whether what answers as CUDA's driver is ours."""
+    """True if the loaded CUDA driver is the fake one."""
     try:
         return hasattr(ctypes.CDLL("libcuda.so.1"), "standin_control")
     except OSError:
@@ -20,12 +20,12 @@ def is_standin():
 
 
 def is_figure(name):
-    """What a stand-in has none of: how long something took, and what it takes."""
+    """True for durations and amounts of memory, which have no meaning with the fake driver."""
     return name == "seconds" or name.endswith(("_ms", "_mib"))
 
 
 class Lines:
-    """Of a step, which is a process: to stdout, at once."""
+    """Prints the lines of a step to stdout, without buffering; each step is a process."""
 
     def __init__(self):
         self.standin = is_standin()
@@ -40,8 +40,8 @@ class Lines:
         self.say(check, None, reason=reason, **more)
 
     def figure(self, check, floor=None, target=None, low=False, **more):
-        """One that is judged by `ratio`, or by `us`, of which a low one is good. What it is
-        about is said of a stand-in, too."""
+        """Prints a figure that is judged by `ratio`, or, if `low`, by `us`, where less is better.
+        With the fake driver, only the members in ABOUT are printed."""
         if self.standin:
             self.missing(check, NO_SPEED, **{k: v for k, v in more.items() if k in ABOUT})
             return
@@ -53,7 +53,7 @@ class Lines:
         self.say(check, ok, **more)
 
     def passed_on(self, line, floor=None, target=None):
-        """A line of ckptfs-gpucheck, or of ckptfs-ncclcheck."""
+        """Prints a line of ckptfs-gpucheck, or of ckptfs-ncclcheck."""
         line = {k: v for k, v in line.items() if k != "version"}
         if "why" in line:
             line["reason"] = line.pop("why")

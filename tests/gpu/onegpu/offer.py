@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The programs that tests/gpu/run uses: an `offer`, which has the tensors of a checkpoint as a
-mount has them (offer_mount.c), and what is asked of it."""
+"""The programs that tests/gpu/run uses: an `offer`, which serves the tensors of a checkpoint in
+the way of a mount (offer_mount.c), and its clients."""
 import contextlib
 import json
 import os
@@ -39,7 +39,7 @@ def children(pid):
 
 
 class Programs:
-    """Those of the archive, and libraries that they need and a machine may lack."""
+    """The programs of the archive, with libraries that a machine may lack."""
 
     def __init__(self, root):
         self.bin = os.path.join(root, "bin")
@@ -58,14 +58,14 @@ class Programs:
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)
 
     def ask(self, *words):
-        """What ckptfs-ask measures."""
+        """Runs ckptfs-ask; returns its measurements."""
         done = self.run("ask", *words)
         if done.returncode:
             raise RuntimeError(f"ckptfs-ask {words[0]}: {done.stderr.strip()[-300:]}")
         return json.loads(done.stdout)
 
     def cat(self, checkpoint, name):
-        """The bytes of a file of the mount, by the host mover, as a stream."""
+        """The bytes of a file of the mount, by the host backend, as a stream."""
         return subprocess.Popen([self.path("ckptfs"), "cat", checkpoint, name], env=self.env,
                                 stdout=subprocess.PIPE)
 
@@ -83,7 +83,7 @@ def make_data(path, *numbers, form=None):
 
 
 class Offer:
-    """Of one checkpoint; it ends with this process, and the mover with it."""
+    """An offer of one checkpoint, which ends with this process, and its worker, too."""
 
     def __init__(self, programs, checkpoint, place, options="", gpu="0", seconds=90):
         self.programs, self.checkpoint, self.socket = programs, checkpoint, place
@@ -113,14 +113,14 @@ class Offer:
         return f"unix:{self.socket}#{name}"
 
     def mover(self):
-        """Its process: one forks them, which the offer has started."""
+        """The process of the worker, a child of the forking process that the offer started."""
         for forker in children(self.process.pid):
             for mover in children(forker):
                 return mover
         return None
 
     def kill_mover(self):
-        """Whether there is another one then."""
+        """Kills the worker; true if another one replaces it."""
         old = self.mover()
         if not old:
             return False
@@ -128,14 +128,14 @@ class Offer:
         return until(lambda: self.mover() not in (None, old), 30)
 
     def read(self, name, threads):
-        """How long it takes a GPU, and the host mover, to gather a file."""
+        """The times of the GPU and of the host backend to gather a file."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.connect(self.socket)
             s.send(f"read {threads} {name}".encode())
             return json.loads(s.recv(4096))
 
     def bytes(self, name):
-        """errno, those of a file, and how many of them came back from a GPU."""
+        """The errno, the bytes of a file, and the number of bytes that came from a GPU."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.connect(self.socket)
             s.send(f"bytes {name}".encode())

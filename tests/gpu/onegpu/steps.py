@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The steps of tests/gpu/run. Each is a process of its own, and prints lines; what it does not
-get to is said by the one that started it."""
+"""The steps of tests/gpu/run. Each is a separate process that prints lines; the starting process
+reports the checks that it does not reach."""
 import contextlib
 import json
 import os
@@ -19,11 +19,11 @@ from offer import CLIENT, Offer, make_data, until
 
 FD, PRIVATE = gpu_client.FD, gpu_client.PRIVATE
 RANKS = 8
-PIECE = 32 << 20  # bytes that are compared at once
-RUN = 1024        # bytes of a run of what is sharded on the second dimension
+PIECE = 32 << 20  # bytes compared at once
+RUN = 1024        # bytes of a run of tensors sharded on the second dimension
 THREADS = 8
-CLIENTS = 8       # that are killed
-SETTLED = 0.5     # seconds, until what a process had is given back
+CLIENTS = 8       # killed clients
+SETTLED = 0.5     # seconds until the memory of an ended process is free
 
 
 class Step:
@@ -41,7 +41,7 @@ class Step:
 
 
 def gpucheck(s, *words, judge=lambda check: (None, None), quick=False):
-    """Its lines; whether it came to its end is in the summary, which every run has."""
+    """Prints the lines of ckptfs-gpucheck. A run without its summary line has not ended well."""
     words = [*words, *(["--quick"] if quick or s.sizes.quick else [])]
     process = subprocess.Popen([s.programs.path("gpucheck"), *words], env=s.programs.env,
                                text=True, stdout=subprocess.PIPE)
@@ -58,7 +58,7 @@ def gpucheck(s, *words, judge=lambda check: (None, None), quick=False):
 
 
 def device(s):
-    """Exit status 2 where there is no GPU. What the driver compiles is compiled, and at once."""
+    """Exit status 2 without a GPU. The driver compiles all kernels, at their load."""
     s.programs.env.update(CUDA_CACHE_DISABLE="1", CUDA_MODULE_LOADING="EAGER")
     uname = platform.uname()
     s.lines.say("machine", True, kernel=uname.release, libc=" ".join(platform.libc_ver()),
@@ -73,7 +73,7 @@ def kernels(s):
 
 
 def floors(check):
-    """(floor, target) of what is beside a copy within the device."""
+    """(floor, target) of the ratio to a copy within the device."""
     way, _, rest = check.partition("_")
     run, _, off = rest.partition("_")
     if way != "tiles" or not run.isdigit():
@@ -93,7 +93,7 @@ def speed(s):
 
 
 def is_same(driver, export, stream):
-    """Whether the device has what the host mover gathers."""
+    """True if the device has the bytes that the host backend gathers."""
     at = export.open()
     for begin in range(0, export.bytes, PIECE):
         n = min(PIECE, export.bytes - begin)
@@ -104,7 +104,7 @@ def is_same(driver, export, stream):
 
 @contextlib.contextmanager
 def saying(s, *checks):
-    """What ends with an error is a failure of these; others are tried still."""
+    """Reports an error as a failure of these checks, so that the next checks still run."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -124,7 +124,7 @@ def compare(s, driver, offer, name, flags=0):
 
 
 def small_sets(s):
-    """{directory: its tensors}: rows, and columns of several widths."""
+    """Makes {directory: number of tensors}: rows, and columns of several widths."""
     made = {}
     for name, form, numbers in (("rows", None, (65536,)), ("columns8", "--columns", (65536, 8)),
                                 ("columns24", "--columns", (65520, 24)),
@@ -135,7 +135,7 @@ def small_sets(s):
 
 
 def by_python(s, offer, name):
-    """What ckptfs_gpu.py hands over, in the memory of the device."""
+    """The bytes of a tensor of ckptfs_gpu.py, in the memory of the device."""
     tensor = ckptfs_gpu.open(offer.path(name))
     taken = python_reader.Taken(tensor.__dlpack__())
     got = python_reader.Memory().read(taken.data, taken.size())
@@ -166,8 +166,8 @@ def compared(s, driver):
 
 
 def many_at_once(s, driver, offer):
-    """Small ones share an allocation; of those that have their own several may lie in what the
-    driver hands over as one piece."""
+    """Small tensors share an allocation. Several private allocations may be in one block of the
+    driver."""
     names = [f"raw/t{t}" for t in range(s.sizes.together)]
     exports = [gpu_client.Export(driver, offer.path(name), PRIVATE if i % 2 else 0)
                for i, name in enumerate(names)]
@@ -181,12 +181,12 @@ def many_at_once(s, driver, offer):
 
 
 def open_close(s, driver, offer):
-    """Memory of the device is back where it was, whoever had it."""
+    """Opening and closing exports returns all memory of the device."""
     def once(flags):
         export = gpu_client.Export(driver, offer.path("raw/t0"), flags | PRIVATE)
         export.open()
         export.close()
-    once(0)  # what the driver sets up then stays
+    once(0)  # the driver keeps memory of its setup
     once(FD)
     before = driver.free_bytes()
     for i in range(s.sizes.times):
@@ -197,7 +197,7 @@ def open_close(s, driver, offer):
 
 
 def client_of(offer, *names):
-    """A process that has them, and whether it has."""
+    """Starts a process that exports these tensors; returns it, and true if it succeeded."""
     client = subprocess.Popen([sys.executable, CLIENT, *map(offer.path, names)], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL)
@@ -205,7 +205,7 @@ def client_of(offer, *names):
 
 
 def kill_client(offer):
-    """Whether it had what it asked for."""
+    """Kills a client; true if it had its exports."""
     client, ready = client_of(offer, "raw/t0", "raw/t1")
     client.kill()
     client.wait()
@@ -213,7 +213,7 @@ def kill_client(offer):
 
 
 def client_killed(s, driver, offer):
-    """Memory of many is back where it was; what the first one leaves is the driver's, once."""
+    """Killed clients return their memory; the driver keeps memory of the first one, once."""
     held = kill_client(offer)
     time.sleep(SETTLED)
     before = driver.free_bytes()
@@ -227,7 +227,8 @@ def client_killed(s, driver, offer):
 
 
 def mover_killed(s, driver, offer):
-    """What a client had of it is nobody's promise: how that ends is said, and not judged."""
+    """The worker is killed. Its exports have no guarantee: the client's exit status is reported,
+    and not judged."""
     client, ready = client_of(offer, "raw/t0")
     replaced = offer.kill_mover()
 
@@ -256,11 +257,11 @@ def kinds(s):
     of_kinds.check(s)
 
 
-# --- how fast they come ----------------------------------------------------------------------------
+# --- speed of exports and reads --------------------------------------------------------------------
 
 
 def time_exports(s, offer, n, threads):
-    """Of all, twice: the first time the files are mapped, and seen first."""
+    """Exports all tensors twice: the first time includes opening and mapping the files."""
     got = [s.programs.ask("exports", "0", offer.socket, str(n), str(threads), "raw/t%u")
            for _ in range(2)]
     return got[0]["seconds"], got[1]["seconds"], got[1]["bytes"]
@@ -280,7 +281,7 @@ def export_small(s):
 
 
 def gathered(s, offer, name, check):
-    """Back to the memory of the host, beside the host mover."""
+    """Gathers back to host memory, compared with the host backend."""
     got = offer.read(name, THREADS)
     whole = got["gpu_bytes"] == got["bytes"]
     if got["err"] or not got["same"] or not whole:
@@ -299,7 +300,7 @@ def copied(s, nbytes, how):
 
 
 def of_reads(s, check, nbytes, took, host):
-    """The host mover, and a copy of what it has gathered: what read(2) would do at least."""
+    """Compared with the host backend and a copy of its result: the least work of a read(2)."""
     read = host * nbytes + copied(s, nbytes, "pageable")
     s.lines.figure(check, 1.5, 2, bytes=nbytes, gbps=gbps(nbytes, took), ratio=rounded(read / took),
                    ref=f"host mover with {THREADS} threads, and a copy of that; without FUSE",
@@ -308,7 +309,7 @@ def of_reads(s, check, nbytes, took, host):
 
 def pipeline_of(s, name, row):
     driver, tensors = gpu_client.Driver(), s.sizes.large_tensors
-    # Twice are there: the last ones go when others are asked for already.
+    # Two sets are in memory: the previous one is freed while the next one is exported.
     each = min(s.sizes.bytes, driver.free_bytes() // 3) // tensors // RANKS // 4096 * 4096
     checkpoint = s.place(name)
     make_data(checkpoint, tensors, RANKS, each, *([row] if row else []),
@@ -345,7 +346,7 @@ def pipeline(s):
 
 
 def torch_python():
-    """An interpreter whose PyTorch sees a GPU; or why there is none."""
+    """An interpreter whose PyTorch finds a GPU, or the reason why there is no such one."""
     why = "no PyTorch"
     code = "import torch; print(torch.cuda.is_available())"
     for python in dict.fromkeys((os.environ.get("CKPTFS_TORCH_PYTHON"), sys.executable,
@@ -384,8 +385,8 @@ NCCL = ["nccl_version", "nccl_self", "nccl_two_ranks", "nccl_killed", "nccl_memo
 
 
 def nccl(s):
-    """A program of its own prints these lines, as ckptfs-gpucheck has them, and one for its
-    summary; each of its checks has a time-out, and all of them together less than this step."""
+    """A separate program prints these lines, in the form of ckptfs-gpucheck, and a summary. Each
+    of its checks has a timeout; together they take less time than this step has."""
     if not s.programs.has("ncclcheck"):
         for check in NCCL:
             s.lines.missing(check, "ckptfs-ncclcheck is not in this archive")
@@ -426,7 +427,7 @@ def sanitizer(s):
             sanitizer_of(s, path, tool)
 
 
-# --- all of them, the most important first: seconds, and what each says ---------------------------------
+# --- all steps, the most important first: time limit in seconds, and checks -----------------------------
 
 STEPS = [
     (device, 30, ["machine", "driver", "device", "kernels", "ptx"]),

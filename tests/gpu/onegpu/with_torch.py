@@ -21,7 +21,7 @@ DEVICE = "cuda:0"
 
 
 class Ours:
-    """The tensor of a path, made anew each time."""
+    """The tensor of a path, exported again each time."""
     def __init__(self, path):
         self.path, self.had = path, None
 
@@ -34,7 +34,8 @@ class Ours:
 
 
 def best(what, end=lambda: None, times=3):
-    """Seconds, of what is gone again each time; the first time sets things up."""
+    """The least time in seconds. The result is released after each call; the first call includes
+    setup."""
     least = None
     for _ in range(times):
         begun = time.monotonic()
@@ -44,7 +45,7 @@ def best(what, end=lambda: None, times=3):
         least = took if least is None else min(least, took)
         del tensor
         end()
-        time.sleep(0.2)  # until the mover has given the memory back, too
+        time.sleep(0.2)  # until the worker has freed the memory, too
     return least
 
 

@@ -10,7 +10,7 @@
 
 struct death {
 	void (*run)(void);
-	const char *saying;
+	const char *expected;
 };
 
 /* Set once, and for each process. */
@@ -33,18 +33,18 @@ static inline void deaths_check(const struct death *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		life.run = list[i].run;
-		tap_result(dies(life_begin, list[i].saying), __FILE__, __LINE__,
-			   list[i].saying);
+		tap_result(dies(life_begin, list[i].expected), __FILE__,
+			   __LINE__, list[i].expected);
 	}
 }
 
 /* The status that it ended with. */
 static inline int life_of(void (*run)(void))
 {
-	char said[2048];
+	char output[2048];
 
 	life.run = run;
-	return in_child(life_begin, said, sizeof(said));
+	return in_child(life_begin, output, sizeof(output));
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* devices: as many as asked for, and the primary context of each. */
+/* devices: a configurable number of devices, and the primary context of each. */
 #include "standin.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ unsigned standin_devices_leaked(void)
 	return n;
 }
 
-/* Calls about a device by number begin so. */
+/* Begins a call about a device number. */
 static CUresult enter(const char *call, CUdevice device)
 {
 	CUresult code = standin_enter(call, NULL);
@@ -78,7 +78,7 @@ CUresult cuDriverGetVersion(int *version)
 {
 	CUresult code = standin_enter(__func__, NULL);
 
-	/* The driver says so without cuInit(). */
+	/* The driver reports its version without cuInit(). */
 	if (code && code != CUDA_ERROR_NOT_INITIALIZED)
 		return code;
 	*version = standin_faults_now().driver;
@@ -112,7 +112,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice device)
 	return code;
 }
 
-/* The same in all processes. */
+/* A UUID that is the same in all processes. */
 static CUresult uuid_get(const char *call, CUuuid *uuid, CUdevice device)
 {
 	CUresult code = enter(call, device);
@@ -199,7 +199,7 @@ CUresult cuMemGetInfo(size_t *left, size_t *total)
 
 /* --- contexts ------------------------------------------------------------------------- */
 
-/* No pointer. */
+/* A handle is not a pointer. */
 static CUcontext handle_of(const struct standin_device *device)
 {
 	return (CUcontext)(uintptr_t)(STANDIN_TAG | 0xc0 |
@@ -219,7 +219,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* What the context had and nobody gave back is no more, but counted for ever. */
+/* Frees the leaked objects of the context, which stay counted as leaks. */
 static void context_end(struct standin_device *device)
 {
 	(void)standin_streams_end(device);
@@ -250,8 +250,8 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 	return code;
 }
 
-/* It is current even if that gives an error, which may be another device's: what is given back is
- * given back in its own context. */
+/* The context becomes current even if the call returns an error, which may be another device's:
+ * objects must be released in their own context. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
 	CUresult code = standin_enter(__func__, NULL);

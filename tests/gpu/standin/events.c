@@ -30,7 +30,7 @@ static struct standin_event **event_find(const char *call, CUevent handle,
 	while (*at && (*at)->handle != handle)
 		at = &(*at)->next;
 	if (!*at)
-		standin_die(call, "an event that is none");
+		standin_die(call, "an invalid event");
 	if ((*at)->device != device)
 		standin_die(call, "an event of another context");
 	return at;

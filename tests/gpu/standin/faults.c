@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* faults: the lock, what each call begins with, and which of them are to fail. */
+/* faults: the lock, the begin of each call, and the injected faults. */
 #include "standin.h"
 
 #include <errno.h>
@@ -23,16 +23,16 @@ struct standin_faults standin_faults;
 
 /* Calls that fail. */
 static struct fail {
-	char call[48]; /* empty: none */
-	uint64_t left; /* calls until then, with it */
-	bool since;    /* and all after it */
+	char call[48]; /* or empty */
+	uint64_t left; /* calls up to and including the failing one */
+	bool since;    /* all later calls fail, too */
 	CUresult code;
 } fails[FAILS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
-static pid_t owner;	  /* threads are not in a process that was forked */
+static pid_t owner;	  /* a forked process has no threads */
 static int communicators; /* under the lock */
 
 void standin_lock(void)
@@ -184,7 +184,7 @@ static int set_spills(const char *value)
 	return 0;
 }
 
-/* KERNEL's number, as of enum ck_tile_kind */
+/* KIND, a number of enum ck_tile_kind */
 static int set_idle(const char *value)
 {
 	uint64_t n;
@@ -315,7 +315,7 @@ static void begin(void)
 	owner = getpid();
 	standin_faults = none;
 	if (text && words_set(text))
-		standin_die("CKPTFS_STANDIN", "what is \"%s\"?", text);
+		standin_die("CKPTFS_STANDIN", "wrong words: \"%s\"", text);
 }
 
 int standin_control(const char *text)
@@ -342,7 +342,7 @@ struct standin_faults standin_faults_now(void)
 
 /* --- calls ------------------------------------------------------------------------------ */
 
-/* With or without the version that the name ends in. */
+/* Compares with and without the version suffix of the name. */
 static bool is_call(const char *call, const char *name)
 {
 	size_t len = strlen(name);
@@ -391,7 +391,7 @@ CUresult standin_enter(const char *call, struct standin_device **current)
 		why = CUDA_ERROR_NOT_INITIALIZED;
 	while (standin_faults.hanging[0] &&
 	       is_call(call, standin_faults.hanging))
-		standin_wait(); /* a word may end it */
+		standin_wait(); /* standin_control() may end the wait */
 	standin_unlock();
 	while (code == STANDIN_NEVER)
 		(void)pause();
@@ -417,7 +417,7 @@ bool standin_enter_operation(void)
 	return code == CUDA_SUCCESS;
 }
 
-/* --- what is left ------------------------------------------------------------------------ */
+/* --- leaks ------------------------------------------------------------------------------- */
 
 void standin_communicators(struct standin_device *device, int more)
 {
@@ -466,5 +466,5 @@ __attribute__((destructor)) static void finish(void)
 	leaks_abort = standin_leaks() && standin_faults_now().leaks_abort;
 	(void)standin_streams_end(NULL);
 	if (leaks_abort)
-		standin_die("the end", "what is left was not given back");
+		standin_die("the end", "some objects were not released");
 }

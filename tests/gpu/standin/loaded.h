@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loaded: a test loads the stand-in as ckptfs loads a driver, and calls it by `cu.cuInit(0)`.
- * Processes that end badly, as they should. For programs that include cuda.h as the stand-in
- * does.
+ * loaded: loads the fake driver into a test in the way ckptfs loads a driver; calls have the form
+ * `cu.cuInit(0)`. It also runs child processes that are expected to abort. For programs that
+ * include cuda.h in the way of the fake driver.
  */
 #ifndef STANDIN_LOADED_H
 #define STANDIN_LOADED_H
@@ -19,7 +19,7 @@
 #include "standin.h"
 #include "tap.h"
 
-/* What cuda.h has other names for gets those here, too. */
+/* Functions that cuda.h renames by macros get their new names here, too. */
 #define DRIVER_CALLS(X)                                                        \
 	X(cuInit)                                                              \
 	X(cuDriverGetVersion)                                                  \
@@ -87,8 +87,8 @@ static struct driver {
 	DRIVER_CALLS(DRIVER_FIELD)
 } cu;
 
-/* Puts n calls of a library into `out`, pointers one behind the other. NULL: it has all.
- * Otherwise the first that it lacks, or what dlopen says. */
+/* Stores the addresses of n functions of a library in the array `out`. Returns NULL if it has all;
+ * otherwise the first missing name, or the error of dlopen(). */
 static inline const char *calls_load(const char *path, const char *const *names,
 				     size_t n, void *out)
 {
@@ -113,8 +113,8 @@ static inline const char *driver_load(const char *path)
 	return calls_load(path, names, sizeof(names) / sizeof(names[0]), &cu);
 }
 
-/* A copy of the library that lacks one function: its name is another there. False: it can
- * not be written, or there is no such function. */
+/* Writes a copy of the library without one function, which is renamed there. False if the copy
+ * cannot be written, or the function does not exist. */
 static inline bool driver_without(const char *path, const char *call,
 				  const char *copy)
 {
@@ -137,10 +137,11 @@ static inline bool driver_without(const char *path, const char *call,
 	return fclose(out) == 0 && found > 0;
 }
 
-/* --- a process of its own ------------------------------------------------------------- */
+/* --- child processes ------------------------------------------------------------------ */
 
-/* The status that it ended with; what it said. The caller has no threads. */
-static inline int in_child(void (*run)(void), char *said, size_t size)
+/* Runs a function in a child process. Returns its status and stores its output. The caller must
+ * not have other threads. */
+static inline int in_child(void (*run)(void), char *output, size_t size)
 {
 	const struct rlimit none = { 0, 0 };
 	int pipes[2], status;
@@ -163,28 +164,28 @@ static inline int in_child(void (*run)(void), char *said, size_t size)
 	close(pipes[1]);
 	for (ssize_t n = 1; n > 0 && len + 1 < size;
 	     len += n > 0 ? (size_t)n : 0)
-		n = read(pipes[0], said + len, size - 1 - len);
-	said[len] = '\0';
+		n = read(pipes[0], output + len, size - 1 - len);
+	output[len] = '\0';
 	close(pipes[0]);
 	if (waitpid(child, &status, 0) != child)
 		abort();
 	return status;
 }
 
-static inline bool dies(void (*run)(void), const char *saying)
+static inline bool dies(void (*run)(void), const char *expected)
 {
-	char said[2048];
-	int status = in_child(run, said, sizeof(said));
+	char output[2048];
+	int status = in_child(run, output, sizeof(output));
 	bool good = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT &&
-		    strstr(said, saying);
+		    strstr(output, expected);
 
 	if (!good)
-		printf("# status %x, said: %.*s\n", (unsigned)status,
-		       (int)strcspn(said, "\n"), said);
+		printf("# status %x, output: %.*s\n", (unsigned)status,
+		       (int)strcspn(output, "\n"), output);
 	return good;
 }
 
-/* --- what most tests have --------------------------------------------------------------- */
+/* --- the fixture of most tests ---------------------------------------------------------- */
 
 static struct gpu {
 	CUcontext context;
@@ -243,7 +244,7 @@ static inline CUevent gpu_event(void)
 	return event;
 }
 
-/* A launch as all are. */
+/* Launches a kernel in the way of ckptfs. */
 static inline CUresult gpu_launch(CUfunction f, size_t tiles, CUdeviceptr *list,
 				  CUdeviceptr *nests, CUstream stream)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memory: of devices and of the host. Addresses of a device are numbers that no allocation
- * had before; they are multiples of 256, as the driver promises, and of no more.
+ * memory: allocations of devices and of the host. Addresses of a device are never reused; they
+ * are multiples of 256, as the driver promises, and of no larger number.
  */
 #include "standin.h"
 
@@ -18,14 +18,14 @@ enum { GUARD_BYTE = 0xfd };
 /* Under the lock. */
 static struct standin_memory *memories;
 static uint64_t next_at = STANDIN_TAG + 0x100000100;
-static unsigned ended; /* with their context */
+static unsigned ended; /* by the end of their context */
 
 static bool is_on_host(const struct standin_memory *m)
 {
 	return m->kind == STANDIN_HOST || m->kind == STANDIN_REGISTERED;
 }
 
-/* --- which one ------------------------------------------------------------------------ */
+/* --- lookup --------------------------------------------------------------------------- */
 
 _Noreturn static void find_failed(const char *call, struct standin_range r)
 {
@@ -58,7 +58,7 @@ struct standin_memory *standin_memory_at(uint64_t at, uint64_t len)
 	return find_at((struct standin_range){ .at = at, .len = len });
 }
 
-/* What is mapped behind it, if the range goes on there; NULL. */
+/* The next mapping if the range continues there, or NULL. */
 static struct standin_memory *find_next(const char *call,
 					const struct standin_memory *m,
 					struct standin_range r)
@@ -193,10 +193,12 @@ static void guards_check(const char *call, const struct standin_memory *m)
 
 	for (const uint8_t *p = m->mapped; p < m->bytes; p++)
 		if (*p != GUARD_BYTE)
-			standin_die(call, "what lies before it was written to");
+			standin_die(call,
+				    "the guard before it was overwritten");
 	for (const uint8_t *p = m->bytes + m->size; p < end; p++)
 		if (*p != GUARD_BYTE)
-			standin_die(call, "what lies behind it was written to");
+			standin_die(call,
+				    "the guard behind it was overwritten");
 }
 
 static int memfd(size_t size)
@@ -290,12 +292,12 @@ void standin_memory_free(const char *call, struct standin_memory *m)
 		close(m->fd);
 	m->fd = -1;
 	m->freed = true;
-	/* Addresses of the host are used again. */
+	/* Host addresses are reused. */
 	if (is_on_host(m))
 		standin_memory_forget(m);
 }
 
-/* What is mapped belongs to no context. */
+/* Mappings do not belong to a context. */
 unsigned standin_memory_left(const struct standin_device *device, bool end)
 {
 	unsigned n = 0;

@@ -57,7 +57,7 @@ static struct ncclComm **comm_find(const char *call,
 	while (*at && *at != comm)
 		at = &(*at)->next;
 	if (!*at)
-		standin_die(call, "a communicator that is none, or no more");
+		standin_die(call, "an invalid or ended communicator");
 	return at;
 }
 
@@ -100,11 +100,11 @@ static void comm_end(struct ncclComm *comm)
 	for (int i = 0; i < comm->ranks; i++) {
 		struct comm_peer *p = &comm->peers[i];
 
-		if (!comm->said_bye)
+		if (!comm->sent_bye)
 			comm_say_bye(p);
 		all = all && (i == comm->rank || (p->bye && !p->out.len));
 	}
-	comm->said_bye = true;
+	comm->sent_bye = true;
 	if (all) {
 		comm->ended = true;
 		comm_state_set(comm, ncclSuccess);

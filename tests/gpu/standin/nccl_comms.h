@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_comms: those functions of NCCL that ckptfs uses, over sockets and the memory of the
- * stand-in for CUDA's driver, which is the libcuda.so.1 beside it. Test equipment, as that is:
- * it has NCCL's rules, and is hard where NCCL may let something pass.
+ * nccl_comms: a fake NCCL. It implements the functions of NCCL that ckptfs uses, over sockets and
+ * the memory of the fake CUDA driver, which is the libcuda.so.1 beside it. It has NCCL's rules, and
+ * is strict where NCCL may tolerate an error.
  *
- * The transfers of a group are one operation of a stream, a round. It is put there late, by
- * a thread of the communicator, when its state is ncclSuccess again; before that nothing in
- * the stream waits for it. Two ranks that have never exchanged anything in a direction meet first,
- * and until both have come the state stays ncclInProgress. Rounds of a communicator run one
- * after the other; in one of them transfers of different peers go on beside each other, and a
- * transfer ends only when the other side has come to it, so that ranks which have
- * different orders hang as they would on GPUs. A peer that is dead is silent: nobody is told.
- * What ends the program: counts, types or groups that differ on the two sides, addresses that are
- * not of the device, transfers of a group over each other's bytes, a communicator that is used before its last call has come to its end, or after
- * its own end.
+ * The transfers of a group are one operation of a stream, a round. A thread of the communicator
+ * submits the round late, when the state is ncclSuccess again; before that no operation of the
+ * stream waits for it. Two ranks without an earlier transfer in a direction connect first, and the
+ * state stays ncclInProgress until both have done so. Rounds of a communicator run one after the
+ * other; in a round, transfers with different peers run in parallel. A transfer ends only when the
+ * other side has reached it, so that ranks with different orders hang as on GPUs. A dead peer is
+ * silent: the other ranks are not notified. The program is aborted by counts, types or groups that
+ * differ on the two sides, addresses outside of the device, overlapping transfers of a group, and
+ * a communicator that is used before the end of its last call, or after its own end.
  *
- * What it can not show: speed, what NCCL itself does wrong, and that two communicators on one
- * device may wait for each other: here they do not.
+ * The fake NCCL cannot show: speed, faults of NCCL itself, and two communicators on one device
+ * that block each other.
  *
- * Faults are words of CKPTFS_STANDIN (standin.h): nccl=N is the version, as 21805; a call that is
- * to fail comes to ncclUnhandledCudaError. A call, too, is ncclAsync: what a communicator's
- * thread has done, of which the state is ncclRemoteError then. NCCL_SOCKET_IFNAME is the interface
- * of the sockets (lo), NCCL_HOSTID what hosts are told apart by (their names). As NCCL does, it
- * refuses two ranks on one GPU, unless NCCL_MULTI_RANK_GPU_ENABLE is 1, and it is 2.30 or later.
+ * Faults are words of CKPTFS_STANDIN (standin.h): nccl=N is the version, as 21805; a call with an
+ * injected fault returns ncclUnhandledCudaError. The call name ncclAsync is the work of a
+ * communicator's thread; its fault sets the state ncclRemoteError. NCCL_SOCKET_IFNAME is the
+ * interface of the sockets (lo), NCCL_HOSTID identifies a host (its name). Like NCCL, it refuses
+ * two ranks on one GPU, unless NCCL_MULTI_RANK_GPU_ENABLE is 1 and the version is 2.30 or later.
  */
 #ifndef NCCL_COMMS_H
 #define NCCL_COMMS_H
@@ -32,7 +31,7 @@
 #pragma GCC visibility push(default)
 #include <nccl.h>
 
-/* It declares these as C once did. */
+/* nccl.h declares functions without prototypes. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 ncclResult_t ncclGroupStart(void);
@@ -46,7 +45,7 @@ ncclResult_t ncclGroupEnd(void);
 
 enum { COMM_RANKS = 64 }; /* at most */
 
-/* To a peer, or from one. */
+/* The direction: to a peer, or from a peer. */
 enum comm_way { COMM_SEND, COMM_RECV };
 
 struct comm_transfer {
@@ -56,16 +55,17 @@ struct comm_transfer {
 	uint64_t at, bytes; /* memory of the device */
 	uint64_t count;
 	ncclDataType_t type;
-	uint64_t nth, of; /* of its group with that peer that way, from 1 */
+	/* Position, from 1, and count, among transfers of the group in this direction. */
+	uint64_t nth, of;
 	/* While its round runs: */
-	struct comm_transfer *behind; /* the next with that peer that way */
+	struct comm_transfer *behind; /* the next one in this direction */
 	struct comm_round *round;
 	uint8_t *memory;
 	uint64_t done;
-	bool matched; /* the other side has come, with the same */
+	bool matched; /* the other side has reached the same transfer */
 };
 
-/* The transfers of a group that a communicator has. */
+/* The transfers of a communicator in a group. */
 struct comm_round {
 	struct comm_round *next; /* of the group */
 	struct ncclComm *comm;
@@ -75,7 +75,7 @@ struct comm_round {
 	unsigned left; /* transfers that have not ended */
 };
 
-/* What a peer has said of a transfer of its own. */
+/* The notice of a peer about its side of a transfer. */
 struct comm_notice {
 	struct comm_notice *next;
 	uint64_t count, type, nth, of;
@@ -84,14 +84,14 @@ struct comm_notice {
 struct comm_peer {
 	int fd; /* -1: this rank itself */
 	bool silent;
-	bool bye;			/* heard */
-	bool said[2], heard[2];		/* that they will transfer that way */
+	bool bye;			/* received */
+	bool sent[2], received[2];	/* announcements, by direction */
 	struct ck_buf in, out;		/* of the socket */
-	struct comm_transfer *now[2];	/* of the round that runs */
-	struct comm_notice *notices[2]; /* by what they are for here */
+	struct comm_transfer *now[2];	/* of the running round */
+	struct comm_notice *notices[2]; /* by the direction of this side */
 };
 
-/* All under the lock, but what is constant. */
+/* All fields are under the lock, except for constant ones. */
 struct ncclComm {
 	struct ncclComm *next;
 	unsigned refs;		       /* the handle, and operations */
@@ -104,53 +104,54 @@ struct ncclComm {
 	int wake;		       /* constant: eventfd of the thread */
 	uint64_t random;	       /* of the thread */
 	ncclResult_t state;
-	bool aborting;		      /* and what it does is of no interest */
-	bool ending, said_bye, ended; /* ncclCommFinalize */
+	bool aborting;		      /* later results are ignored */
+	bool ending, sent_bye, ended; /* ncclCommFinalize */
 	struct comm_round *launching;
-	uint64_t rounds, done; /* how many there were */
+	uint64_t rounds, done; /* numbers of rounds */
 	struct comm_peer peers[COMM_RANKS];
 };
 
 /* --- nccl_comms.c ----------------------------------------------------------------------- */
 
-/* One lock guards everything in the library. The driver's may be taken under it. */
+/* One lock guards all data of the library. The driver's lock may be acquired under it. */
 void comms_lock(void);
 void comms_unlock(void);
-/* Until something changed. */
+/* Waits for comms_wake(). */
 void comms_wait(void);
-/* Something did; the communicator's thread looks, too, if there is one. */
+/* Wakes all waiting threads, and the communicator's thread; comm may be NULL. */
 void comms_wake(struct ncclComm *comm);
-/* A call: whether it fails. Stores the device of the current context; NULL: it needs none. */
+/* Begins a call: returns its fault, or ncclSuccess. Stores the device of the current context;
+ * `device` is NULL if the call needs no context. */
 ncclResult_t comms_enter(const char *call, struct standin_device **device);
-/* Under the lock. Ends the program if it is no communicator any more, or its last call has not
- * come to its end; what that came to. */
+/* Under the lock. Aborts the program if the communicator has ended, or its last call has not.
+ * Returns the result of that call. */
 ncclResult_t comm_ready(const char *call, struct ncclComm *comm);
-/* Under the lock. Its state, when that is known. */
+/* Under the lock. Waits until the state is not ncclInProgress, and returns it. */
 ncclResult_t comm_await(struct ncclComm *comm);
-/* Of its thread. */
+/* Called by the thread of the communicator. */
 void comm_state_set(struct ncclComm *comm, ncclResult_t state);
 void comm_put(struct ncclComm *comm);
 
 /* --- nccl_groups.c ---------------------------------------------------------------------- */
 
 bool comms_in_group(void);
-/* The call is part of a group that waits for it. */
+/* Adds the communicator to the group, whose end waits for its call. */
 void comms_group_add(struct ncclComm *comm);
-/* Of the thread: a round on its way to its stream. */
+/* Called by the thread: submits a round to its stream. */
 void comm_launch(struct ncclComm *comm);
 void comm_round_free(struct comm_round *round);
 
 /* --- nccl_mesh.c ------------------------------------------------------------------------- */
 
-/* Sockets to all peers. Who does not come is waited for, until the communicator is aborted. */
+/* Opens sockets to all peers. Waits for missing peers until the communicator is aborted. */
 ncclResult_t comm_meet(struct ncclComm *comm);
 
 /* --- nccl_wire.c ------------------------------------------------------------------------- */
 
-/* All under the lock. That there will be transfers that way. */
+/* All under the lock. Announces transfers in a direction. */
 void comm_say_way(struct comm_peer *peer, enum comm_way way);
 void comm_say_bye(struct comm_peer *peer);
-/* The transfer is the last one now. */
+/* Appends the transfer to those of its peer and direction. */
 void comm_post(struct comm_transfer *transfer);
 /* Waits for bytes and moves them, once. */
 void comm_exchange(struct ncclComm *comm);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_groups: what a thread asks for between ncclGroupStart and ncclGroupEnd, and how it
- * runs as one operation of a stream. A transfer outside of a group is a group of its own.
+ * nccl_groups: the calls of a thread between ncclGroupStart and ncclGroupEnd, which run as one
+ * operation of a stream. A transfer outside of a group is a group by itself.
  */
 #include "nccl_comms.h"
 
 static _Thread_local struct {
 	unsigned depth;
 	bool failed, blocking, some;
-	struct comm_round *rounds;	    /* one for each communicator */
-	struct ncclComm *begun[COMM_RANKS]; /* that are waited for */
+	struct comm_round *rounds; /* one for each communicator */
+	struct ncclComm
+		*begun[COMM_RANKS]; /* the end of the group waits for these */
 	unsigned count;
 } group;
 
@@ -49,7 +50,7 @@ void comm_round_free(struct comm_round *round)
 
 /* --- as one operation ---------------------------------------------------------------------- */
 
-/* With itself a rank exchanges what it asks for in the same group. */
+/* Transfers of a rank to itself are pairs in the same group. */
 static bool self_copy(struct comm_round *round)
 {
 	struct comm_transfer *to = round->first;
@@ -102,7 +103,7 @@ static void round_exchange(struct comm_round *round)
 		memset(comm->peers[i].now, 0, sizeof(comm->peers[i].now));
 }
 
-/* Under the lock. A bad one brings another last byte than was sent. */
+/* Under the lock. Injected fault: the last received byte differs from the sent one. */
 static void round_spoil(const struct comm_round *round)
 {
 	if (!standin_is_short("ncclRecv"))
@@ -121,7 +122,7 @@ static void round_end(struct comm_round *round)
 	comm_round_free(round);
 }
 
-/* Rounds of a communicator run in the order in which they were asked for. */
+/* Rounds of a communicator run in the order of their calls. */
 static void round_run(struct standin_op *op)
 {
 	struct comm_round *round = op->data;
@@ -153,7 +154,7 @@ static void round_drop(struct standin_op *op)
 
 /* --- to its stream --------------------------------------------------------------------------- */
 
-/* Whether all have met with whom there will be something to transfer, that way. */
+/* True if the rank is connected to all peers of the round, in each direction used. */
 static bool is_connected(struct comm_round *round)
 {
 	bool all = true;
@@ -164,7 +165,7 @@ static bool is_connected(struct comm_round *round)
 		if (t->peer == round->comm->rank)
 			continue;
 		comm_say_way(peer, t->way);
-		all = all && peer->heard[t->way];
+		all = all && peer->received[t->way];
 	}
 	return all;
 }
@@ -193,7 +194,7 @@ void comm_launch(struct ncclComm *comm)
 
 /* --- the group -------------------------------------------------------------------------------- */
 
-/* What there is of a peer, one way, is counted, for the other side to compare. */
+/* Numbers the transfers with a peer in a direction, which the other side compares. */
 static uint64_t count(const struct comm_round *round, int peer,
 		      enum comm_way way)
 {
@@ -204,7 +205,7 @@ static uint64_t count(const struct comm_round *round, int peer,
 	return n;
 }
 
-/* Whether what goes to the rank itself also comes from it. */
+/* True if sends to the rank itself match receives from itself. */
 static bool self_agrees(const struct comm_round *round)
 {
 	int self = round->comm->rank;
@@ -225,7 +226,7 @@ static bool self_agrees(const struct comm_round *round)
 	return true;
 }
 
-/* They would run at the same time. */
+/* Overlapping transfers of a group would run at the same time. */
 static void overlap_refuse(const struct comm_round *round)
 {
 	for (const struct comm_transfer *t = round->first; t; t = t->next)
@@ -265,7 +266,7 @@ static void group_drop(void)
 	}
 }
 
-/* Under the lock. One that waits for nobody is over at once, sometimes. */
+/* Under the lock. A group without a wait for peers ends at once in some calls. */
 static bool is_quick(void)
 {
 	static _Thread_local uint64_t random;
@@ -276,7 +277,7 @@ static bool is_quick(void)
 	return standin_random(&random) % 4 == 0;
 }
 
-/* Under the lock. Waits for what is on its way, or does not. */
+/* Under the lock. Waits for the calls in flight if `waits`. */
 static ncclResult_t group_result(bool waits)
 {
 	ncclResult_t result = ncclSuccess;
@@ -349,7 +350,7 @@ static uint64_t size_of(ncclDataType_t type)
 	return type < CK_ARRAY_SIZE(sizes) ? sizes[type] : 0;
 }
 
-/* Under the lock. That of the communicator in this group. */
+/* Under the lock. The round of the communicator in this group. */
 static struct comm_round *round_of(const char *call, struct ncclComm *comm,
 				   CUstream stream)
 {
@@ -415,7 +416,7 @@ static ncclResult_t transfer(const char *call, struct comm_transfer t,
 	return result;
 }
 
-/* In a group, or in one of its own. */
+/* Adds a transfer to the group, or runs it as a group by itself. */
 static ncclResult_t transfer_ask(const char *call, struct comm_transfer t,
 				 struct ncclComm *comm, CUstream stream)
 {

@@ -194,7 +194,7 @@ static inline void well(ncclResult_t result, ncclComm_t comm)
 
 struct ends {
 	int status[RANKS];
-	char said[1024]; /* by any of them */
+	char output[1024]; /* by any of them */
 };
 
 static volatile sig_atomic_t dying; /* this rank, in some thread */
@@ -241,15 +241,15 @@ static inline void said_read(int fd, struct ends *ends, const pid_t *pids,
 		ssize_t n = -1;
 
 		if (poll(&polled, 1, patience) > 0)
-			n = read(fd, ends->said + len,
-				 sizeof(ends->said) - 1 - len);
+			n = read(fd, ends->output + len,
+				 sizeof(ends->output) - 1 - len);
 		for (int i = 0; n < 0 && i < ranks; i++)
 			(void)kill(pids[i], SIGKILL);
 		if (n <= 0)
 			break;
 		len += (size_t)n;
 	}
-	ends->said[len] = '\0';
+	ends->output[len] = '\0';
 }
 
 /* Runs them until all have ended. The caller has no threads. */
@@ -289,14 +289,14 @@ static inline bool ends_well(void (*run)(int rank), int ranks)
 			       (unsigned)ends.status[i]);
 	}
 	if (!good)
-		printf("# said: %.*s\n", (int)strcspn(ends.said, "\n"),
-		       ends.said);
+		printf("# output: %.*s\n", (int)strcspn(ends.output, "\n"),
+		       ends.output);
 	return good;
 }
 
 /* Whether one of them is ended by the stand-in, which says that. */
 static inline bool ends_saying(void (*run)(int rank), int ranks,
-			       const char *saying)
+			       const char *expected)
 {
 	struct ends ends = ranks_run(run, ranks);
 	bool good = false;
@@ -304,10 +304,10 @@ static inline bool ends_saying(void (*run)(int rank), int ranks,
 	for (int i = 0; i < ranks; i++)
 		good |= WIFSIGNALED(ends.status[i]) &&
 			WTERMSIG(ends.status[i]) == SIGABRT;
-	good = good && strstr(ends.said, saying);
+	good = good && strstr(ends.output, expected);
 	if (!good)
-		printf("# said: %.*s\n", (int)strcspn(ends.said, "\n"),
-		       ends.said);
+		printf("# output: %.*s\n", (int)strcspn(ends.output, "\n"),
+		       ends.output);
 	return good;
 }
 

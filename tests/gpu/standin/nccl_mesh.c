@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_mesh: how ranks find each other. Who made the identity listens; each rank tells it
- * where it listens itself; when all have, each gets to know of all, and calls those before it.
+ * nccl_mesh: rendezvous of ranks. The process that made the identity listens, and each rank sends
+ * it the address of its own socket. Once it has all addresses, it sends them to each rank, which
+ * connects to the ranks before it.
  */
 #include "nccl_comms.h"
 
@@ -13,21 +14,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PATIENCE = 60000 }; /* milliseconds that one who listens waits for all */
+enum {
+	PATIENCE = 60000
+}; /* milliseconds that the listener waits for all ranks */
 
-/* What is in an ncclUniqueId, and what a rank says of itself. */
+/* The contents of an ncclUniqueId, and the message of a rank about itself. */
 struct place {
 	struct sockaddr_in at;
 	uint64_t secret;
 	uint64_t host; /* a hash of its name */
 	uint32_t rank, ranks, device;
-	int fd; /* for whoever has the table */
+	int fd; /* for the owner of the table */
 };
 
 /* --- sockets --------------------------------------------------------------------------------- */
 
-/* Whether it is one of those of the list, which are the beginnings of names, or behind a `=`
- * whole ones. */
+/* True if the list has the name. Its entries are prefixes of names, or after a `=` whole
+ * names. */
 static bool is_named(const char *list, const char *name)
 {
 	bool whole = *list == '=';
@@ -79,8 +82,8 @@ static int listen_at(struct sockaddr_in *at)
 	return fd;
 }
 
-/* Whether it may be used before the communicator is aborted, or PATIENCE is over; NULL: of
- * no communicator. */
+/* Waits until the socket is ready. False if the communicator is aborted first; or, if comm is
+ * NULL, after PATIENCE. */
 static bool usable(struct ncclComm *comm, int fd, short events)
 {
 	struct pollfd polled[2] = { { .fd = fd, .events = events },
@@ -115,7 +118,7 @@ static bool get(struct ncclComm *comm, int fd, void *to, size_t len)
 	return true;
 }
 
-/* Little enough for any socket. */
+/* Sends a message that is small enough for any socket buffer. */
 static bool put(int fd, const void *from, size_t len)
 {
 	return send(fd, from, len, MSG_NOSIGNAL) == (ssize_t)len;
@@ -146,14 +149,14 @@ static int answer(struct ncclComm *comm, int listener)
 		       : -ETIMEDOUT;
 }
 
-/* --- who listens for all ------------------------------------------------------------------- */
+/* --- the listener -------------------------------------------------------------------------- */
 
 struct root {
 	struct place self;
 	int listener;
 };
 
-/* Tells each of all. */
+/* Sends the whole table to each rank. */
 static void table_send(struct place *table, uint32_t ranks)
 {
 	struct place all[COMM_RANKS];
@@ -232,7 +235,7 @@ CK_WRAPS static uint64_t host_hash(void)
 	return hash;
 }
 
-/* As NCCL has it, those find out that share one with another. */
+/* True if another rank uses the same device. Like in NCCL, only these ranks detect that. */
 static bool shares_device(const struct ncclComm *comm, const struct place *all)
 {
 	const char *many = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -339,7 +342,7 @@ ncclResult_t comm_meet(struct ncclComm *comm)
 		standin_die("NCCL", "no memory for the stand-in");
 	standin_pause(&comm->random, standin_delay());
 	if (!meet(comm, all))
-		(void)usable(comm, -1, 0); /* until it is aborted */
+		(void)usable(comm, -1, 0); /* waits for the abort */
 	else if (shares_device(comm, all))
 		result = ncclInvalidUsage;
 	free(all);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_wire: what two ranks say to each other. Each says of every transfer what it is when it
- * comes to it; when both have, it is compared, and the bytes go.
+ * nccl_wire: messages between two ranks. Each sends a notice about every transfer when it reaches
+ * it. Once both have done so, the notices are compared, and the bytes are transferred.
  */
 #include "nccl_comms.h"
 
@@ -14,9 +14,9 @@ enum { DATA = 64 << 10 };
 struct frame {
 	enum { WAY, NOTICE, BYTES, BYE } kind;
 
-	uint32_t way; /* as the receiver sees it */
+	uint32_t way; /* the direction of the receiver */
 	struct comm_notice notice;
-	uint64_t len; /* of the bytes behind it */
+	uint64_t len; /* of the following bytes */
 };
 
 static void say(struct comm_peer *peer, const struct frame *frame)
@@ -34,9 +34,9 @@ void comm_say_way(struct comm_peer *peer, enum comm_way way)
 {
 	const struct frame f = { .kind = WAY, .way = other(way) };
 
-	if (!peer->said[way])
+	if (!peer->sent[way])
 		say(peer, &f);
-	peer->said[way] = true;
+	peer->sent[way] = true;
 }
 
 void comm_say_bye(struct comm_peer *peer)
@@ -46,7 +46,7 @@ void comm_say_bye(struct comm_peer *peer)
 	say(peer, &f);
 }
 
-/* --- both have come to it ---------------------------------------------------------------- */
+/* --- matched transfers ------------------------------------------------------------------- */
 
 static void compare(const struct comm_transfer *t, const struct comm_notice *n)
 {
@@ -85,7 +85,7 @@ static void match(struct comm_peer *peer, enum comm_way way)
 	}
 }
 
-/* Those that have all their bytes are over. */
+/* Ends transfers that have all their bytes. */
 static void settle(struct comm_peer *peer, enum comm_way way)
 {
 	struct comm_transfer *t = peer->now[way];
@@ -133,8 +133,8 @@ static void notice_keep(struct comm_peer *peer, const struct frame *f)
 	settle(peer, f->way);
 }
 
-/* They are asked for: a receiver has told that it is here. When it was aborted since,
- * nobody wants them. */
+/* Bytes arrive only after the receiver's notice. If the communicator was aborted since then,
+ * they are dropped. */
 static void bytes_take(struct comm_peer *peer, const char *bytes, uint64_t len)
 {
 	struct comm_transfer *t = peer->now[COMM_RECV];
@@ -152,7 +152,7 @@ static void bytes_take(struct comm_peer *peer, const char *bytes, uint64_t len)
 static void take(struct comm_peer *peer, const struct frame *f)
 {
 	switch (f->kind) {
-	case WAY: peer->heard[f->way] = true; break;
+	case WAY: peer->received[f->way] = true; break;
 	case NOTICE: notice_keep(peer, f); break;
 	case BYTES: bytes_take(peer, (const char *)(f + 1), f->len); break;
 	case BYE: peer->bye = true; break;
@@ -167,7 +167,7 @@ static void drop_front(struct ck_buf *b, size_t len)
 	b->len -= len;
 }
 
-/* All that is whole. Frames lie at multiples of eight. */
+/* Reads all complete frames, which are aligned to eight bytes. */
 static void take_all(struct comm_peer *peer)
 {
 	const struct frame *f;
@@ -183,7 +183,7 @@ static void take_all(struct comm_peer *peer)
 	drop_front(&peer->in, at);
 }
 
-/* A peer that is gone is silent from now on. */
+/* A peer whose connection closed is silent from now on. */
 static void input(struct comm_peer *peer)
 {
 	static _Thread_local char bytes[DATA];
@@ -232,16 +232,16 @@ static void output(struct comm_peer *peer)
 		drop_front(&peer->out, (size_t)n);
 	else if (errno != EAGAIN && errno != EINTR)
 		peer->silent = true;
-	/* So that there is something left if there is more to say. */
+	/* Refills the buffer, so that it is empty only after the last byte. */
 	bytes_say(peer);
 }
 
-/* --- all of them ------------------------------------------------------------------------- */
+/* --- all peers --------------------------------------------------------------------------- */
 
 void comm_exchange(struct ncclComm *comm)
 {
 	struct pollfd polled[COMM_RANKS + 1];
-	bool leaving = comm->said_bye && !comm->ended;
+	bool leaving = comm->sent_bye && !comm->ended;
 	uint64_t count;
 	int n = comm->ranks;
 

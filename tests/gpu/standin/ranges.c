@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranges: addresses that are reserved, and memory that is mapped there. A range is one of the
- * host, too, so that what is mapped side by side is used as one; nobody may touch there what
- * the device may not.
+ * ranges: reserved addresses, and memory that is mapped there. A range is also a range of host
+ * addresses, so that adjacent mappings are contiguous. Host access is forbidden where device
+ * access is.
  */
 #include "vmm.h"
 
@@ -13,14 +13,14 @@ struct range {
 	struct range *next;
 	uint64_t at, size;
 	uint8_t *host; /* with guards around it */
-	bool freed;    /* addresses are not used again */
+	bool freed;    /* its addresses are not reused */
 };
 
 /* Under the lock. */
 static struct range *ranges;
 static unsigned nmapped;
 
-enum { MOST_BITS = 42 }; /* of a range, and what it is a multiple of */
+enum { MOST_BITS = 42 }; /* limit of the size and alignment of a range */
 
 static struct range *range_of(uint64_t at)
 {
@@ -53,7 +53,7 @@ unsigned vmm_ranges_left(unsigned *mappings)
 
 /* --- ranges ----------------------------------------------------------------------------- */
 
-/* NULL: there is no room. */
+/* NULL if the addresses are exhausted. */
 static struct range *range_make(uint64_t size, uint64_t alignment)
 {
 	struct range *r = calloc(1, sizeof(*r));
@@ -74,7 +74,7 @@ static struct range *range_make(uint64_t size, uint64_t alignment)
 	return r;
 }
 
-/* The address that is asked for is only a hint, and nobody heeds it. */
+/* The requested address is only a hint, which is ignored. */
 CUresult cuMemAddressReserve(CUdeviceptr *at, size_t size, size_t alignment,
 			     CUdeviceptr hint, unsigned long long flags)
 {
@@ -184,7 +184,7 @@ CUresult cuMemMap(CUdeviceptr at, size_t size, size_t offset,
 	return code;
 }
 
-/* What is mapped from there on; it ends before or at `end`. */
+/* The mapping that begins at `at`; aborts if it ends after `end`. */
 static struct standin_memory *mapped(const char *call, uint64_t at,
 				     uint64_t end)
 {
@@ -195,7 +195,7 @@ static struct standin_memory *mapped(const char *call, uint64_t at,
 	if (!m || m->kind != STANDIN_MAPPED)
 		standin_die(call, "no memory that cuMemMap mapped");
 	if (m->at != at || m->size > end - at)
-		standin_die(call, "a part of what is mapped");
+		standin_die(call, "only a part of a mapping");
 	return m;
 }
 
@@ -250,7 +250,7 @@ static CUresult access_set(const char *call, struct standin_memory *m,
 		[CU_MEM_ACCESS_FLAGS_PROT_READWRITE] = PROT_READ | PROT_WRITE
 	};
 
-	/* No device here reaches another's memory. */
+	/* The fake devices cannot access memory of another one. */
 	if (standin_device_at(desc->location.id) != m->device)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (m->users && (m->access & ~(unsigned)desc->flags))

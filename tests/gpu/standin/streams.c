@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * streams: each is a thread that runs its operations one after the other, and waits before
- * each; nothing else is in any order. A place in a stream is an operation that does nothing but
- * to say that it was reached.
+ * streams: each stream is a thread that runs its operations one after the other, with a delay
+ * before each. Operations of different streams are not ordered. A position in a stream is an
+ * operation that only marks that it was reached.
  */
 #include "standin.h"
 
@@ -19,16 +19,16 @@ struct standin_stream {
 	/* Under the lock. */
 	struct standin_op *first, *last;
 	uint64_t submitted, done;
-	bool ending; /* destroyed: what it has is run */
-	bool over;   /* the thread touches nothing any more */
+	bool ending; /* destroyed: the submitted operations still run */
+	bool over;   /* the thread uses no data any more */
 };
 
 static struct standin_stream *streams; /* under the lock */
-static unsigned ended;		       /* with their context */
+static unsigned ended;		       /* by the end of their context */
 
 /* --- running -------------------------------------------------------------------------- */
 
-/* Under the lock, but while it runs and pauses. */
+/* Under the lock, which is released during the delay and the operation. */
 static void run(struct standin_stream *s, struct standin_op *op)
 {
 	bool runs;
@@ -80,7 +80,7 @@ static void *stream_main(void *arg)
 
 /* --- ending ----------------------------------------------------------------------------- */
 
-/* Joins those that are over. Under the lock. */
+/* Joins the threads of ended streams. Under the lock. */
 static void reap(void)
 {
 	for (struct standin_stream **at = &streams; *at;) {
@@ -155,7 +155,7 @@ static struct standin_stream *stream_find(const char *call, CUstream handle)
 
 	if (!handle || handle == CU_STREAM_LEGACY ||
 	    handle == CU_STREAM_PER_THREAD)
-		standin_die(call, "a stream that nobody created");
+		standin_die(call, "a stream that was not created");
 	while (s && (s->handle != handle || s->ending))
 		s = s->next;
 	if (!s)
@@ -222,7 +222,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* At once; the thread runs what it has. */
+/* Returns at once; the thread runs the submitted operations. */
 CUresult cuStreamDestroy(CUstream stream)
 {
 	struct standin_device *device;
@@ -251,7 +251,7 @@ CUresult cuStreamQuery(CUstream stream)
 	return code;
 }
 
-/* An error of what ran meanwhile is told here. */
+/* Returns the error of an operation that ran in the meantime. */
 CUresult cuCtxSynchronize(void)
 {
 	struct standin_device *device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vmm: memory that is created apart from its addresses, by handles; in other processes by
- * descriptors. It lies in a memfd, which begins with what it is.
+ * vmm: memory that is created separately from its addresses. Handles identify it, and
+ * descriptors in other processes. It is a memfd that begins with a head of its properties.
  */
 #include "vmm.h"
 
@@ -30,7 +30,7 @@ struct handle {
 	struct vmm_memory *memory;
 };
 
-/* That the program was given, or gave: it has to close it. */
+/* A descriptor that the program exported or imported, and must close. */
 struct descriptor {
 	struct descriptor *next;
 	int fd;
@@ -58,7 +58,7 @@ static void *need(const char *call, size_t size)
 	return memory;
 }
 
-/* 0: it is not open. */
+/* The inode of the descriptor, or 0 if it is not open. */
 static uint64_t inode_of(int fd)
 {
 	struct stat st;
@@ -112,7 +112,7 @@ static bool bytes_make(int fd, const struct head *head)
 	return fcntl(fd, F_ADD_SEALS, SEALS) == 0;
 }
 
-/* NULL: there is no more. */
+/* NULL if the device has no more memory. */
 static struct vmm_memory *memory_make(const char *call,
 				      struct standin_device *device,
 				      uint64_t size, bool may_leave)
@@ -162,7 +162,7 @@ static struct handle **handle_find(const char *call,
 	while (*at && (*at)->value != value)
 		at = &(*at)->next;
 	if (!*at)
-		standin_die(call, "a handle that is none, or was released");
+		standin_die(call, "an invalid or released handle");
 	return at;
 }
 
@@ -189,7 +189,7 @@ static void descriptor_add(const char *call, int fd, uint64_t inode)
 	d->inode = inode;
 }
 
-/* The program closed it, and it was given to the stand-in. */
+/* True if the program closed the descriptor and its number was reused by the fake driver. */
 static bool is_own(int fd)
 {
 	const struct vmm_memory *m = memories;
@@ -209,7 +209,7 @@ void standin_vmm_left(unsigned left[STANDIN_VMM_KINDS])
 		left[3] += inode_of(d->fd) == d->inode && !is_own(d->fd);
 }
 
-/* Another process made it, if any did. */
+/* Reads the head of a memfd of another process. False if it is not valid. */
 static bool head_read(int fd, struct head *head)
 {
 	struct stat st;
@@ -228,7 +228,7 @@ static bool head_read(int fd, struct head *head)
 	       head->size == (uint64_t)st.st_size - VMM_HEAD;
 }
 
-/* What is here already is that, and no more. */
+/* Memory that this process already has is not imported a second time. */
 static CUresult memory_import(const char *call, int fd, struct vmm_memory **out)
 {
 	struct vmm_memory m = { .imported = true, .may_leave = true };
@@ -320,7 +320,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What is mapped stays so. */
+/* Mappings of the memory persist. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct standin_device *device;
@@ -339,7 +339,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return code;
 }
 
-/* Those who run other programs have to see to it that those do not get it. */
+/* The descriptor is inherited by exec: the program must prevent that. */
 CUresult cuMemExportToShareableHandle(void *out,
 				      CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type,
