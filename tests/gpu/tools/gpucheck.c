@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs-gpucheck [--quick] [--only=PART] [--cases=N]: see gpucheck.h. Exit status 0: all is
- * well; 1: something failed; 2: there is no GPU.
+ * ckptfs-gpucheck [--quick] [--only=PART] [--cases=N]: main program of the GPU checks: options,
+ * lines of results, and the checks of driver and device. Exit status 0: all checks passed; 1: a
+ * check failed; 2: there is no GPU.
  */
 #include "gpucheck.h"
 #include "kernels.h"
@@ -51,7 +52,7 @@ void ck_gpucheck_rate(struct ck_gpucheck *c, const char *check, double gbps,
 	ck_gpucheck_say(c, check, gbps > 0, more);
 }
 
-/* The text of a message as JSON: what is not printable is none of it. */
+/* Appends the text of a message as JSON, without unprintable characters. */
 static void put_text(struct ck_buf *to, const char *text)
 {
 	for (; *text; text++) {
@@ -118,8 +119,8 @@ static void say_device(struct ck_gpucheck *c, double took)
 	ck_buf_fini(&more);
 }
 
-/* Which memory kernels need beside their registers: of a thread, the most of all. Only this
- * program asks the driver for that. False: it does not say. */
+/* Stores the largest local memory of a thread among the kernels. Only this program queries that.
+ * False if the driver has no value. */
 static bool find_spills(const struct ck_cuda *cuda, CUmodule module, int *most)
 {
 	CUresult (*ask)(int *value, CUfunction_attribute what, CUfunction f);
@@ -159,7 +160,7 @@ static void check_spills(struct ck_gpucheck *c, CUmodule module,
 	ck_gpucheck_say(c, check, spills == 0, more);
 }
 
-/* What the driver makes of the PTX, whether or not it took something else. */
+/* Compiles the PTX by the driver, even if the fatbin has machine code for the device. */
 static void check_ptx(struct ck_gpucheck *c)
 {
 	const struct ck_cuda *cuda = c->device->cuda;
@@ -219,7 +220,7 @@ static int check_all(struct ck_gpucheck *c)
 	return c->failed ? FAILED : FINE;
 }
 
-/* 0: it is none. */
+/* The bit of a part, or 0 for an unknown name. */
 static unsigned part_of(const char *name)
 {
 	static const char *const parts[] = { "device", "tiles", "speed" };
@@ -230,7 +231,7 @@ static unsigned part_of(const char *name)
 	return 0;
 }
 
-/* The letter of an option that is wrong, or asks for help; 0: all are right. */
+/* Returns the letter of a wrong option or of --help, or 0 if all options are right. */
 static int parse(struct ck_gpucheck *c, int argc, char **argv)
 {
 	static const struct option options[] = {

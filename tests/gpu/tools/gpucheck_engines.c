@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpucheck_engines: what moves runs without a kernel: copies of rows, one for each shard, and
- * many copies that are handed over at once. The runs are those that kernels are measured
- * with, but fewer. Only this program asks the driver for them, which need not have them.
+ * gpucheck_engines: measures copies without kernels: 2D copies of rows, one for each shard, and
+ * batches of many copies. The runs are those of the kernel measurements, but fewer. Only this
+ * program uses these driver calls, which a driver may lack.
  */
 #include "gpucheck_speed.h"
 
@@ -11,13 +11,13 @@
 #include <stdio.h>
 
 enum {
-	/* Some take as long for each run as for kilobytes. Even numbers. */
+	/* Limits, since some drivers need as long for a run as for kilobytes. Even numbers. */
 	ROWS_MOST = 1 << 18,
 	BATCH_MOST = 1 << 16,
 	QUICK_BATCH_MOST = 1 << 10,
 };
 
-/* Of copies of a batch, as CUmemcpyAttributes of cuda.h 12.8: older ones have none. */
+/* CUmemcpyAttributes of cuda.h 12.8, which older versions lack. */
 struct attributes {
 	int order;
 	CUmemLocation from, to;
@@ -29,14 +29,14 @@ enum { IN_STREAM_ORDER = 1 }; /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM */
 struct ck_engines {
 	struct ck_speed *speed;
 	CUresult (*rows)(const CUDA_MEMCPY2D *copy, CUstream stream);
-	/* As of 12.8; 13.0 has another one, by another name, and this one. */
+	/* The form of 12.8; 13.0 has this one, and another one with another name. */
 	CUresult (*batch)(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
 			  size_t n, struct attributes *attributes,
 			  size_t *firsts, size_t nattributes, size_t *failed,
 			  CUstream stream);
 	CUdeviceptr to[BATCH_MOST], from[BATCH_MOST];
 	size_t sizes[BATCH_MOST];
-	struct ck_runs runs; /* what is copied now */
+	struct ck_runs runs; /* the current copies */
 	CUresult (*copy)(struct ck_engines *e);
 };
 
@@ -82,7 +82,7 @@ static int copy_once(struct ck_speed *s)
 
 /* --- checks ------------------------------------------------------------------------------ */
 
-/* The driver may say that it has no such copy: of rows, if their distance is not one of
+/* True if the driver does not support the copy: of rows, if their pitch is not one of
  * cuMemAllocPitch(). */
 static bool is_refused(CUresult rc)
 {
@@ -135,10 +135,11 @@ void ck_engines_check(struct ck_engines *e, size_t run)
 
 /* --- loading ----------------------------------------------------------------------------- */
 
-#define TEXT(name)    TEXT_OF(name) /* by the version of it that is used */
+#define TEXT(name)    TEXT_OF(name) /* expands the versioned name first */
 #define TEXT_OF(name) #name
 
-/* Into *function, which points to a function; NULL: there is none, which is said. */
+/* Stores the address of a driver function in *function; NULL, and a skipped check, if it is
+ * missing. */
 static void find(struct ck_speed *s, const char *check, const char *name,
 		 void *function)
 {

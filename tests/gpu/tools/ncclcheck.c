@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs-ncclcheck [--quick] [--only=CHECK] [--limit=SECONDS]: see ncclcheck.h. CKPTFS_SEED:
- * of what is by lot, instead of a new one, which is said. Exit status 0: all is well, or there is
- * no NCCL; 1: something failed; 2: there is no GPU.
+ * ckptfs-ncclcheck [--quick] [--only=CHECK] [--limit=SECONDS]: main program of the NCCL checks: it
+ * runs each check in a child process with a time limit, and prints its line. CKPTFS_SEED: the seed
+ * of random rounds; the program prints the seed. Exit status 0: all checks passed, or there is no
+ * NCCL; 1: a check failed; 2: there is no GPU.
  */
 #include "ncclcheck.h"
 
@@ -28,7 +29,8 @@ static const char usage[] =
 	"Checks NCCL on this machine's first GPU: one JSON object a line. CHECK: version,\n"
 	"self, two_ranks, killed, memory. SECONDS: that each has, at most.\n";
 
-/* Of NCCL's library much is read from a disk, at first. What one leaves of its time the next has. */
+/* The first check includes the load of NCCL's large library from disk. A check may also use the
+ * remaining time of earlier ones. */
 static const struct step {
 	const char *name;
 	void (*check)(struct checks *c);
@@ -44,11 +46,11 @@ struct program {
 	bool quick;
 	const char *only;
 	uint64_t began;
-	uint64_t limit; /* milliseconds that each has, at most */
+	uint64_t limit; /* milliseconds of each check */
 	unsigned passed, failed, skipped;
 };
 
-/* --- what a check says -------------------------------------------------------------------- */
+/* --- results of a check ------------------------------------------------------------------- */
 
 void check_well(struct checks *c)
 {
@@ -84,7 +86,7 @@ void check_adds(struct checks *c, const char *format, ...)
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-/* As JSON: what is not printable is none of it. */
+/* Prints text as JSON, without unprintable characters. */
 static void put_text(const char *text)
 {
 	for (; *text; text++) {
@@ -127,7 +129,8 @@ static uint64_t msec_now(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Its descendants end with it. NCCL prints where it likes: all of that is its complaint. */
+/* Runs a check. Its descendants end with it. NCCL may print to stdout and stderr: both are
+ * redirected to the file of complaints. */
 static _Noreturn void run_step(struct checks *c, const struct step *s,
 			       int complaint)
 {
@@ -142,7 +145,8 @@ static _Noreturn void run_step(struct checks *c, const struct step *s,
 	_exit(0);
 }
 
-/* Whether it has ended by then. One that the driver holds does not even when it is killed. */
+/* True if the process has ended in time. A process in a driver call may not end even by
+ * SIGKILL. */
 static bool wait_for(pid_t pid, uint64_t msec, int *status)
 {
 	uint64_t end = msec_now() + msec;
@@ -155,7 +159,7 @@ static bool wait_for(pid_t pid, uint64_t msec, int *status)
 	return true;
 }
 
-/* The last of what it printed. */
+/* Adds the end of its output to the reason. */
 static void add_complaint(struct checks *c, int complaint)
 {
 	char text[256] = "";
@@ -223,10 +227,10 @@ static void make(struct program *p, const struct step *s)
 	(void)close(complaint);
 }
 
-/* --- all of them -------------------------------------------------------------------------------- */
+/* --- all checks --------------------------------------------------------------------------------- */
 
-/* Two ranks are two hosts for NCCL, which speak over the loopback: there is one GPU, and it is
- * not to be found on networks. What somebody has set stays. */
+/* Two ranks are two hosts for NCCL, connected by the loopback, since they share one GPU. Variables
+ * that are set keep their values. */
 static void set_environment(void)
 {
 	static const char *const settings[][2] = {
@@ -239,7 +243,7 @@ static void set_environment(void)
 		(void)setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Those that follow have that library, and what it needs for two ranks on one GPU. */
+/* The next checks use the same library, with its settings for two ranks on one GPU. */
 static void use_library(const struct checks *c)
 {
 	(void)setenv("CKPTFS_NCCL_LIB", c->file, 1);
@@ -287,7 +291,7 @@ static int run_all(struct program *p)
 	return p->failed ? FAILED : FINE;
 }
 
-/* --- words ------------------------------------------------------------------------------------ */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool is_step(const char *name)
 {
@@ -297,7 +301,7 @@ static bool is_step(const char *name)
 	return false;
 }
 
-/* The letter of an option that is wrong, or asks for help; 0: all are right. */
+/* Returns the letter of a wrong option or of --help, or 0 if all options are right. */
 static int parse(struct program *p, int argc, char **argv)
 {
 	static const struct option options[] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ncclcheck_memory: how much of the device's memory a communicator of two ranks takes, once each
- * has sent something to the other: with NCCL's defaults, and as the program makes it, by the code
- * that makes it. Both ranks are on the one GPU, of which the driver says what is free: they wait
- * for each other, and each has half of what is gone. What else uses the device is counted, too.
+ * ncclcheck_memory: measures the device memory of a communicator of two ranks, after a transfer in
+ * each direction: with NCCL's defaults, and with the settings and code of ckptfs. Both ranks are on
+ * one GPU and synchronize for each measurement. Each has half of the decrease of the driver's free
+ * memory, which includes other users of the device.
  */
 #include "nccl_rounds.h"
 #include "ncclcheck_use.h"
@@ -20,13 +20,12 @@
 
 enum { RANKS = 2, BYTES = 1 << 20, WAIT_USEC = 500 };
 
-/* What the ranks share. */
+/* Memory shared by the ranks. */
 struct meeting {
-	struct checks said[RANKS];
-	unsigned
-		came; /* times that a rank came to where the other is waited for */
+	struct checks results[RANKS];
+	unsigned came; /* number of calls of meet() */
 	uint8_t token[CK_ROUND_TOKEN];
-	size_t before, up, after; /* bytes that are free */
+	size_t before, up, after; /* free bytes */
 };
 
 struct party {
@@ -38,7 +37,7 @@ struct party {
 	unsigned passed;
 };
 
-/* The other one comes, too; if it has failed, the check ends this one. */
+/* A barrier of both ranks. If the other rank has failed, this one is killed. */
 static void meet(struct party *p)
 {
 	p->passed += RANKS;
@@ -47,7 +46,7 @@ static void meet(struct party *p)
 		(void)usleep(WAIT_USEC);
 }
 
-/* While nobody does anything. */
+/* Measures free memory while both ranks are idle. */
 static bool note(struct party *p, size_t *bytes)
 {
 	bool good;
@@ -94,7 +93,7 @@ static bool run_defaults(struct party *p)
 	       note(p, &p->m->after);
 }
 
-/* --- as the program does -------------------------------------------------------------------- */
+/* --- with the settings of ckptfs ------------------------------------------------------------ */
 
 static bool is_up(struct party *p, struct ck_nccl_rounds *rounds)
 {
@@ -169,7 +168,7 @@ static bool run_program(struct party *p)
 static _Noreturn void run_rank(struct meeting *m, uint32_t rank,
 			       bool (*run)(struct party *p))
 {
-	struct party p = { .m = m, .c = &m->said[rank], .rank = rank };
+	struct party p = { .m = m, .c = &m->results[rank], .rank = rank };
 	char text[16];
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -178,7 +177,7 @@ static _Noreturn void run_rank(struct meeting *m, uint32_t rank,
 	_exit(run(&p) ? 0 : 1);
 }
 
-/* Ends both when one has failed, for the other waits for it. */
+/* If one rank fails, kills the other one, which waits for it. */
 static bool await_ranks(struct checks *c, struct meeting *m, const pid_t *pids)
 {
 	unsigned left = RANKS;
@@ -195,9 +194,9 @@ static bool await_ranks(struct checks *c, struct meeting *m, const pid_t *pids)
 			continue;
 		good = false;
 		for (unsigned i = 0; i < RANKS; i++)
-			if (pids[i] == pid && m->said[i].now.why[0])
+			if (pids[i] == pid && m->results[i].now.why[0])
 				check_fails(c, "rank %u: %s", i,
-					    m->said[i].now.why);
+					    m->results[i].now.why);
 			else if (pids[i] == pid)
 				check_fails(c, "rank %u: status %x", i,
 					    (unsigned)status);
@@ -223,12 +222,12 @@ static bool run_both(struct checks *c, struct meeting *m,
 	return await_ranks(c, m, pids);
 }
 
-/* Of each rank. */
+/* MiB of each rank. */
 static double mib(size_t before, size_t after)
 {
 	double bytes = (double)before - (double)after;
 
-	/* A little less than before has no sign. */
+	/* A small negative value counts as 0. */
 	return fabs(bytes) < 65536 * RANKS ? 0 : bytes / (1 << 20) / RANKS;
 }
 

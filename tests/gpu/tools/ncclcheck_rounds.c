@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ncclcheck_rounds: two processes on the one GPU that are the ranks of a job, which move rounds by
- * the code of the program: those of the test gpurounds, but larger, and on a real device. Then one
- * of them dies in a round, or stops there: the other has to know soon, gathers what comes another way,
- * and moves rounds again.
+ * ncclcheck_rounds: two processes on one GPU are the ranks of a job and run rounds by the code of
+ * ckptfs: those of the test gpurounds, but larger, and on a real device. Then one of them dies or
+ * stops in a round. The other one must detect that soon, gather its bytes from host memory, and run
+ * rounds again.
  */
 #define DEAL_TIMES 8
 
@@ -13,9 +13,9 @@
 enum {
 	RANKS = 2,
 	PREPARE_MSEC =
-		4000, /* as of a mount, see core/gpu/worker/gpurounds.c */
+		4000, /* the value of a mount, see core/gpu/worker/gpurounds.c */
 	ROUND_MSEC = 2000,
-	KNOWN_MSEC = 10000, /* in which a rank has to know, and has its bytes */
+	KNOWN_MSEC = 10000, /* limit for detection, and for the bytes */
 	AFTER_ROUNDS = 10,
 	TRIES = 4,
 };
@@ -53,8 +53,8 @@ static bool have_ended_well(struct checks *c, uint32_t from, uint32_t to)
 	return true;
 }
 
-/* All rounds of a job are well, with the right bytes. No two of them wait for parcels that the
- * other has, of which one needs two. */
+/* Runs rounds of a job, which must all succeed with the right bytes. A window of one round avoids
+ * that ranks block each other: a rank may need two messages, and another one may hold one. */
 static bool move_rounds(struct checks *c, uint64_t rounds, const char *when)
 {
 	struct grank_plan plan = plan_of(c->seed, rounds);
@@ -92,10 +92,10 @@ void check_two_ranks(struct checks *c)
 struct death {
 	const char *what;
 	enum harm_kind harm;
-	uint32_t who; /* 0: who has all others begin */
+	uint32_t who; /* 0 is the sequencer */
 };
 
-/* What the other one says of it, if it was in the way of anything. */
+/* Judges the results of the other rank after a death that aborted a round. */
 static bool judge(struct checks *c, const struct death *d)
 {
 	uint32_t other = !d->who;
@@ -121,7 +121,7 @@ static bool judge(struct checks *c, const struct death *d)
 	return c->now.state != CHECK_FAILED;
 }
 
-/* In some rounds nobody needs it: those are not what is looked at. */
+/* Repeats the job until the death aborts a round, since some rounds do not need the dead rank. */
 static bool try_death(struct checks *c, const struct death *d)
 {
 	struct grank_plan plan = plan_of(c->seed, 200);
@@ -133,7 +133,7 @@ static bool try_death(struct checks *c, const struct death *d)
 	plan.rounds.message = CK_ROUNDS_GO;
 	plan.rounds.after = 8;
 	plan.falls_back = true;
-	plan.at_once = true; /* so that the others cannot do without it */
+	plan.at_once = true; /* the round cannot complete without this rank */
 	for (unsigned i = 0; i < TRIES; i++) {
 		plan.rounds.seed = c->seed + i;
 		job_run(&plan, RANKS);
