@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuserve_mount: a mount with a mover of GPUs, of which this process is all but that, and the
- * gatherings that it has: their bytes come from ranks that it plays, too.
+ * gpuserve_mount: a mount with a real GPU worker and gather requests. This process is the mount,
+ * and it simulates the ranks that have the bytes.
  */
 #ifndef GPUSERVE_MOUNT_H
 #define GPUSERVE_MOUNT_H
@@ -24,7 +24,7 @@ enum {
 	SOON_SECONDS = 10,
 	AT_A_TIME = 6,
 	WANTS = 12,	 /* at most, in a slot */
-	COMES_TIMES = 3, /* 10 s each, of a busy machine */
+	COMES_TIMES = 3, /* waits of 10 s each, for a busy machine */
 };
 
 /* --- the mount -------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ static inline void end(struct fixture *f)
 
 static const char *const sound[RANKS] = { "", "", "" };
 
-/* --- a gathering ------------------------------------------------------------------------ */
+/* --- a gather request ------------------------------------------------------------------- */
 
 struct one {
 	struct ck_gather_slot *slot;
@@ -129,7 +129,7 @@ static inline void came(struct ck_gather_slot *s, int rc)
 	sem_post(o->done);
 }
 
-/* A link has none while its mover is replaced, or was just slow. */
+/* Retries: a link has no free slot while its worker is replaced or slow. */
 static inline struct ck_gather_slot *slot_take(struct fixture *f)
 {
 	struct ck_gather_slot *s = f->g->take(f->g);
@@ -160,7 +160,7 @@ static inline void put_want(struct one *o, uint32_t rank, struct ck_move *m,
 	ck_ask_fini(&ask);
 }
 
-/* Bytes at `at` of another rank, or of here. */
+/* Random bytes of another rank, or of this host, for the offset `at`. */
 static inline uint32_t random_piece(struct one *o, uint64_t *random,
 				    uint32_t at, uint32_t rank)
 {
@@ -188,7 +188,7 @@ static inline uint32_t random_piece(struct one *o, uint64_t *random,
 	return (uint32_t)bytes;
 }
 
-/* The packed bytes are brought as they are: what becomes of them is gpulink's test. */
+/* The gather request copies the packed bytes unchanged: gpulink_test tests copies. */
 static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 			    uint32_t ranks, sem_t *done)
 {
@@ -225,7 +225,7 @@ static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 	o->slot->arg = o;
 }
 
-/* Half of it is one rank's, and half another's. */
+/* A large request: half of the bytes are on one rank, half on another. */
 static inline void one_large(struct fixture *f, struct one *o, sem_t *done)
 {
 	uint32_t half;
@@ -272,7 +272,8 @@ static inline void one_end(struct fixture *f, struct one *o)
 	free(o->want);
 }
 
-/* Some at a time: how many came with rc, and were right if that is 0. */
+/* Runs requests, some at a time; returns the number with result `rc`, and right bytes if rc is
+ * 0. */
 static inline unsigned run_some(struct fixture *f, uint64_t *random, unsigned n,
 				uint32_t ranks, int rc)
 {
@@ -302,7 +303,7 @@ static inline unsigned run_some(struct fixture *f, uint64_t *random, unsigned n,
 	return good;
 }
 
-/* Until rounds come: ranks have to meet, and wait a while if something failed. */
+/* Waits until bytes arrive by rounds: ranks connect first, and pause after a failure. */
 static inline bool comes(struct fixture *f, uint32_t rank)
 {
 	struct ck_gpulink_rate rate;

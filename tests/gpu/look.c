@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: what is found of a driver and of one of its devices, for tests/gpu/driver.
+ * look: loads the driver and opens one of its devices, for tests/gpu/driver.
  *
  *	look ORDINAL
  *
- * Prints a line of words for each step, and why one failed. Exit status: the errno of it.
+ * Prints a line for each step, and the reason of a failure. Exit status: its errno, or 0.
  */
 #include "device.h"
 
@@ -37,7 +37,7 @@ static int look(const struct ck_cuda *cuda, int ordinal)
 	return 0;
 }
 
-/* The stand-in counts what is not given back. */
+/* Prints the fake driver's number of leaked objects. */
 static void count_leaks(const struct ck_cuda *cuda)
 {
 	unsigned (*leaks)(void);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look_nccl: what is found of NCCL, for tests/gpu/nccl: a line of words for each step, and
- * why one failed. Exit status: the errno of it.
+ * look_nccl: loads NCCL, for tests/gpu/nccl. Prints a line for each step, and the reason of a
+ * failure. Exit status: its errno, or 0.
  *
  *	look_nccl [init]
  *
- * init: and a communicator of one rank is made.
+ * init: also makes a communicator of one rank.
  */
 #include "nccl_load.h"
 
@@ -18,7 +18,7 @@ static int fail(int rc, const struct ck_diag *d)
 	return -rc;
 }
 
-/* Polls, as it is not blocking, for 10 s at most. */
+/* Polls the non-blocking communicator for at most 10 s. */
 static ncclResult_t wait(const struct ck_nccl *nccl, ncclComm_t comm)
 {
 	ncclResult_t result, state = ncclInProgress;

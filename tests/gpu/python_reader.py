@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what DLPack hands over, in the memory of a GPU or of the host."""
+"""Reads tensors of DLPack, in the memory of a GPU or of the host."""
 import ctypes
 import struct
 
@@ -15,7 +15,7 @@ READ_ONLY = 1
 
 
 class Memory:
-    """Of a GPU, copied by a driver that the caller has made a context of."""
+    """Memory of a GPU, copied by the driver; the caller has made a context."""
 
     def __init__(self, number=0):
         self.number, self.cuda = number, ctypes.CDLL("libcuda.so.1")
@@ -26,7 +26,7 @@ class Memory:
             raise RuntimeError(f"{name}: {code}")
 
     def copy(self, way, at, data, size):
-        """`way` is a call; returns what is in the host's memory then."""
+        """Copies by the call `way`; returns the bytes in host memory."""
         number, context, before = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
         stream, host = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(number), self.number)
@@ -55,7 +55,7 @@ class Memory:
 
 
 class Taken:
-    """What a capsule had; end() gives it back, as a consumer does."""
+    """The tensor of a capsule; end() releases it, in the way of a consumer."""
 
     def __init__(self, capsule):
         self.name, = (name for name in NAMES if API.PyCapsule_IsValid(capsule, name))

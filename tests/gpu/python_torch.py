@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What from_dlpack() of PyTorch makes of a mount's tensors, beside what it loads itself.
+"""Compares from_dlpack() of PyTorch on a mount's tensors with PyTorch's own load.
 
     python_torch.py MODULE CHECKPOINT MOUNT
 
-The build of PyTorch may know no GPU: of what is handed over, memory and device are put
-into the place of those of a GPU, for this test only.
+The build of PyTorch may not support GPUs. For this test only, memory and device of each
+capsule are therefore replaced by those of the host.
 """
 import ctypes
 import json
@@ -39,7 +39,7 @@ class Shown:
         capsule = self.tensor.__dlpack__(**more)
         name, = (name for name in NAMES if python_reader.API.PyCapsule_IsValid(capsule, name))
         at = python_reader.API.PyCapsule_GetPointer(capsule, name)
-        # The deleter's mark is looked for in the first field: of the old form it is `data`.
+        # The deleter finds its mark in the first field, which is `data` in the old form.
         if name == NAMES[0]:
             raise AssertionError("this release asks for the new form")
         data = ctypes.c_uint64.from_address(at + 32)
@@ -56,7 +56,7 @@ class Shown:
 
 
 def same(a, b):
-    """Bit for bit."""
+    """True if both tensors are equal bit for bit."""
     return a.shape == b.shape and a.dtype == b.dtype and torch.equal(
         a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
 
@@ -71,7 +71,7 @@ def rows(checkpoint):
 
 
 def take(path):
-    """And all is given back."""
+    """Checks a tensor, and that all memory is released."""
     tensor = ckptfs_gpu.open(path)
     shown = Shown(tensor)
     got = torch.from_dlpack(shown)
@@ -82,7 +82,7 @@ def take(path):
 
 
 def keeps_exceptions(path):
-    """A tensor that goes while an exception is on its way."""
+    """A tensor is released while an exception propagates."""
     tensor = ckptfs_gpu.open(path)
     shown = Shown(tensor)
     try:

@@ -432,8 +432,7 @@ int main(int argc, char **argv)
 	ok(ends_well(ends_in_the_middle, 2));
 	for (size_t i = 0; i < sizeof(deaths) / sizeof(deaths[0]); i++) {
 		printf("# \"%s\"\n", deaths[i].saying);
-		ok(ends_saying(deaths[i].run, deaths[i].ranks,
-			       deaths[i].saying));
+		ok(ends_with(deaths[i].run, deaths[i].ranks, deaths[i].saying));
 	}
 	return tap_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * deaths: wrong uses of the stand-in for a driver, each in a process of its own that it has to
- * end with a certain word; and right ones, which go on.
+ * deaths: runs misuses of the fake driver, each in its own process, which must abort with an
+ * expected message; and correct uses, which must not abort.
  */
 #ifndef STANDIN_DEATHS_H
 #define STANDIN_DEATHS_H
@@ -13,10 +13,10 @@ struct death {
 	const char *expected;
 };
 
-/* Set once, and for each process. */
+/* The library and `begin` are set once, `run` for each process. */
 static struct {
 	const char *library;
-	void (*begin)(void); /* what all of them have */
+	void (*begin)(void); /* setup of all processes */
 	void (*run)(void);
 } life;
 
@@ -38,7 +38,7 @@ static inline void deaths_check(const struct death *list, size_t n)
 	}
 }
 
-/* The status that it ended with. */
+/* The exit status of a process. */
 static inline int life_of(void (*run)(void))
 {
 	char output[2048];

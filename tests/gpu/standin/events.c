@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* events: each has the place in a stream where it was recorded last. */
+/* events: each refers to the position in a stream of its last record. */
 #include "standin.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct standin_event {
 };
 
 static struct standin_event *events; /* under the lock */
-static unsigned ended;		     /* with their context */
+static unsigned ended;		     /* by the end of their context */
 
 void standin_moment_put(struct standin_moment *moment)
 {
@@ -128,7 +128,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	return code;
 }
 
-/* For what was recorded by now, if anything was. */
+/* Waits for the last record before this call, if there is one. */
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
 	struct standin_device *device;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ipc: memory of a device in other processes: by the memfd that it lies in. */
+/* ipc: device memory in other processes, which open its memfd. */
 #include "standin.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is in a handle. The inode tells a later memfd of the same number from it. */
+/* The contents of a handle. The inode distinguishes later memfds with the same number. */
 struct handle {
 	uint64_t pid, fd, inode, size;
 	uint64_t device;
@@ -43,7 +43,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
-/* -1: it is gone, or it never was. */
+/* Opens the memfd; -1 if it does not exist any more, or never did. */
 static int handle_open(const struct handle *handle)
 {
 	char path[64];

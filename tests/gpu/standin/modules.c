@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * modules: kernels are known by their names, and what a thread does of a tile is what nvcc
- * compiles, too. Blocks run in any order, and so do the threads of each.
+ * modules: kernels are found by their names. A thread runs the same code of a tile that nvcc
+ * compiles. Blocks run in any order, and so do the threads of each.
  */
 #include "standin.h"
 
@@ -10,12 +10,12 @@
 
 #include "ckptfs/base.h"
 
-/* --- what a thread may load and store ------------------------------------------------- */
+/* --- loads and stores of a thread ----------------------------------------------------- */
 
-/* Of the launch that this thread runs. */
+/* The memory of the launch that this thread runs. */
 static _Thread_local struct standin_uses *uses;
 
-/* Allocations are few and accesses many: the last one is looked at first. */
+/* Compares with the last allocation first, since allocations are few and accesses many. */
 static inline uint8_t *place(uint64_t at, uint32_t size, bool writes,
 			     struct standin_memory **last)
 {
@@ -68,7 +68,7 @@ struct standin_module {
 };
 
 static struct standin_module *modules; /* under the lock */
-static unsigned ended;		       /* with their context */
+static unsigned ended;		       /* by the end of their context */
 
 unsigned standin_modules_left(const struct standin_device *device, bool end)
 {
@@ -95,7 +95,7 @@ unsigned standin_modules_left(const struct standin_device *device, bool end)
 	return end ? n : n + ended;
 }
 
-/* Handles: the number of the module, and that of a kernel of it. */
+/* A handle has the number of the module, and of a kernel in it. */
 static uint64_t handle(uint64_t number, unsigned kernel)
 {
 	return STANDIN_TAG | number << 16 | kernel << 8 | 0x30;
@@ -116,7 +116,7 @@ static struct standin_module **module_find(const char *call, uint64_t number,
 	return at;
 }
 
-/* The head of a fatbin; from what nvcc makes, and fatbinary_section.h of the toolkit. */
+/* The head of a fatbin, from nvcc's output and fatbinary_section.h of the toolkit. */
 struct fatbin {
 	uint32_t magic;
 	uint16_t version, head;
@@ -163,7 +163,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* Text may be shorter. */
+	/* PTX text may be shorter than a head. */
 	memcpy(&f.magic, image, sizeof(f.magic));
 	if (f.magic == 0xba55ed50) {
 		memcpy(&f, image, sizeof(f));
@@ -233,7 +233,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 	return code;
 }
 
-/* Here no compiler has made them: what it needs is nothing, unless a fault says so. */
+/* The fake kernels use no local memory, unless a fault sets it. */
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
 			    CUfunction function)
 {
@@ -254,7 +254,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
 
 /* --- launches --------------------------------------------------------------------------- */
 
-/* What a kernel reads of its arguments. */
+/* A pointer to the arguments of a kernel. */
 static const void *argument(uint64_t at, uint32_t size)
 {
 	struct standin_memory *memory;
@@ -299,7 +299,7 @@ static void block_run(const struct standin_launch *l, unsigned block,
 	}
 }
 
-/* Under the lock for a moment: whether the module is there still. */
+/* Checks under the lock that the module still exists, then runs without it. */
 static void launch_run(struct standin_op *op)
 {
 	const struct standin_launch *l = &op->launch;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_comms: communicators, from their begin to their end. Each has a thread, which does all
- * that takes time: it meets the other ranks, brings rounds on their way, moves bytes,
- * and takes leave.
+ * nccl_comms: communicators, from their begin to their end. Each has a thread for all slow work:
+ * it connects to the other ranks, submits rounds, transfers bytes, and exchanges the last
+ * messages.
  */
 #include "nccl_comms.h"
 
@@ -42,13 +42,13 @@ ncclResult_t comms_enter(const char *call, struct standin_device **device)
 {
 	CUresult code = standin_enter(call, device);
 
-	/* NCCL begins with CUDA itself. */
+	/* NCCL initializes CUDA itself. */
 	if (code == CUDA_ERROR_NOT_INITIALIZED && !device)
 		code = CUDA_SUCCESS;
 	return code ? ncclUnhandledCudaError : ncclSuccess;
 }
 
-/* Under the lock. Ends the program if it is no communicator any more. */
+/* Under the lock. Aborts the program if the communicator has ended. */
 static struct ncclComm **comm_find(const char *call,
 				   const struct ncclComm *comm)
 {
@@ -90,7 +90,7 @@ void comm_state_set(struct ncclComm *comm, ncclResult_t state)
 	comms_wake(NULL);
 }
 
-/* Takes leave, when all rounds are over, and waits until all others do. */
+/* Sends the last message after all rounds, and waits for those of all other ranks. */
 static void comm_end(struct ncclComm *comm)
 {
 	bool all = true;
@@ -223,7 +223,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	return result;
 }
 
-/* Under the lock. What it does in streams ends where it is. */
+/* Under the lock. Its operations in streams stop at once. */
 static void comm_free(const char *call, struct ncclComm *comm)
 {
 	struct ncclComm **at = comm_find(call, comm);
@@ -268,7 +268,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	return result;
 }
 
-/* A process that ends does not wait for others. Threads are not in one that was forked. */
+/* At exit a process does not wait for other ranks. A forked process has no threads. */
 __attribute__((destructor)) static void finish(void)
 {
 	struct ncclComm *all;
@@ -286,7 +286,7 @@ __attribute__((destructor)) static void finish(void)
 			pthread_join(comm->thread, NULL);
 }
 
-/* --- what there is --------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------ */
 
 ncclResult_t ncclGetVersion(int *version)
 {

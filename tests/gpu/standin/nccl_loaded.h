@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_loaded: a test loads both stand-ins, and calls that of NCCL by `nc.ncclSend()`. Ranks are
- * processes of their own, which share a little memory, and each has one GPU.
+ * nccl_loaded: loads the fake driver and the fake NCCL into a test; calls of NCCL have the form
+ * `nc.ncclSend()`. Ranks are processes with a little shared memory and one GPU each.
  */
 #ifndef STANDIN_NCCL_LOADED_H
 #define STANDIN_NCCL_LOADED_H
@@ -41,20 +41,20 @@ static const char *library_cuda, *library_nccl;
 
 enum {
 	RANKS = 8,   /* at most */
-	SHORT = 300, /* milliseconds in which nothing happens */
-	LONG = 20000 /* and in which all must have happened */
+	SHORT = 300, /* milliseconds without an event */
+	LONG = 20000 /* limit in milliseconds for each event */
 };
 
-/* Milliseconds until ranks that say nothing are killed. */
+/* Milliseconds until ranks without output are killed. */
 static int patience = 3 * LONG;
 
-/* What ranks share. */
+/* Memory shared by the ranks. */
 static struct shared {
 	ncclUniqueId id;
 	bool has_id;
 	unsigned passed; /* barrier */
-	unsigned wrong;	 /* transfers of which the bytes are wrong */
-	bool died;	 /* one of them was ended by the stand-in */
+	unsigned wrong;	 /* transfers with wrong bytes */
+	bool died;	 /* the fake driver or NCCL aborted a rank */
 } * shared;
 
 static inline const char *nccl_load(const char *path)
@@ -86,7 +86,7 @@ static inline void need(bool good, const char *what)
 		rank_fails(what);
 }
 
-/* What a call came to, when that is known; ncclInProgress: not in that time. */
+/* The result of a call, or ncclInProgress after the time limit. */
 static inline ncclResult_t comm_wait(ncclComm_t comm, uint64_t msec)
 {
 	uint64_t until = msec_now() + msec;
@@ -100,7 +100,7 @@ static inline ncclResult_t comm_wait(ncclComm_t comm, uint64_t msec)
 	return state;
 }
 
-/* Whether all that is in the stream is over. */
+/* True if all operations of the stream end in time. */
 static inline bool stream_wait(CUstream stream, uint64_t msec)
 {
 	uint64_t until = msec_now() + msec;
@@ -142,7 +142,7 @@ static inline ncclUniqueId id_of(int rank)
 	return shared->id;
 }
 
-/* Begins, and does not wait until it is one. */
+/* Begins a communicator without waiting for it. */
 static inline ncclComm_t comm_begin(int rank, int ranks)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -170,7 +170,7 @@ static inline void comm_close(ncclComm_t comm)
 	need(nc.ncclCommDestroy(comm) == ncclSuccess, "ncclCommDestroy");
 }
 
-/* Ends one by force; nothing may be left over, or hang. */
+/* Aborts a communicator, without leaks or a hang. */
 static inline void comm_abort(ncclComm_t comm)
 {
 	need(nc.ncclCommAbort(comm) == ncclSuccess, "ncclCommAbort");
@@ -182,7 +182,7 @@ static inline void *device_pointer(CUdeviceptr at)
 	return (void *)(uintptr_t)at;
 }
 
-/* A call that may be over already. */
+/* A call must succeed, at once or later. */
 static inline void well(ncclResult_t result, ncclComm_t comm)
 {
 	if (result == ncclInProgress)
@@ -199,7 +199,7 @@ struct ends {
 
 static volatile sig_atomic_t dying; /* this rank, in some thread */
 
-/* abort() goes on after that. */
+/* Signal handler; abort() continues after it. */
 static inline void died(int number)
 {
 	(void)number;
@@ -230,9 +230,9 @@ static inline _Noreturn void rank_main(void (*run)(int rank), int rank, int out)
 	exit(0);
 }
 
-/* Who is not over by then is killed. */
-static inline void said_read(int fd, struct ends *ends, const pid_t *pids,
-			     int ranks)
+/* Reads the output of all ranks, and kills those that have not ended in time. */
+static inline void output_read(int fd, struct ends *ends, const pid_t *pids,
+			       int ranks)
 {
 	struct pollfd polled = { .fd = fd, .events = POLLIN };
 	size_t len = 0;
@@ -252,7 +252,7 @@ static inline void said_read(int fd, struct ends *ends, const pid_t *pids,
 	ends->output[len] = '\0';
 }
 
-/* Runs them until all have ended. The caller has no threads. */
+/* Runs ranks until all have ended. The caller must not have other threads. */
 static inline struct ends ranks_run(void (*run)(int rank), int ranks)
 {
 	struct ends ends = { 0 };
@@ -269,7 +269,7 @@ static inline struct ends ranks_run(void (*run)(int rank), int ranks)
 			rank_main(run, i, pipes[1]);
 	}
 	close(pipes[1]);
-	said_read(pipes[0], &ends, pids, ranks);
+	output_read(pipes[0], &ends, pids, ranks);
 	close(pipes[0]);
 	for (int i = 0; i < ranks; i++)
 		if (waitpid(pids[i], &ends.status[i], 0) != pids[i])
@@ -294,9 +294,9 @@ static inline bool ends_well(void (*run)(int rank), int ranks)
 	return good;
 }
 
-/* Whether one of them is ended by the stand-in, which says that. */
-static inline bool ends_saying(void (*run)(int rank), int ranks,
-			       const char *expected)
+/* True if one rank is aborted with the expected message. */
+static inline bool ends_with(void (*run)(int rank), int ranks,
+			     const char *expected)
 {
 	struct ends ends = ranks_run(run, ranks);
 	bool good = false;

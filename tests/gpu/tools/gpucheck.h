@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpucheck: whether a GPU does what ckptfs asks of it, and how fast, as lines of JSON.
+ * gpucheck: checks the GPU functions that ckptfs needs, and their speed, and prints lines of JSON.
  */
 #ifndef CK_GPUCHECK_H
 #define CK_GPUCHECK_H
 
 #include "pipe.h"
 
-/* Parts of it, as bits. */
+/* Parts of the checks, as bits. */
 enum ck_gpucheck_part {
-	CK_GPUCHECK_DEVICE =
-		1, /* more of a device than that it can be opened */
+	CK_GPUCHECK_DEVICE = 1, /* details of the device and the kernels */
 	CK_GPUCHECK_TILES = 2,
 	CK_GPUCHECK_SPEED = 4,
 	CK_GPUCHECK_ALL = 7,
@@ -22,31 +21,31 @@ struct ck_gpucheck {
 	unsigned parts;
 	uint64_t cases; /* of tiles, at least */
 	unsigned passed, failed, skipped;
-	double up, copy; /* GB/s that others are compared with; 0: not known */
+	double up, copy; /* reference figures in GB/s; 0 if not measured */
 };
 
 /* --- lines ------------------------------------------------------------------------------- */
 
-/* One result, with more members: "" or text that begins with a comma. */
+/* Prints a result, with more members: "" or text that begins with a comma. */
 void ck_gpucheck_say(struct ck_gpucheck *c, const char *check, bool ok,
 		     const char *more);
-/* A figure; and beside what it stands, NULL: nothing. */
+/* Prints a figure, with its reference and ratio; ref may be NULL. */
 void ck_gpucheck_rate(struct ck_gpucheck *c, const char *check, double gbps,
 		      const char *ref, double ref_gbps);
-/* One that failed, and one that was not made. */
+/* Prints a failed check, and a skipped one. */
 void ck_gpucheck_fail(struct ck_gpucheck *c, const char *check,
 		      const char *why);
 void ck_gpucheck_skip(struct ck_gpucheck *c, const char *check,
 		      const char *why);
 
-/* Of a clock that is never set. */
+/* The time of a monotonic clock. */
 double ck_gpucheck_seconds(void);
 
 /* --- checks ------------------------------------------------------------------------------- */
 
-/* Whether kernels move what they should, for all alignments. */
+/* Checks the bytes that kernels move, for all alignments. */
 void ck_gpucheck_tiles(struct ck_gpucheck *c);
-/* Copies and kernels, beside each other. */
+/* Compares the speed of copies and kernels. */
 void ck_gpucheck_speed(struct ck_gpucheck *c);
 
 #endif

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpucheck_runs: the bytes of runs that are gathered, and whether they came to where they
- * should.
+ * gpucheck_runs: makes the bytes of gathered runs, and compares the result.
  */
 #include "gpucheck_speed.h"
 
 enum {
 	COMPARED =
 		16 << 20, /* bytes, of the first runs, and of the last ones */
-	BEHIND = 16,	  /* bytes behind the last run, which have to stay */
-	BEFORE = 4099,	  /* from there on in src: what is in dst before */
+	BEHIND = 16,	  /* bytes behind the last run, which must not change */
+	BEFORE = 4099,	  /* offset in src of the initial bytes of dst */
 	PIECE = CK_SPEED_PINNED -
-		4099, /* of src, which has it again and again */
+		4099, /* length of the pattern that src repeats */
 };
 
-/* --- places ------------------------------------------------------------------------------ */
+/* --- offsets ----------------------------------------------------------------------------- */
 
 CUdeviceptr ck_runs_from(const struct ck_speed *s, const struct ck_runs *r,
 			 size_t i)
@@ -30,7 +29,7 @@ CUdeviceptr ck_runs_to(const struct ck_speed *s, const struct ck_runs *r,
 
 /* --- bytes ------------------------------------------------------------------------------- */
 
-/* All bits of a place have a part in its byte, so that no two runs are alike. */
+/* The byte depends on all bits of its offset, so that all runs differ. */
 static uint8_t byte_of(uint32_t place)
 {
 	place *= UINT32_C(2654435761);
@@ -65,7 +64,7 @@ int ck_runs_begin(struct ck_speed *s)
 	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_WORK);
 }
 
-/* --- whether they are right -------------------------------------------------------------- */
+/* --- comparison -------------------------------------------------------------------------- */
 
 static int bring(struct ck_speed *s, uint8_t *to, CUdeviceptr from, size_t len)
 {
@@ -75,7 +74,7 @@ static int bring(struct ck_speed *s, uint8_t *to, CUdeviceptr from, size_t len)
 					   s->device->ways[CK_WAY_DOWN]));
 }
 
-/* Whether n runs from this one are where they should be, or an error; both numbers are even. */
+/* Returns 1 if n runs from `from` on are right, 0 if not, or an error. Both numbers are even. */
 static int compare(struct ck_speed *s, const struct ck_runs *r, size_t from,
 		   size_t n)
 {
@@ -95,7 +94,7 @@ static int compare(struct ck_speed *s, const struct ck_runs *r, size_t from,
 	return rc ? rc : 1;
 }
 
-/* And what is behind them. */
+/* The same for the bytes behind the runs. */
 static int compare_behind(struct ck_speed *s, const struct ck_runs *r)
 {
 	size_t at = r->n * r->run;
@@ -108,7 +107,7 @@ static int compare_behind(struct ck_speed *s, const struct ck_runs *r)
 	return rc ? rc : memcmp(s->up, s->down, BEHIND) == 0;
 }
 
-/* 1, or 0, or an error. */
+/* Returns 1 if all compared bytes are right, 0 if not, or an error. */
 static int are_right(struct ck_speed *s, const struct ck_runs *r)
 {
 	size_t n = ck_min(r->n, (size_t)COMPARED / r->run);

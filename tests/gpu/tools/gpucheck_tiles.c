@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpucheck_tiles: copies of all pairs of places in a vector, of many lengths, in nests of
- * several forms and with values that change, and random ones of up to eight loops, compared
- * byte by byte with what the processor makes of them.
+ * gpucheck_tiles: copies with all pairs of alignments and many lengths, in nests of several forms
+ * and with changes of values (enum ck_change), and random copies of up to eight loops. Each byte is
+ * compared with the result of the processor.
  */
 #include "gpucheck.h"
 
@@ -15,13 +15,13 @@ enum {
 	SLOT = 4 << 20,
 	ROOM = SLOT / 2, /* of a batch for bytes; the rest for tiles */
 	PLACES = 16,
-	FORMS = 4, /* nests of so many loops, 0 to 2, and one that is transposed */
+	FORMS = 4,	   /* nests of 0 to 2 loops, and a transposed one */
 	COPIES_MOST = 512, /* of a batch */
 	LOOPS = CK_NEST_LOOPS,
 	SEED = 13,
 };
 
-/* One copy of a batch, by its places there. */
+/* One copy of a batch, by its offsets there. */
 struct copied {
 	uint64_t src, dst, run;
 	struct ck_loop loops[LOOPS];
@@ -42,7 +42,7 @@ struct batch {
 	uint64_t cases, wrong;
 };
 
-/* --- what should come of it --------------------------------------------------------------- */
+/* --- the expected result ------------------------------------------------------------------ */
 
 static void unit_change(const struct copied *c, const uint8_t *from,
 			uint8_t *to, uint64_t i)
@@ -76,13 +76,13 @@ static void run_define(const struct copied *c, const uint8_t *from, uint8_t *to)
 		unit_change(c, from + i * unit, to + i * unit, i);
 }
 
-/* The places of a run, by the number that each loop is at. */
+/* The offsets of a run, from the index of each loop. */
 struct place {
 	uint64_t at[LOOPS];
 	uint64_t src, dst;
 };
 
-/* The next one, the innermost loop first. False: that was the last. */
+/* Advances to the next run, the innermost loop first. False after the last one. */
 static bool place_next(const struct copied *c, struct place *p)
 {
 	for (uint32_t k = c->nloops; k-- > 0;) {
@@ -118,7 +118,7 @@ static void rest_a_little(void)
 	nanosleep(&t, NULL);
 }
 
-/* What is between the runs may be anything. */
+/* Counts wrong bytes of runs; bytes between the runs are ignored. */
 static uint64_t count_wrong(const struct batch *b)
 {
 	uint64_t wrong = 0;
@@ -137,7 +137,7 @@ static uint64_t count_wrong(const struct batch *b)
 	return wrong;
 }
 
-/* Sends what was added, and looks at it. */
+/* Runs the batch and compares its result. */
 static int flush(struct batch *b)
 {
 	int rc;
@@ -170,7 +170,7 @@ static int begin(struct batch *b)
 	return rc;
 }
 
-/* Bytes from its first to behind its last one. */
+/* The size of the range from the first to the last byte of a copy. */
 static uint64_t size_of(const struct copied *c, bool dst)
 {
 	uint64_t size = c->run;
@@ -214,9 +214,9 @@ static int add(struct batch *b, struct copied c)
 	return ck_tiles_add(&b->tiles, &copy);
 }
 
-/* --- which ------------------------------------------------------------------------------------ */
+/* --- copies ----------------------------------------------------------------------------------- */
 
-/* Rows of a matrix, of two, and one across. */
+/* Rows of a matrix, of two matrices, and a transposed matrix. */
 static void set_form(struct copied *c, unsigned form)
 {
 	uint64_t wide = c->run + c->src + 3, tall = c->run;
@@ -233,7 +233,7 @@ static void set_form(struct copied *c, unsigned form)
 		c->loops[1] = (struct ck_loop){ 4, 5 * tall, 5 * wide + 1 };
 }
 
-/* Without changes: all places and lengths. */
+/* Copies without changes of values: all alignments and lengths. */
 static int add_plain(struct batch *b)
 {
 	static const uint64_t runs[] = { 1,   2,   3,	 4,    6,    8,
@@ -281,7 +281,7 @@ static int add_changed(struct batch *b)
 	return rc;
 }
 
-/* Below n; n is not 0. */
+/* A random number below n; n is not 0. */
 static uint64_t below(uint64_t *state, uint64_t n)
 {
 	*state ^= *state << 13;
@@ -290,7 +290,7 @@ static uint64_t below(uint64_t *state, uint64_t n)
 	return (*state >> 11) % n;
 }
 
-/* Loops that write no place twice: each steps over all that is within it. */
+/* Loops that write no byte twice: each step exceeds the range of the inner loops. */
 static void random_loops(struct copied *c, uint64_t *state)
 {
 	uint64_t src = c->run, dst = c->run,
@@ -308,7 +308,7 @@ static void random_loops(struct copied *c, uint64_t *state)
 	}
 }
 
-/* Until there are so many. */
+/* Adds random copies up to the number of cases. */
 static int add_random(struct batch *b)
 {
 	uint64_t state = SEED;

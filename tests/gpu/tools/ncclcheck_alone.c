@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ncclcheck_alone: what of NCCL is there, and what one rank can do with itself. */
+/* ncclcheck_alone: checks the version of NCCL, and transfers of one rank to itself. */
 #include "ncclcheck.h"
 #include "ncclcheck_use.h"
 
@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* --- whether there is anything -------------------------------------------------------------- */
+/* --- version and device --------------------------------------------------------------------- */
 
-/* One that is too old, or lacks a function, is not used, as on a mount; one that cannot be loaded
- * is wrong. */
+/* A library that is too old, or lacks a function, is skipped, as on a mount; a library that cannot
+ * be loaded is a failure. */
 void check_version(struct checks *c)
 {
 	struct ck_diag d = { 0 };
@@ -55,7 +55,7 @@ void check_device(struct checks *c)
 		check_well(c);
 }
 
-/* --- to itself ---------------------------------------------------------------------------------- */
+/* --- transfers to itself ------------------------------------------------------------------------ */
 
 static CK_WRAPS void fill(uint8_t *bytes, size_t n, uint64_t seed)
 {
@@ -73,7 +73,7 @@ struct self {
 
 enum { SELF_MOST = 16 << 20 };
 
-/* Whether all calls of the driver were well. */
+/* True if all calls of the driver succeeded. */
 static bool self_open(struct checks *c, struct self *s)
 {
 	const struct ck_cuda *cuda = &s->u.cuda;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ncclcheck_use: see ncclcheck_use.h. */
+/* ncclcheck_use: opens the device and NCCL in a check's process, and waits for communicators. */
 #include "ncclcheck_use.h"
 
 #include <unistd.h>
@@ -43,7 +43,7 @@ bool use_open(struct checks *c, struct use *u)
 		u->cuda.cuStreamCreate(&u->stream, CU_STREAM_NON_BLOCKING));
 }
 
-/* Until what was asked of the communicator is known. The check has a time of its own. */
+/* Waits for the result of a call, without a timeout: the check has a time limit. */
 static bool wait_for(struct checks *c, struct use *u, ncclResult_t rc,
 		     const char *what)
 {
