@@ -13,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../../lib"),
-                os.path.join(HERE, "../../../mount-helpers")]
+                os.path.join(HERE, "../../../mount-helpers/python")]
 DATA = os.path.join(HERE, "data.py")
 SENT = 64 << 10  # bytes of a message, at most
 CLIENT = os.path.join(HERE, "../../lib/gpu_client.py")

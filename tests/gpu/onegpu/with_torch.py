@@ -13,7 +13,7 @@ import torch
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "../../../mount-helpers")]
+sys.path[:0] = [HERE, os.path.join(HERE, "../../../mount-helpers/python")]
 import ckptfs_gpu  # noqa: E402
 from lines import Lines, gbps, rounded  # noqa: E402
 
