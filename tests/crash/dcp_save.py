@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Saves with torch.distributed.checkpoint, as often as it is told.
+"""Saves with torch.distributed.checkpoint, once for each request.
 
     dcp_save.py ORDERS ANSWERS      open descriptors
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nomem: an LD_PRELOAD library that lets the n-th allocation of a program
- * fail. Orders and count are in a file that CRASH_NOMEM names and that the
- * harness maps too, so that it can start, count and strike in a daemon that
- * runs already. Without that variable nothing ever fails.
+ * nomem: an LD_PRELOAD library that makes the n-th allocation of a program
+ * fail. The file in CRASH_NOMEM has the settings and the count. The harness
+ * maps it, too, so that it can start and count in a daemon that runs already.
+ * Without that variable no allocation fails.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +19,11 @@
 
 /* The file. */
 struct orders {
-	_Atomic uint64_t armed; /* 0: nothing is counted */
-	_Atomic uint64_t count; /* allocations since */
-	_Atomic uint64_t at;	/* the first that fails; 0: none */
-	_Atomic uint64_t times; /* how many fail */
-	_Atomic uint64_t hits;	/* how many did */
+	_Atomic uint64_t armed; /* 0: allocations are not counted */
+	_Atomic uint64_t count; /* allocations since then */
+	_Atomic uint64_t at;	/* the first failing one, or 0 */
+	_Atomic uint64_t times; /* number of failing ones */
+	_Atomic uint64_t hits;	/* number of those that have failed */
 };
 
 void *__libc_malloc(size_t size);
@@ -33,7 +33,7 @@ void *__libc_memalign(size_t align, size_t size);
 
 static struct orders *orders;
 
-/* Before it ran nothing fails: the loader's own allocations are not ours. */
+/* Allocations of the loader, before this constructor, never fail. */
 __attribute__((constructor)) static void open_orders(void)
 {
 	const char *path = getenv("CRASH_NOMEM");

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The oracle finds what it must, and nothing else.
+"""Tests of the oracle: it finds each planted fault, and no other one.
 
-The reader's digests are compared with those that PyTorch gave when the
-fixtures were made; then small harms are done to a checkpoint, each a canary
-of one sentence of the verdict.
+The reader's digests are compared with those that PyTorch computed when the
+fixtures were made. Then small faults are planted in a checkpoint, each a
+canary of one rule of the verdict.
 """
 import os
 import shutil
@@ -39,7 +39,7 @@ def result(good, what, note=""):
 
 
 def torch_digests(name):
-    """SHA-256 of the bytes of every tensor, as PyTorch gave them."""
+    """SHA-256 of the bytes of every tensor, computed by PyTorch."""
     with open(f"{FIXTURES}/{name}.sha256", "rb") as lines:
         return sorted(line.lstrip(b"\\")[:64].decode() for line in lines
                       if line[64:].lstrip().startswith(b"raw/")
@@ -239,7 +239,7 @@ def flip(path, at):
 
 
 def change_item(case, start, data, other):
-    """A box in a shard, in an archive that is right in itself."""
+    """Replaces a box in a shard by another valid archive."""
     path = shard(case, start)
     with open(path, "rb") as f:
         content = f.read()
@@ -283,7 +283,7 @@ def do_model():
 
 
 def do_both():
-    """Of a mount calls count from when it is mounted."""
+    """Calls of a mount are counted once it is mounted."""
     both = injector.Both(injector.Skip(1), injector.Kill(2))
     call = injector.Call(1, "fsync", 0, ("x",))
     replies = []

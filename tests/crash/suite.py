@@ -49,7 +49,7 @@ class Suite(tap.Tap):
         self.fields, self.mounted = {}, []
         self.why = images.why_not(work) if options.fs else None
 
-    # --- where ---
+    # --- fields ---
 
     def field(self, kind):
         """A plain folder, or an image of that kind, mounted once."""
@@ -70,8 +70,8 @@ class Suite(tap.Tap):
     # --- trials ---
 
     def trials(self, subject, phase, kind):
-        """With --points some of them, by lot, in order; `space` looks at what
-        has come of the ones before."""
+        """All trials, or with --points a random selection, in order. `skip` and
+        `space` always run all, since a trial depends on earlier ones."""
         trials = self.all_trials(subject, phase, kind)
         if not self.options.points or phase in ("skip", "space"):
             return trials
@@ -96,7 +96,7 @@ class Suite(tap.Tap):
         return getattr(harness, phase)(subject, field)
 
     def go(self, trials, enough=None):
-        """enough: kinds of which one ends it, for mutants."""
+        """enough: kinds of problems that end the run, for mutants."""
         count = bad = 0
         kinds, first = collections.Counter(), []
         for name, trial in trials:
@@ -115,7 +115,7 @@ class Suite(tap.Tap):
         return Found(count, bad, kinds, first)
 
     def phases(self, subject, phases):
-        """(phase, kind of image) as the options have it."""
+        """(phase, kind of image) by the options."""
         for phase in phases:
             if phase not in ON_IMAGES:
                 yield phase, None
@@ -142,7 +142,7 @@ class Suite(tap.Tap):
                     found.first)
 
     def caught(self, subject, phases, kinds, need=any):
-        """need: any place that shows it is enough, or all."""
+        """need: whether any phase must find problems, or all phases."""
         got, lines = [], []
         for phase, kind in self.phases(subject, phases):
             found = self.go(self.trials(subject, phase, kind), kinds)
@@ -219,7 +219,7 @@ def group_space(suite):
 
 
 def group_syncs(suite):
-    """A sync that can be left out unnoticed is not needed, or not tested."""
+    """A sync whose omission is not detected is redundant, or not tested."""
     subject = given(suite)
     suite.options.fs = suite.options.fs[-1:]
     for phase, kind in suite.phases(subject, ["skip"]):
@@ -255,7 +255,7 @@ class Saving:
         return path, oracle.look(path)
 
     def new(self, tensors):
-        """Contents and number of calls of a save that nothing disturbs."""
+        """Contents and number of calls of a save without a fault."""
         if tensors not in self.wanted:
             path, _ = self.old(tensors)
             fault = injector.Fault()
@@ -265,7 +265,7 @@ class Saving:
         return self.wanted[tensors]
 
     def trial(self, tensors, state, at, number):
-        """at: the call before which the power goes, 0 as it has returned."""
+        """at: the power is cut before this call; 0: after the save."""
         wanted, _ = self.new(tensors)
         path, before = self.old(tensors)
 
@@ -321,7 +321,7 @@ def group_dcp(suite):
                     suite.result(found.kinds["unreadable"] > 0,
                                  f"dcp.save on {kind}, {what}, is caught: "
                                  f"{figures(found)}", found.first[:2])
-            # Whether this harms depends on the size of the pickle.
+            # The effect depends on the size of the pickle.
             found = suite.go(saving.returned("journal"))
             print(f"# as it returns, journal committed: {figures(found)}")
         finally:
@@ -382,7 +382,7 @@ def parse():
 
 def main():
     options = parse()
-    # Whoever ends us in between finds no image left.
+    # SIGTERM removes the images, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if os.geteuid() == 0:
         images.keep_mounts_private()

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bounded: runs a program under limits, and says what it took:
+ * bounded: runs a program under limits, and records its memory and time:
  *
  *	bounded FILE CPU-SECONDS DATA-MIB PROGRAM ARGUMENT...
  *
  * appends a line "KIB MICROSECONDS" to FILE: its largest resident size, and
- * processor time. A program that runs too long or wants more data than that
- * (0: any) is ended by the kernel; children of it inherit the limits. The
- * exit status is the program's, or 128 + its signal.
+ * processor time. The kernel kills a program that exceeds CPU-SECONDS or
+ * DATA-MIB (0: no limit); its children inherit the limits. The exit status
+ * is the program's, or 128 + its signal.
  *
  * The shell or Python cannot measure this: a process starts with the resident
- * size of the one that made it, and this one's is small.
+ * size of its parent, and that of this program is small.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A small checkpoint that can be written wrong in any place, without torch.
+"""Writes a small checkpoint, without torch, with a fault in any place.
 
 Tensor `a` (4,3) has two boxes, one in each shard; `b` (2,3) and the entry `o`
 are in the first shard, `c` (3,) is in the second:
@@ -54,7 +54,7 @@ class Storage:
 
 
 class Tensor:
-    """What data.pkl says of one; every argument can be a lie."""
+    """A tensor in data.pkl; every argument can be wrong."""
 
     def __init__(self, shape, **lies):
         stride, step = [], 1
@@ -83,7 +83,7 @@ def dumps(obj, protocol=2):
 
 
 def records(pkl, data, byteorder=b"little"):
-    """What torch.save puts into an archive, as a list that can be changed."""
+    """The records of torch.save's archive, as a list that can be changed."""
     return [("data.pkl", pkl), ("byteorder", byteorder), ("data/0", data),
             ("version", b"3\n")]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Kinds of damage of what is no DCP: safetensors, files of torch.save in both containers, files of ranks, FSDP1's flat
-parameters with a sidecar, and Megatron's common.pt. Tensors `a`, `b` and `c` are those of source.py.
+"""Kinds of damage of formats other than DCP: safetensors, files of torch.save in both containers, files of ranks,
+FSDP1's flat parameters with a sidecar, and Megatron's common.pt. Tensors `a`, `b` and `c` are those of source.py.
 
-What PyTorch wrote is in tests/damage/sources, by tests/fixtures/torch_files.py; the rest is put together here."""
+Files written by PyTorch are in tests/damage/sources, by tests/fixtures/torch_files.py; this module makes the rest."""
 import io
 import json
 import os
@@ -21,7 +21,7 @@ NAMES = tuple(s.SHAPES)
 
 class Files:
     """Files by name, which a kind changes before they are written."""
-    names, text = NAMES, '{"step":7}\n'			# of the entry `o`; None: there is none
+    names, text = NAMES, '{"step":7}\n'			# of the entry `o`; or None
 
     def __init__(self):
         self.files, self.after = self.made(), lambda path: None
@@ -36,7 +36,7 @@ class Files:
 
 
 def cut(name, size):
-    """To so many bytes; or by so many, if it is negative."""
+    """Cuts the file to `size` bytes; or by -size bytes, if negative."""
     return lambda c: c.files.update({name: c.files[name][:size]})
 
 
@@ -60,7 +60,7 @@ def renamed(name, other):
 
 
 def made(name, make):
-    """Something else in its place, once all is written."""
+    """Replaces the file once all files are written."""
     def change(c):
         def after(path):
             os.unlink(os.path.join(path, name))
@@ -86,7 +86,7 @@ def kinds(group, what, rows):
 
 
 def place(make):
-    """What a file can be instead: (name, change)."""
+    """Objects that replace a file: (name, change)."""
     return (("is a directory", made(make, os.mkdir)), ("is a fifo", made(make, os.mkfifo)),
             ("is a link out", made(make, lambda path: os.symlink("/etc/passwd", path))),
             ("is a link to nothing", made(make, lambda path: os.symlink("nothing", path))),
@@ -94,7 +94,7 @@ def place(make):
 
 
 def without(*names, files=("EBADMSG",), **more):
-    """These have no name any more, and one file is a line of damage."""
+    """The names are missing, and the damage report has one line of the file."""
     return Want(gone=names, files=files, **more)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Kinds of damage of what PyTorch's own loader does not read: a metadata of each rank
-in the place of `.metadata`, and items in a safetensors blob."""
+"""Kinds of damage of formats that PyTorch's own loader does not read: a metadata file of each
+rank instead of `.metadata`, and items in a safetensors blob."""
 import json
 import os
 import pickle
@@ -12,7 +12,7 @@ from want import FINE, Want, lost, refused, table
 
 # --- a metadata of each rank -----------------------------------------------------
 
-# What each says: `c` is a replica, of one item, and the rest is one rank's.
+# The contents of each metadata file: `c` is a replica of one item; the rest is on one rank.
 SAID = [
     {"a": [(0, 0), (2, 3)], "b": [(0, 0), (2, 3)], "c": [(0,), (3,)], "o": None},
     {"a": [(2, 0), (2, 3)], "c": [(0,), (3,)]},
@@ -97,7 +97,7 @@ table("variants", [("ranks: none is any good",)], lambda c: ranks(
 
 
 def says(name, box=None, shape=None, dtype=None, row=None):
-    """What the second rank says of a tensor."""
+    """Changes a tensor in the metadata of the second rank."""
     def change(entries, rows):
         entries[name] = d.tensor(shape or s.SHAPES[name], [box] if box else [SAID[1][name]],
                                  **({"dtype": dtype} if dtype else {}))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What must come of a kind of damage:
+"""The expected result of a kind of damage:
 
     FINE            all bytes are equal
     lost(...)       by tensor: [begin, end) of its bytes, and the errno that
-                    a read of them answers
+                    a read of them returns
     refused         neither mounted nor checked: exit 2
-    Want(...)       the rest; a place None is one of open, [0, 0) is every
-                    read of a tensor of no known size
+    Want(...)       other results; the range None is an error of open, [0, 0)
+                    of every read of a tensor of unknown size
 """
 
 KINDS = {}
@@ -22,13 +22,13 @@ class Want:
         self.refused = refused
         self.full = full
         self.objects = objects or {}	# name: errno
-        self.unsure = unsure	# bytes that nothing can tell are wrong
+        self.unsure = unsure	# wrong bytes that cannot be detected
         self.unknown = unknown	# classes that must be listed
         self.text = text	# in the message of a refusal
-        self.files = files	# errnos of files that nothing is shown of
-        # name: errnos of what is found, although all its bytes can be read
+        self.files = files	# errnos of files without any shown tensor
+        # name: errnos of reported damage, although all bytes are readable
         self.files_of = files_of or {}
-        # Entries that have no name any more, and errnos, where there are lines of them.
+        # Entries without a name, and errnos of their lines of damage, if any.
         self.gone = set(gone)
         self.lines = (gone if isinstance(gone, dict) else {}) | (lines or {})
 

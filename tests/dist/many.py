@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Many mounts one after the other, ended in every way: nothing of them is left. Prints TAP.
+"""Many mounts one after the other, with every kind of end: none of them leaves anything. Prints TAP.
 
     many.py CKPTFS [TEST]...
 
@@ -31,7 +31,7 @@ def output(hosts, name, *argv):
 
 
 def left(hosts):
-    """What there is of a mount on the hosts: processes, files, sockets, mounts."""
+    """Objects of a mount on the hosts: processes, files, sockets, mounts."""
     found = {}
     for name in hosts.names:
         mounts = output(hosts, name, "cat", "/proc/mounts").splitlines()
@@ -69,7 +69,7 @@ def end(hosts, number):
 
 
 def gone(hosts, before, seconds=6):
-    """What is left so much later; in most cases it does not take so long."""
+    """Leftovers after at most some seconds; returns early without a difference."""
     limit = time.monotonic() + seconds
     now = left(hosts)
     while now != before and time.monotonic() < limit:
@@ -79,7 +79,7 @@ def gone(hosts, before, seconds=6):
 
 
 def killed(hosts, before):
-    """Two processes on each host have memory in common, which MPI has in files."""
+    """Two processes on each host share memory, which MPI keeps in files."""
     deaths = (("mpirun", "h1", lambda pid, argv: argv[0] == "mpirun"),
               ("ranks here", "h1", lambda pid, argv: "--mpi" in argv and
                "--door" in argv and argv[0] != "mpirun"),
@@ -99,7 +99,7 @@ def killed(hosts, before):
 
 
 def crashed(hosts, before):
-    """What could not be removed goes with the next job."""
+    """The next job removes files that a crash left."""
     said = mount(hosts, ":2", ",rejoin=off")
     hosts.crash("h2")
     end(hosts, None)

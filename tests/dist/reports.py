@@ -90,7 +90,7 @@ def test_well(hosts):
 
 
 def test_snapshot(hosts):
-    """An open one stays what it was."""
+    """An open file of statistics does not change."""
     mount(hosts)
     with open_there(hosts, ".ckptfs/stats") as kept:
         before = kept.read()
@@ -103,7 +103,7 @@ def test_snapshot(hosts):
 
 
 def open_there(hosts, path):
-    """A file of the mount, which only processes of the host see by its name."""
+    """Opens a file of the mount, whose path exists only in the namespace of the host."""
     return open(f"/proc/{hosts.pids['h1']}/root{hosts.mnt}/{path}")
 
 
@@ -149,7 +149,7 @@ def test_missing(hosts):
 
 
 def test_slow(hosts):
-    """More than 50 ms are not waited for a way, and nobody else waits for that."""
+    """A host's path is measured for at most 50 ms, which does not delay those of other hosts."""
     hosts.netem("h3", "delay 80ms")
     mount(hosts)
     check(until(lambda: paths(hosts)["h3"].get("reason") == "nothing came in time", 8),
@@ -162,7 +162,7 @@ def test_slow(hosts):
 
 
 def test_copies(hosts):
-    """One host has all that the others have, too; it is asked when they are gone."""
+    """One host has replicas of all files; it is read when the others are down."""
     mount(hosts, "rejoin=off")
     check(read(hosts, BOX["h2"])[0] > 0 and stats(hosts)["copies"] == 0,
           "copies: the first is none", stats(hosts))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """64 threads fault random pages of mapped tensors whose shards are on three hosts, beside
-readers, while their pages are thrown out of the cache and another program lists, looks
-and opens: it goes on, every word is right, and nobody waits long. Prints TAP.
+readers, while their pages are dropped from the cache and another program calls readdir,
+stat and open: no thread hangs, every word is right, and no call is slow. Prints TAP.
 
     storm.py CKPTFS STORM       STORM: tests/mount/storm.c
 
@@ -23,10 +23,10 @@ from tap import Tap  # noqa: E402
 
 BIG = os.path.join(HERE, "../mount/big.py")
 SECONDS = int(os.environ.get("CKPTFS_SECONDS") or 4)
-LONGEST = 10        # seconds of one call that only looks
+LONGEST = 10        # limit in seconds of a call that reads no data
 SHARD = 1 << 20
 ROW = 1024
-# What big.py is asked for: tensors, ranks, bytes of a shard.
+# Arguments of big.py: tensors, ranks, bytes of a shard.
 SOURCES = {"rows": ([], ["6", "3", str(SHARD)]),
            "columns": (["--columns"], ["2", "6", str(SHARD // 2), str(ROW)])}
 LOOK = """
@@ -67,8 +67,8 @@ tap = Tap()
 
 
 def looked_at(hosts, work):
-    """What work() returns, and what another program saw meanwhile: how many rounds, the
-    longest call, what was wrong."""
+    """The result of work(), and of another program at the same time: number of rounds, the
+    longest call, errors."""
     looker = hosts.popen("h1", [sys.executable, "-c", LOOK, hosts.mnt], text=True,
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     looker.stdout.readline()            # a short storm may be over before a program has begun

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A checkpoint whose files are dealt over hosts is what it is in one directory:
-names, attributes, reports and every byte, of all fixtures, in all deals.
+"""A checkpoint whose files are distributed over hosts is shown as in one directory:
+names, attributes, reports and every byte, of all fixtures, in all distributions.
 
     whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES (8; --all: 200)
 """
@@ -31,7 +31,7 @@ def is_dcp(name):
 
 
 def fixtures():
-    """Those with a .metadata, and half as often the few of other kinds."""
+    """Fixtures with a .metadata, and half as often the few of other kinds."""
     names = sorted(name for name in os.listdir(FIXTURES)
                    if os.path.isdir(f"{FIXTURES}/{name}") and
                    not name.startswith(("should-fail", "__py")))
@@ -40,12 +40,12 @@ def fixtures():
 
 
 def look(hosts, mount):
-    """What programs in the first host see."""
+    """The tree for programs on the first host."""
     return seen_in(hosts, hosts.names[0], mount)
 
 
 class Mount:
-    """In the first host."""
+    """A mount on the first host."""
 
     def __init__(self, hosts, source, *options):
         self.hosts, self.at = hosts, hosts.mnt
@@ -76,7 +76,7 @@ def clear(hosts):
 
 
 class Whole:
-    """The trees of fixtures in one directory, each looked at once."""
+    """The trees of fixtures in one directory, each read once."""
 
     def __init__(self, hosts):
         self.hosts, self.trees = hosts, {}
@@ -90,7 +90,7 @@ class Whole:
 
 
 def dealt(hosts, name, count, how, metadata, lot):
-    """Deals a fixture to the first hosts; their names."""
+    """Distributes a fixture over the first hosts; returns their names."""
     names = hosts.names[:count]
     clear(hosts)
     deal.deal(f"{FIXTURES}/{name}",
@@ -111,7 +111,7 @@ def try_case(hosts, whole, chance):
 
 
 def compared(hosts, tree, names):
-    """What differs from that tree in a mount over these hosts."""
+    """The differences between that tree and a mount over these hosts."""
     with Mount(hosts, hosts.src, *over(hosts, names)) as mount:
         if mount.status:
             return [mount.said]
@@ -122,7 +122,7 @@ def compared(hosts, tree, names):
 
 
 def test_canary(hosts, tree):
-    """One byte that is another on one host."""
+    """Canary: one changed byte on one host."""
     names = dealt(hosts, "sample", 3, "by rank", "one", SEED)
     deal.flip(f"{hosts.directory('h2')}/__1_0.distcp")
     found = compared(hosts, tree, names)

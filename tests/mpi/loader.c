@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loader: loads the MPI transport as the program does, twice, and says what became of it:
+ * loader: loads the MPI transport in the way of ckptfs, twice, and prints the result:
  * "ERRNO TEXT" or "rank N of M".
  */
 #include "ckptfs/mpi_load.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * served: one rank of a job in which each has the same files. A link to the first asks
- * all for them, and compares each byte, as ranks_test.c does over sockets. Rank 1 may be
- * stopped for a while, or killed.
+ * served: one rank of a job in which each rank has the same files. A client of the first rank
+ * requests them from all ranks, and compares each byte, like ranks_test.c over sockets. Rank 1
+ * may be stopped for a while, or killed.
  *
  *	served PLUGIN DIRECTORY all|stopped|killed
  *
- * DIRECTORY is empty, and the job's: process ids are there, and a sign to end.
+ * DIRECTORY is an empty directory of the job, for process ids and a file that ends the ranks.
  */
 #include "link_case.h"
 #include "mpi_rank.h"
@@ -18,7 +18,7 @@
 enum {
 	VICTIM = 1,
 	JOB_RANKS = 16,
-	HANGS_MSEC = 120000, /* in which an event comes, on any machine */
+	HANGS_MSEC = 120000, /* limit for each event, on any machine */
 };
 
 static const char *plugin, *job;
@@ -64,11 +64,11 @@ struct member {
 	int stop[2];
 	sem_t opened;
 	uint32_t rank, size;
-	uint64_t closed; /* msec that ck_serve_run() took to end */
+	uint64_t closed; /* duration of the end of ck_serve_run(), in msec */
 	pthread_t thread;
 };
 
-/* The transport is this thread's, which is not the first of the process. */
+/* The transport belongs to this thread, which is not the main thread. */
 static void *member_run(void *arg)
 {
 	struct member *b = arg;
@@ -99,7 +99,8 @@ static void member_start(struct member *b)
 		;
 }
 
-/* It ends, whatever others do. In the long run in good time: at once, if all are there. */
+/* The rank ends for any state of the others. The long run checks the time: at once, if all ranks
+ * are up. */
 static void member_end(struct member *b, const char *what)
 {
 	uint64_t most = strcmp(what, "killed") == 0 ? 5000 : 1500;
@@ -112,7 +113,7 @@ static void member_end(struct member *b, const char *what)
 	eq_err(b->j->rc, 0);
 }
 
-/* All but the first serve until they are told. */
+/* The ranks after the first one serve until the file that ends them exists. */
 static void member_serve(struct member *b, const char *what)
 {
 	char path[300];
@@ -136,7 +137,7 @@ static void tell_end(void)
 
 /* --- the first rank, and the link -------------------------------------------------------- */
 
-/* The files are had from all, one after the other. */
+/* Reads the files from all ranks, one after the other. */
 static void look(struct joined *j, uint32_t among)
 {
 	struct ck_location files[FILES];
@@ -148,7 +149,7 @@ static void look(struct joined *j, uint32_t among)
 	memcpy(j->files, files, sizeof(files));
 }
 
-/* faulty: where silence is a fault, a busy machine may be one: then all is tried again. */
+/* faulty: silence is a fault, which a busy machine may cause, too: then all reads are retried. */
 static void test_all(struct joined *j, bool faulty)
 {
 	struct movers m = { .j = j,
@@ -168,13 +169,13 @@ static void test_all(struct joined *j, bool faulty)
 	ok(m.good >= MOVERS * m.trips);
 }
 
-/* The real limit in the long run. */
+/* The limit of a wait; only the long run uses the real one. */
 static uint64_t within(uint64_t msec)
 {
 	return tap_is_long() ? msec : HANGS_MSEC;
 }
 
-/* Whether there are so many more of them soon. */
+/* True if the counter soon reaches `least`. */
 static bool goes_on(const unsigned *counter, unsigned least)
 {
 	uint64_t end = msec_now() + within(5000);
@@ -187,8 +188,7 @@ static bool goes_on(const unsigned *counter, unsigned least)
 	return more >= least;
 }
 
-/* Moves of the one that is silent fail when it has been so for long, and those of others
- * go on. */
+/* Reads from a silent rank fail after a timeout, and reads from other ranks continue. */
 static void test_silent(struct joined *j, int signal)
 {
 	struct movers m = { .j = j, .may_fail = true, .random = tap_seed(2) };
@@ -216,7 +216,7 @@ static void test_first(struct member *b, const char *what)
 	struct joined *j = b->j;
 
 	j->options.calls.npeers = b->size;
-	/* A fault has to be noticed; where there is no fault, a busy machine is not one. */
+	/* A short limit detects the fault; a long one avoids false faults on a busy machine. */
 	j->options.calls.silence_msec = tap_is_long()		   ? 1500
 					: strcmp(what, "all") == 0 ? HANGS_MSEC
 								   : 5000;
@@ -233,7 +233,7 @@ static void test_first(struct member *b, const char *what)
 		test_silent(j, SIGSTOP);
 	else if (strcmp(what, "killed") == 0)
 		test_silent(j, SIGKILL);
-	/* One that was stopped for a while is as before. */
+	/* A rank that was stopped for a while works again. */
 	if (strcmp(what, "killed"))
 		test_all(j, strcmp(what, "stopped") == 0);
 	ck_link_free(j->link);
@@ -242,7 +242,7 @@ static void test_first(struct member *b, const char *what)
 	tell_end();
 }
 
-/* As a mover does. */
+/* Drops privileges in the way of a worker. */
 static void drop_privileges(void)
 {
 	struct ck_diag d = { 0 };
