@@ -60,7 +60,8 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = calls.CHECKS + cycles.CHECKS + language.CHECKS + seeds.CHECKS + subjects.CHECKS
+CHECKS = calls.CHECKS + cycles.CHECKS + language.CHECKS + layers.CHECKS + seeds.CHECKS + \
+    subjects.CHECKS
 
 
 def check(name, path, *canaries):
@@ -137,29 +138,6 @@ def check_file_length(tree):
 
 # --- structure ---------------------------------------------------------------
 
-@check('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n',
-       '#include "cli.h"\n', '#include "copied.h"\n')
-def check_layers(tree):
-    table = modules, _, only, _ = layers.layer_table()
-    include = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
-    for path in tree.code():
-        name = layers.module_of(path, modules)
-        if name is None:
-            yield f'{path}:1: belongs to no module of layers.txt'
-            continue
-        text = tree.text(path)
-        for m in include.finditer(text):
-            if m.group(1) == '"':
-                fault = layers.include_fault(tree, path, name, m.group(2), table)
-            else:
-                allowed = only.get(os.path.basename(m.group(2)), [name])
-                fault = (None if name in allowed else
-                         f'{name} must not include {m.group(2)}')
-            if fault:
-                line = text.count('\n', 0, m.start()) + 1
-                yield f'{path}:{line}: {fault}'
-
-
 # Words that a module must not use.
 STRANGE_WORDS = {
     'io': r'\bck_catalog|\bck_tensor\b',    # layouts stand alone
@@ -168,7 +146,7 @@ STRANGE_WORDS = {
 
 @check('strange words', 'core/io/canary.c', 'struct ck_catalog;\n')
 def check_strange_words(tree):
-    modules = layers.layer_table()[0]
+    modules = layers.layer_table(tree)['module']
     for path in tree.code():
         word = STRANGE_WORDS.get(layers.module_of(path, modules))
         if word is None:

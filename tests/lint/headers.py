@@ -61,7 +61,7 @@ def findings(tree):
             return None
         command = compiler + [
             '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
-            '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
+            '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude', '-Icore',
             '-I' + (os.path.dirname(path) or '.'), '-Itests/lib',
             *places_of(path), *flags, '-include', path, '-x', 'c', '/dev/null']
         out = subprocess.run(command, cwd=tree.root, capture_output=True,
