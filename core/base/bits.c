@@ -4,7 +4,7 @@
  * word stay 0, so that whole words can be counted. bits.h states the rules for
  * threads.
  */
-#include "ckptfs/bits.h"
+#include "bits.h"
 
 static size_t words_of(const struct ck_bits *b)
 {

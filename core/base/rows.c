@@ -4,7 +4,7 @@
  * with one reference is changed in place; with more, it is copied first. The
  * tree grows by a new root. rows.h states the rules for threads.
  */
-#include "ckptfs/rows.h"
+#include "rows.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
 
-#include "ckptfs/bits.h"
+#include "base/bits.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
 #include "ckptfs/rewrite.h"

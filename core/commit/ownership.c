@@ -6,7 +6,7 @@
  * read access to each of those may read it. Stateless, except ck_writer.owned under
  * its lock.
  */
-#include "ckptfs/rights.h"
+#include "base/system/rights.h"
 #include "commit_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads the part for GPUs: see gpu.h. */
-#include "ckptfs/component.h"
+#include "base/system/component.h"
 #include "ckptfs/gpu.h"
 
 static const struct ck_component gpu = { "ckptfs-gpu.so", CK_GPU_PLUGIN_NAME,

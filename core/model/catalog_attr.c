@@ -4,9 +4,9 @@
  * metadata, the directory and the files of its items. Called while a catalog is filled
  * or edited.
  */
+#include "base/system/rights.h"
 #include "catalog_internal.h"
 #include "ckptfs/items.h"
-#include "ckptfs/rights.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -12,10 +12,10 @@
  * negative size. The state lives for one call, in the thread that fills or edits the
  * catalog.
  */
+#include "base/system/rights.h"
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
-#include "ckptfs/rights.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
 #ifndef CK_FILES_INTERNAL_H
 #define CK_FILES_INTERNAL_H
 
+#include "base/system/reach.h"
 #include "ckptfs/fetch.h"
-#include "ckptfs/reach.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
 

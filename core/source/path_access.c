@@ -4,7 +4,7 @@
  * file still cannot open it without search permission on each directory between
  * the checkpoint's and the file. No state; any thread.
  */
-#include "ckptfs/rights.h"
+#include "base/system/rights.h"
 #include "files_internal.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * ESTALE, and never a byte of another generation. Any thread; the state is that
  * of the file set.
  */
-#include "ckptfs/rights.h"
+#include "base/system/rights.h"
 #include "files_internal.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * aside: the small files beside the tensors of a checkpoint, or in a template, as a view
  * shows them. Their bytes are not kept: whoever has one open has a descriptor of its own.
  */
+#include "base/system/rights.h"
 #include "ckptfs/others.h"
-#include "ckptfs/rights.h"
 #include "tree_internal.h"
 
 #include <errno.h>

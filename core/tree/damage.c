@@ -5,7 +5,7 @@
  */
 #include "ckptfs/damage.h"
 
-#include "ckptfs/bits.h"
+#include "base/bits.h"
 #include "ckptfs/report.h"
 #include "ckptfs/snapshot.h"
 

@@ -3,7 +3,7 @@
  * replicas: see replicas.h. Bytes are compared as elements in C order, as a reader gets them,
  * so that it does not matter how each rank has stored them.
  */
-#include "ckptfs/bits.h"
+#include "base/bits.h"
 #include "replicas_internal.h"
 
 #include <errno.h>

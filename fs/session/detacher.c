@@ -15,7 +15,7 @@
  * Threads: the daemon calls these functions from one thread at a time.
  */
 #include "detacher.h"
-#include "ckptfs/privileges.h"
+#include "base/system/privileges.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
  * move while it is searched, so a search that fails is repeated. No state, no locks.
  */
 #include "mounted.h"
+#include "base/system/mountinfo.h"
 #include "ckptfs/fs.h"
-#include "ckptfs/mountinfo.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

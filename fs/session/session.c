@@ -17,7 +17,7 @@
  */
 #include "../async_reply.h"
 #include "../internal.h"
-#include "ckptfs/privileges.h"
+#include "base/system/privileges.h"
 #include "detacher.h"
 #include "host.h"
 #include "mount_ready.h"

@@ -18,7 +18,7 @@
  * Threads: any FUSE thread, the deferred queue, the commit thread.
  */
 #include "../internal.h"
-#include "ckptfs/process.h"
+#include "base/system/process.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

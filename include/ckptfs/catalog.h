@@ -8,8 +8,8 @@
 #ifndef CKPTFS_CATALOG_H
 #define CKPTFS_CATALOG_H
 
+#include "base/rows.h"
 #include "ckptfs/listing.h"
-#include "ckptfs/rows.h"
 #include "ckptfs/tensor.h"
 
 /* Access rights and time of a file. */

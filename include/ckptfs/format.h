@@ -10,10 +10,10 @@
 #ifndef CKPTFS_FORMAT_H
 #define CKPTFS_FORMAT_H
 
+#include "base/system/reach.h"
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
 #include "ckptfs/layout.h"
-#include "ckptfs/reach.h"
 #include "ckptfs/remote_source.h"
 #include "ckptfs/rename.h"
 #include "ckptfs/source.h"

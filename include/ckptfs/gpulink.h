@@ -14,8 +14,8 @@
 #ifndef CKPTFS_GPULINK_H
 #define CKPTFS_GPULINK_H
 
+#include "base/system/privileges.h"
 #include "ckptfs/gatherer.h"
-#include "ckptfs/privileges.h"
 #include "ckptfs/rendezvous.h"
 
 struct ck_gpulink; /* opaque */

@@ -8,8 +8,8 @@
 #ifndef CKPTFS_HOSTS_OPTIONS_H
 #define CKPTFS_HOSTS_OPTIONS_H
 
+#include "base/system/privileges.h"
 #include "ckptfs/hostlist.h"
-#include "ckptfs/privileges.h"
 
 /* How replicas of a file are compared. */
 enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };

@@ -11,8 +11,8 @@
 #ifndef CKPTFS_LINK_H
 #define CKPTFS_LINK_H
 
+#include "base/system/privileges.h"
 #include "ckptfs/calls.h"
-#include "ckptfs/privileges.h"
 
 #define CK_LINK_NO_RANK UINT32_MAX
 

@@ -9,7 +9,7 @@
 #ifndef CKPTFS_OTHERS_H
 #define CKPTFS_OTHERS_H
 
-#include "ckptfs/reach.h"
+#include "base/system/reach.h"
 #include "ckptfs/source.h"
 #include "ckptfs/weight_map.h"
 

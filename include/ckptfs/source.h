@@ -11,8 +11,8 @@
 #ifndef CKPTFS_SOURCE_H
 #define CKPTFS_SOURCE_H
 
+#include "base/system/rights.h"
 #include "ckptfs/base.h"
-#include "ckptfs/rights.h"
 #include "ckptfs/stats.h"
 #include <sys/stat.h>
 

@@ -10,9 +10,9 @@
  * MPI.
  */
 #include "arguments.h"
+#include "base/system/privileges.h"
 #include "ckptfs/launch.h"
 #include "ckptfs/mpi_load.h"
-#include "ckptfs/privileges.h"
 #include "ckptfs/rendezvous.h"
 #include "ckptfs/serve.h"
 #include "cli.h"

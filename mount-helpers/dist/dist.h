@@ -8,7 +8,7 @@
 #ifndef CKPTFS_DIST_H
 #define CKPTFS_DIST_H
 
-#include "ckptfs/component.h"
+#include "base/system/component.h"
 #include "cluster.h"
 #include "gpus.h"
 #include "inherit_fds.h"

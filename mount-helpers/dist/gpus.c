@@ -4,7 +4,7 @@
  * first worker, and configures the gather engine. Called by the thread that
  * prepares the mount; start() by the link's thread.
  */
-#include "ckptfs/component.h"
+#include "base/system/component.h"
 #include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
 #include "gpus_internal.h"

@@ -3,9 +3,9 @@
  * gpus_run: the process that forks workers, and the start of a worker. The
  * process has one thread; a worker is killed when another one is requested.
  */
+#include "base/system/privileges.h"
 #include "ckptfs/control_msg.h"
 #include "ckptfs/gpuserve.h"
-#include "ckptfs/privileges.h"
 #include "ckptfs/subprocess.h"
 #include "cli.h"
 #include "gpus.h"

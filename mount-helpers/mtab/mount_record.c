@@ -13,7 +13,7 @@
  * the daemon was killed, until ck_mount_records_clean(). It is replaced by rename(2), so a
  * reader sees a complete record. No threads.
  */
-#include "ckptfs/process.h"
+#include "base/system/process.h"
 #include "mounts.h"
 #include <dirent.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
  * in file systems that hang. No state.
  */
 #include "mounts.h"
+#include "base/system/mountinfo.h"
 #include "ckptfs/fs.h"
-#include "ckptfs/mountinfo.h"
 #include "cli.h"
 #include <limits.h>
 #include <stdio.h>

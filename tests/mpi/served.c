@@ -11,7 +11,7 @@
 #include "link_case.h"
 #include "mpi_rank.h"
 
-#include "ckptfs/privileges.h"
+#include "base/system/privileges.h"
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bit sets of any size, access past the end, and two threads that change adjacent bits. */
-#include "ckptfs/bits.h"
+#include "base/bits.h"
 #include "tap.h"
 
 #include <pthread.h>

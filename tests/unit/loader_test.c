@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the loader of programs would find, without loading it. */
-#include "ckptfs/component.h"
+#include "base/system/component.h"
 #include "tap.h"
 
 #include <dlfcn.h>

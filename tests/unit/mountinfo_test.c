@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of /proc/self/mountinfo, and malformed rows. */
-#include "ckptfs/mountinfo.h"
+#include "base/system/mountinfo.h"
 #include "tap.h"
 
 #include <unistd.h>

@@ -3,7 +3,7 @@
  * privileges: each role runs in a process of its own. System calls and capabilities that
  * the role has dropped fail there, and cannot be acquired again.
  */
-#include "ckptfs/privileges.h"
+#include "base/system/privileges.h"
 #include "tap.h"
 
 #include <errno.h>

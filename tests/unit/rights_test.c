@@ -2,7 +2,7 @@
 /*
  * What an ACL leaves of a mode, and reading it from files.
  */
-#include "ckptfs/rights.h"
+#include "base/system/rights.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * derived from each other, and some are freed meanwhile. Each row holds a reference to a
  * counted object, and all objects are freed at the end.
  */
-#include "ckptfs/rows.h"
+#include "base/rows.h"
 #include "tap.h"
 
 #include <pthread.h>

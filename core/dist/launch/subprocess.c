@@ -6,7 +6,7 @@
  * time.
  */
 #include "ckptfs/subprocess.h"
-#include "ckptfs/process.h"
+#include "base/system/process.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * mpi_load: loads ckptfs-mpi.so, which contains the MPI transport. It is never
  * unloaded: MPI has threads of its own. No state; once in a process.
  */
-#include "ckptfs/component.h"
+#include "base/system/component.h"
 #include "mpi_load_internal.h"
 
 int ck_plugin_open(const char *path, struct ck_transport **out,

@@ -5,8 +5,8 @@
  * commit replaces it, and any thread may compare the file with it.
  */
 #include "current_metadata.h"
+#include "base/system/reach.h"
 #include "ckptfs/memory.h"
-#include "ckptfs/reach.h"
 #include "current.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * them; the lock lets one thread at a time reset them.
  */
 #include "items_read.h"
-#include "ckptfs/bits.h"
+#include "base/bits.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
  * digits. A carriage return in a name is part of the name, and a source may be
  * empty. No state; any thread.
  */
-#include "ckptfs/mountinfo.h"
+#include "mountinfo.h"
 
 #include <limits.h>
 #include <stdio.h>

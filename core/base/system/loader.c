@@ -3,7 +3,7 @@
  * loader: predicts whether the dynamic loader finds a library, from its cache
  * and its directories, without loading the library. No state; any thread.
  */
-#include "ckptfs/component.h"
+#include "component.h"
 
 #include <dlfcn.h>
 #include <errno.h>

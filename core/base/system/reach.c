@@ -6,7 +6,7 @@
  * race with a rename leads at worst to another file beneath linkroot. No state;
  * any thread.
  */
-#include "ckptfs/reach.h"
+#include "reach.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * component: finds a shared module, loads it with dlopen(3), and compares its
  * version with that of the program. It has no state of its own; any thread.
  */
-#include "ckptfs/component.h"
+#include "component.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * is read in the form of the kernel's attribute, which is untrusted. No state;
  * any thread.
  */
-#include "ckptfs/rights.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* process: reads files of /proc/<pid>. No state; any thread. */
-#include "ckptfs/process.h"
+#include "process.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * process, open a socket or mount. Capabilities and filter belong to the
  * calling thread and are inherited by the threads that it starts.
  */
-#include "ckptfs/privileges.h"
+#include "privileges.h"
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
