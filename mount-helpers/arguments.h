@@ -9,8 +9,8 @@
 #define CKPTFS_ARGUMENTS_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/hosts_options.h"
 #include "ckptfs/view.h"
+#include "source/hosts_options.h"
 #include <getopt.h>
 
 /* getopt_long(3) of the argv of a command; longs may be empty, not NULL. Returns '?' after

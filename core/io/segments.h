@@ -8,8 +8,8 @@
 #ifndef CK_SEGMENTS_H
 #define CK_SEGMENTS_H
 
-#include "ckptfs/stats.h"
 #include "ckptfs/stream.h"
+#include "source/stats.h"
 
 enum ck_segment_state {
 	CK_SEGMENT_NEW, /* queued */

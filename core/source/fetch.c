@@ -5,7 +5,7 @@
  * binary search. A thread has a stack of struct ck_fetch, the innermost of
  * which records its reads. One thread at a time for each struct ck_fetch.
  */
-#include "ckptfs/fetch.h"
+#include "fetch.h"
 #include "ckptfs/table.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@
 #define CK_FILES_INTERNAL_H
 
 #include "base/system/reach.h"
-#include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
+#include "fetch.h"
 #include <pthread.h>
 
 struct ck_file_slot {

@@ -4,7 +4,7 @@
 #ifndef CKPTFS_HOSTLIST_INTERNAL_H
 #define CKPTFS_HOSTLIST_INTERNAL_H
 
-#include "ckptfs/hostlist.h"
+#include "hostlist.h"
 
 /* True if the host has this name, without regard to case. */
 bool ck_host_is_named(const struct ck_host *host, struct ck_str name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* hosts_options: parses and completes the options for several hosts. A struct
  * ck_hosts_options belongs to one thread until it is complete, and is constant then. */
-#include "ckptfs/hosts_options.h"
+#include "hosts_options.h"
 
 #include "hostlist_internal.h"
 

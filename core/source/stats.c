@@ -3,7 +3,7 @@
  * stats: counters of reads, one struct for a mount, and their text as JSON. Counters
  * are atomic and only grow; any thread.
  */
-#include "ckptfs/stats.h"
+#include "stats.h"
 
 #include <stddef.h>
 

@@ -14,9 +14,9 @@
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
 #include "ckptfs/layout.h"
-#include "ckptfs/remote_source.h"
 #include "ckptfs/rename.h"
 #include "ckptfs/source.h"
+#include "source/remote_source.h"
 #include <pthread.h>
 
 struct ck_format;	/* core/format/kind.h */

@@ -6,9 +6,9 @@
 #define CKPTFS_FS_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/hosts_options.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
+#include "source/hosts_options.h"
 
 #include <sys/ioctl.h>
 

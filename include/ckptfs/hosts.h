@@ -13,9 +13,9 @@
 #define CKPTFS_HOSTS_H
 
 #include "ckptfs/calls.h"
-#include "ckptfs/hosts_options.h"
-#include "ckptfs/remote_source.h"
 #include "ckptfs/source.h"
+#include "source/hosts_options.h"
+#include "source/remote_source.h"
 
 struct ck_hosts; /* opaque */
 struct ck_ways_by_rounds;

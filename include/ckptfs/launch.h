@@ -10,7 +10,7 @@
 #ifndef CKPTFS_LAUNCH_H
 #define CKPTFS_LAUNCH_H
 
-#include "ckptfs/hostlist.h"
+#include "source/hostlist.h"
 
 #define CK_LAUNCH_RDMA	  "/sys/class/infiniband"
 /* The preflight option of `ckptfs serve`, before the networks, and the prefix

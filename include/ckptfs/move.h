@@ -13,11 +13,11 @@
 #define CKPTFS_MOVE_H
 
 #include "ckptfs/backend.h"
-#include "ckptfs/fetch.h"
 #include "ckptfs/gatherer.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/slice.h"
 #include "ckptfs/source.h"
+#include "source/fetch.h"
 
 #include <pthread.h>
 

@@ -13,7 +13,7 @@
 
 #include "base/system/rights.h"
 #include "ckptfs/base.h"
-#include "ckptfs/stats.h"
+#include "source/stats.h"
 #include <sys/stat.h>
 
 struct ck_fetch;

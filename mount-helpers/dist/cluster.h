@@ -9,8 +9,8 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/hosts_options.h"
 #include "ckptfs/rendezvous.h"
+#include "source/hosts_options.h"
 
 enum {
 	/* bytes for replies, shared with the first rank */

@@ -12,10 +12,10 @@
 #ifndef CKPTFS_INHERIT_FDS_H
 #define CKPTFS_INHERIT_FDS_H
 
-#include "ckptfs/hosts_options.h"
 #include "ckptfs/rank_table.h"
 #include "ckptfs/rendezvous.h"
 #include "ckptfs/subprocess.h"
+#include "source/hosts_options.h"
 
 /* The option that makes the process take inherited descriptors, and its
  * value if there are rounds. */

@@ -7,9 +7,9 @@
 #ifndef CKPTFS_OFFLINE_TREE_H
 #define CKPTFS_OFFLINE_TREE_H
 
-#include "ckptfs/hosts_options.h"
 #include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
+#include "source/hosts_options.h"
 
 struct ck_offline {
 	/* Constant, set by the caller; freed by ck_offline_close(): */

@@ -3,9 +3,9 @@
  * Header fetches: ranges of remote files that a request needs are recorded, fetched, and found
  * by its next attempt. Random requests complete with the right bytes in few rounds.
  */
-#include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
 #include "shortage.h"
+#include "source/fetch.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * Lists of hosts: valid and invalid names, files of hosts, and maps of paths with each
  * separator in a path. This host is found in a list by each of its names.
  */
-#include "ckptfs/hostlist.h"
-#include "hostlist_internal.h"
+#include "source/hostlist.h"
+#include "source/hostlist_internal.h"
 #include "tap.h"
 
 #include <arpa/inet.h>

@@ -3,7 +3,7 @@
  * Options of hosts: the field that each option sets, the limits of each range, the messages of
  * refused values, and the defaults.
  */
-#include "ckptfs/hosts_options.h"
+#include "source/hosts_options.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is counted of several hosts, and the text of it, which is JSON. */
-#include "ckptfs/stats.h"
+#include "source/stats.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * stream: prefetch of one remote range. The test checks the requested segments, their number,
  * and the reads that are served from them.
  */
-#include "ckptfs/stats.h"
+#include "source/stats.h"
 #include "stream_case.h"
 
 enum { SEGMENT = 64 << 10, START = SEGMENT / 4, CACHE = 2 << 20 };

@@ -6,8 +6,8 @@
  */
 #include "ckptfs/launch.h"
 
-#include "ckptfs/hostlist.h"
 #include "launch_internal.h"
+#include "source/hostlist.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
  */
 #include "ckptfs/rank_table.h"
 
-#include "ckptfs/hostlist.h"
+#include "source/hostlist.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #ifndef CK_HOSTS_NAMES_H
 #define CK_HOSTS_NAMES_H
 
-#include "ckptfs/remote_source.h"
+#include "source/remote_source.h"
 
 struct ck_hosts;
 

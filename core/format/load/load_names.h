@@ -6,7 +6,7 @@
 #ifndef CK_LOAD_NAMES_H
 #define CK_LOAD_NAMES_H
 
-#include "ckptfs/remote_source.h"
+#include "source/remote_source.h"
 #include <dirent.h>
 
 /* Entries read of a directory that the user has not named as a checkpoint. */

@@ -6,8 +6,8 @@
  * thread that prepares the mount; no state but the result.
  */
 #include "ckptfs/memory.h"
-#include "ckptfs/stats.h"
 #include "gpulink_internal.h"
+#include "source/stats.h"
 #include "transfer_list.h"
 
 #include <errno.h>

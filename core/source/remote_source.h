@@ -8,8 +8,8 @@
 #ifndef CKPTFS_REMOTE_SOURCE_H
 #define CKPTFS_REMOTE_SOURCE_H
 
-#include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
+#include "fetch.h"
 
 /* A replica that is not used, since another one is. Texts are valid until the
  * thread calls ck_shown() again, and the name as long as the ck_remote_source. */

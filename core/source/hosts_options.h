@@ -9,7 +9,7 @@
 #define CKPTFS_HOSTS_OPTIONS_H
 
 #include "base/system/privileges.h"
-#include "ckptfs/hostlist.h"
+#include "hostlist.h"
 
 /* How replicas of a file are compared. */
 enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
