@@ -4,7 +4,7 @@
  * The offset of each row is stored; those of parts in a row are computed. A struct
  * ck_sections is constant and counted; any thread.
  */
-#include "ckptfs/sections.h"
+#include "sections.h"
 
 #include <assert.h>
 #include <errno.h>

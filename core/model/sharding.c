@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* sharding: kinds of tensors, and how a tensor is distributed over a mesh of ranks:
  * printing, comparison, copies. A sharding is a constant value; any thread. */
-#include "ckptfs/sharding.h"
+#include "sharding.h"
 
 #include <inttypes.h>
 

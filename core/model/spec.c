@@ -3,7 +3,7 @@
  * spec: parses the name of a directory that describes a mesh of ranks: `8` or
  * `dp=2,tp=4`. Stateless; any thread.
  */
-#include "ckptfs/spec.h"
+#include "spec.h"
 
 static bool is_digit(char c)
 {

@@ -13,7 +13,7 @@
  * step is counted, and the search ends with the budget. A struct ck_tiling is used by
  * one thread.
  */
-#include "catalog_internal.h"
+#include "model/catalog/catalog_internal.h"
 
 #include <errno.h>
 

@@ -8,8 +8,8 @@
 #ifndef CK_HF_H
 #define CK_HF_H
 
-#include "ckptfs/sections.h"
 #include "ckptfs/view.h"
+#include "model/sections.h"
 
 #include <pthread.h>
 

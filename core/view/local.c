@@ -13,7 +13,7 @@
  * other directories.
  */
 #include "local.h"
-#include "ckptfs/items.h"
+#include "model/catalog/items.h"
 
 #include <errno.h>
 #include <inttypes.h>

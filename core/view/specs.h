@@ -7,7 +7,7 @@
 #ifndef CK_SPECS_H
 #define CK_SPECS_H
 
-#include "ckptfs/spec.h"
+#include "model/spec.h"
 
 enum { CK_SPECS_MOST = 4096 };
 

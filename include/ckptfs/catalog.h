@@ -9,8 +9,8 @@
 #define CKPTFS_CATALOG_H
 
 #include "base/rows.h"
-#include "ckptfs/listing.h"
-#include "ckptfs/tensor.h"
+#include "model/catalog/listing.h"
+#include "model/catalog/tensor.h"
 
 /* Access rights and time of a file. */
 struct ck_attr {
@@ -292,7 +292,7 @@ uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
 
 /* Appends sizes as attributes and reports show them: "[4,3]". */
 void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
-/* Appends the catalog as text, one line for each row. core/model/catalog_dump.c has the
+/* Appends the catalog as text, one line for each row. core/model/catalog/catalog_dump.c has the
  * grammar. */
 void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out);
 

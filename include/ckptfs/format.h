@@ -11,11 +11,11 @@
 #define CKPTFS_FORMAT_H
 
 #include "base/system/reach.h"
-#include "ckptfs/fault.h"
-#include "ckptfs/items.h"
 #include "ckptfs/layout.h"
-#include "ckptfs/rename.h"
 #include "ckptfs/source.h"
+#include "model/catalog/fault.h"
+#include "model/catalog/items.h"
+#include "model/catalog/rename.h"
 #include "source/remote_source.h"
 #include <pthread.h>
 

@@ -7,8 +7,8 @@
 #ifndef CKPTFS_REWRITE_H
 #define CKPTFS_REWRITE_H
 
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/format.h"
+#include "model/catalog/catalog_edit.h"
 
 /* --- item: what torch.save writes around one contiguous tensor ------------ */
 

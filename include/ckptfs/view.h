@@ -7,9 +7,9 @@
 #ifndef CKPTFS_VIEW_H
 #define CKPTFS_VIEW_H
 
-#include "ckptfs/items.h"
 #include "ckptfs/model.h"
 #include "ckptfs/slice.h"
+#include "model/catalog/items.h"
 
 struct ck_root;
 struct ck_view;

@@ -4,8 +4,8 @@
  * read are merged. The result has every key once, and a non-tensor entry at the location of its
  * first rank. If the ranks agree about a tensor, no box of it is lost or doubled.
  */
-#include "ckptfs/catalog_edit.h"
 #include "dcp/dcp.h"
+#include "model/catalog/catalog_edit.h"
 #include "must.h"
 
 #include <errno.h>

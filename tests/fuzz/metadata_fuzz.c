@@ -8,8 +8,8 @@
  * gives the expected places, as far as the budget allows. The same pickle with a
  * FRAME before each BUILD gives the same catalog.
  */
-#include "ckptfs/catalog_edit.h"
 #include "dcp/dcp_rewrite.h"
+#include "model/catalog/catalog_edit.h"
 #include "stepwise.h"
 #include <errno.h>
 #include <sys/mman.h>

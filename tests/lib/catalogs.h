@@ -6,8 +6,8 @@
 #ifndef CK_CATALOGS_H
 #define CK_CATALOGS_H
 
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/model.h"
+#include "model/catalog/catalog_edit.h"
 #include <stdio.h>
 
 #define DIMS(...) ((const int64_t[]){ __VA_ARGS__ })

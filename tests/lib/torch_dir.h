@@ -8,8 +8,8 @@
 #ifndef CK_TORCH_DIR_H
 #define CK_TORCH_DIR_H
 
-#include "ckptfs/fault.h"
 #include "ckptfs/format.h"
+#include "model/catalog/fault.h"
 #include "tap.h"
 #include "torch_case.h"
 

@@ -6,9 +6,9 @@
  * of its own, on a stack of 64 KiB, under a limit for its memory. The long run judges the
  * time.
  */
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp_parse.h"
+#include "model/catalog/catalog_edit.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Faults that the catalog tells without reading an item; order, modes and
  * times. */
 #include "catalogs.h"
-#include "ckptfs/fault.h"
+#include "model/catalog/fault.h"
 #include "tap.h"
 
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* `.metadata` that PyTorch does not write: damage of one tensor, damage of the whole file, and
  * variants that are valid. */
-#include "ckptfs/catalog_edit.h"
 #include "dcp_parse.h"
+#include "model/catalog/catalog_edit.h"
 #include "tap.h"
 
 #include "dcp_cases.h"

@@ -5,8 +5,8 @@
  * The planner finds every byte of any window at its place in the flat tensor.
  */
 #include "catalogs.h"
-#include "ckptfs/flat.h"
 #include "ckptfs/move.h"
+#include "model/catalog/flat.h"
 #include "tap.h"
 
 enum { DIMS_MOST = 5, ELEMENTS = 600, SIZE = 2, BOXES = 400 };

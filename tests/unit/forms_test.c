@@ -4,10 +4,10 @@
  * layouts and compared with brute force over random sharded tensors. The fault of an item is
  * reported, and its replica is read.
  */
-#include "ckptfs/fault.h"
 #include "current/current.h"
 #include "current/layout_internal.h"
 #include "kind.h"
+#include "model/catalog/fault.h"
 #include "read_case.h"
 #include "world.h"
 

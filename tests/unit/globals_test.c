@@ -4,9 +4,9 @@
  * is either refused by name, or becomes a value that describes the call. In a `.metadata` such
  * a value is listed as unknown.
  */
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp_parse.h"
+#include "model/catalog/catalog_edit.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What single ranks have: rows that only local/ shows, their names, and what edits of it do. */
 #include "catalogs.h"
-#include "ckptfs/catalog_edit.h"
-#include "ckptfs/items.h"
 #include "ckptfs/view.h"
 #include "local.h"
+#include "model/catalog/catalog_edit.h"
+#include "model/catalog/items.h"
 #include "tap.h"
 
 #include <inttypes.h>

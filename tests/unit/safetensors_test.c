@@ -3,7 +3,7 @@
  * safetensors: accepted and refused headers, and the catalogs of checkpoints with one file,
  * several files, an index, and sharding information.
  */
-#include "ckptfs/fault.h"
+#include "model/catalog/fault.h"
 #include "safetensors/safetensors_internal.h"
 #include "tap.h"
 

@@ -8,9 +8,9 @@
  *
  *	seccomp_test DIRECTORY...	of fuzz corpora
  */
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp_parse.h"
+#include "model/catalog/catalog_edit.h"
 #include "tap.h"
 
 #include "dcp_cases.h"

@@ -3,7 +3,7 @@
  * sections: random tables of random parts, read by ranges, are the bytes of their parts
  * behind each other; 8 bytes are kept for each row; limits; who has it last frees it.
  */
-#include "ckptfs/sections.h"
+#include "model/sections.h"
 #include "truth.h"
 
 #include <malloc.h>

@@ -6,10 +6,10 @@
  *
  *	shortage_bytes_test DIRECTORY	with pickle_fuzz, item_fuzz ... in it
  */
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/value.h"
 #include "dcp_parse.h"
 #include "item/item.h"
+#include "model/catalog/catalog_edit.h"
 #include "shortage.h"
 #include "tap.h"
 

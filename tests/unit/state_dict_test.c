@@ -4,8 +4,8 @@
  * cannot be those of one state dict.
  */
 #include "catalogs.h"
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/report.h"
+#include "model/catalog/catalog_edit.h"
 #include "tap.h"
 
 /* A part of a path: a name, or a position after '#'. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Are boxes disjoint? Against comparing all pairs, and for inputs made to
  * take long. */
-#include "catalog_internal.h"
+#include "model/catalog/catalog_internal.h"
 #include "tap.h"
 
 static struct ck_tiling make(const int64_t *boxes, uint32_t ndim, uint32_t n)

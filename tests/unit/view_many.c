@@ -6,7 +6,7 @@
  */
 #include "view_many.h"
 
-#include "ckptfs/sections.h"
+#include "model/sections.h"
 #include "specs.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 #ifndef CK_VIEW_MANY_H
 #define CK_VIEW_MANY_H
 
-#include "ckptfs/spec.h"
 #include "ckptfs/view.h"
+#include "model/spec.h"
 
 extern const struct ck_view view_many;
 

@@ -9,8 +9,8 @@
  * Any thread may record and compare: fields are atomic. One thread at a time publishes,
  * under ck_checkpoint.changing.
  */
-#include "ckptfs/catalog_edit.h"
 #include "current.h"
+#include "model/catalog/catalog_edit.h"
 
 #include <errno.h>
 #include <fcntl.h>

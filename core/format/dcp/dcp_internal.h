@@ -14,10 +14,10 @@
 #ifndef CK_DCP_INTERNAL_H
 #define CK_DCP_INTERNAL_H
 
-#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "ckptfs/rewrite.h"
 #include "dcp.h"
+#include "model/catalog/catalog_edit.h"
 
 /* The meaning of a class; also values of `aux` of collapsed objects. */
 enum ck_dcp_kind {

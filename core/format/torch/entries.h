@@ -13,8 +13,8 @@
 
 #include "../flat/said.h"
 #include "../ranks/ranks.h"
-#include "ckptfs/flat.h"
 #include "ckptfs/table.h"
+#include "model/catalog/flat.h"
 #include "own.h"
 #include "torch_internal.h"
 

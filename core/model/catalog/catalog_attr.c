@@ -6,7 +6,7 @@
  */
 #include "base/system/rights.h"
 #include "catalog_internal.h"
-#include "ckptfs/items.h"
+#include "items.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
  * edits, before others have the catalog.
  */
 #include "catalog_internal.h"
-#include "ckptfs/fault.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
  * Lines are in two tables by their old name: single names, and prefixes. A name is
  * looked up as a whole, then by each of its prefixes, the longest first.
  */
-#include "ckptfs/rename.h"
+#include "rename.h"
 #include "catalog_internal.h"
 #include "ckptfs/table.h"
 

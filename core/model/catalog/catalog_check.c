@@ -14,8 +14,8 @@
  */
 #include "base/system/rights.h"
 #include "catalog_internal.h"
-#include "ckptfs/fault.h"
-#include "ckptfs/items.h"
+#include "fault.h"
+#include "items.h"
 
 #include <errno.h>
 #include <inttypes.h>

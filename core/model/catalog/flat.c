@@ -8,7 +8,7 @@
  * down to the beginning of a row. So each box is the largest one that begins where the
  * previous one ends. No state; any thread, with a catalog of its own.
  */
-#include "ckptfs/flat.h"
+#include "flat.h"
 #include "ckptfs/model.h"
 #include "ckptfs/table.h"
 

@@ -7,7 +7,7 @@
 #ifndef CK_CATALOG_INTERNAL_H
 #define CK_CATALOG_INTERNAL_H
 
-#include "ckptfs/catalog_edit.h"
+#include "catalog_edit.h"
 #include "ckptfs/model.h"
 
 /* A cache of the facts that were added last, so that equal ones are stored once.

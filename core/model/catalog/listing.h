@@ -8,7 +8,7 @@
 #ifndef CKPTFS_LISTING_H
 #define CKPTFS_LISTING_H
 
-#include "ckptfs/rename.h"
+#include "rename.h"
 
 struct ck_owned; /* catalog_internal.h */
 

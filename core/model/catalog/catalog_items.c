@@ -4,8 +4,8 @@
  * replicas. They are lists sorted by chunk, because chunks are added in order.
  */
 #include "catalog_internal.h"
-#include "ckptfs/fault.h"
 #include "ckptfs/table.h"
+#include "fault.h"
 
 #include <errno.h>
 

@@ -10,7 +10,7 @@
 #ifndef CKPTFS_FLAT_H
 #define CKPTFS_FLAT_H
 
-#include "ckptfs/catalog_edit.h"
+#include "catalog_edit.h"
 
 /* --- boxes of a run --------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
 #ifndef CKPTFS_TENSOR_H
 #define CKPTFS_TENSOR_H
 
-#include "ckptfs/listing.h"
-#include "ckptfs/sharding.h"
+#include "listing.h"
+#include "model/sharding.h"
 #include <sys/types.h>
 #include <time.h>
 

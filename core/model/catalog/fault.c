@@ -4,8 +4,8 @@
  * inspect and the log; and the faults that a catalog has without reading an item. No
  * state; any thread.
  */
-#include "ckptfs/fault.h"
-#include "ckptfs/items.h"
+#include "fault.h"
+#include "items.h"
 
 #include <errno.h>
 #include <inttypes.h>
