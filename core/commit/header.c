@@ -11,8 +11,8 @@
  *
  * The state is in struct ck_stage; calls for one stage do not overlap.
  */
-#include "ckptfs/npy.h"
 #include "commit_internal.h"
+#include "syntax/npy.h"
 
 #include <errno.h>
 #include <stdio.h>

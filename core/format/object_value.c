@@ -7,7 +7,7 @@
  */
 #include "object_value.h"
 #include "ckptfs/value.h"
-#include "ckptfs/zipper.h"
+#include "syntax/zipper.h"
 
 #include <errno.h>
 #include <inttypes.h>

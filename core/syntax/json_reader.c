@@ -5,7 +5,7 @@
  * detect duplicates. A string without escapes is borrowed from the text; others
  * are copied into an arena. One thread at a time.
  */
-#include "ckptfs/json_reader.h"
+#include "json_reader.h"
 
 #include <errno.h>
 #include <math.h>

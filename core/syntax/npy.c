@@ -10,7 +10,7 @@
  * room for a growing first dimension; the reader accepts the headers that numpy
  * accepts. No state; any thread.
  */
-#include "ckptfs/npy.h"
+#include "npy.h"
 
 #include <errno.h>
 #include <inttypes.h>

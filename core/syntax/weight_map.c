@@ -4,7 +4,7 @@
  * map borrows names from the text, or owns those with escapes; it is constant
  * once parsed.
  */
-#include "ckptfs/weight_map.h"
+#include "weight_map.h"
 #include "ckptfs/table.h"
 
 #include <errno.h>

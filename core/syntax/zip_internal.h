@@ -6,7 +6,7 @@
 #ifndef CK_ZIP_INTERNAL_H
 #define CK_ZIP_INTERNAL_H
 
-#include "ckptfs/zip.h"
+#include "zip.h"
 
 #define CK_ZIP_SATURATED UINT32_MAX /* of a 32-bit field: see the zip64 extra */
 

@@ -4,7 +4,7 @@
  * buffer. Records are written one after the other; the directory ends the
  * archive. One thread at a time.
  */
-#include "ckptfs/zipper.h"
+#include "zipper.h"
 
 #include <isa-l/crc.h>
 #include <stdio.h>

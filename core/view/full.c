@@ -3,7 +3,7 @@
  * full: the view full/. full/<stem>.npy consists of an npy header and the whole
  * tensor. No state beside the catalog; any thread.
  */
-#include "ckptfs/npy.h"
+#include "syntax/npy.h"
 #include "view_internal.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * never change; any thread, under its lock.
  */
 #include "hf.h"
-#include "ckptfs/weight_map.h"
+#include "syntax/weight_map.h"
 #include "view_internal.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
  */
 #include "ckptfs/json.h"
 #include "ckptfs/table.h"
-#include "ckptfs/weight_map.h"
 #include "hf.h"
+#include "syntax/weight_map.h"
 
 #include <errno.h>
 #include <inttypes.h>

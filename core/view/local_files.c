@@ -4,8 +4,8 @@
  * npy header and one box. The state is the constant index of local.h; any
  * thread.
  */
-#include "ckptfs/npy.h"
 #include "local.h"
+#include "syntax/npy.h"
 #include "view_internal.h"
 
 #include <errno.h>

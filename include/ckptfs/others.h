@@ -11,7 +11,7 @@
 
 #include "base/system/reach.h"
 #include "ckptfs/source.h"
-#include "ckptfs/weight_map.h"
+#include "syntax/weight_map.h"
 
 struct ck_checkpoint;
 struct ck_format_options;

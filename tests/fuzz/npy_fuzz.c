@@ -5,8 +5,8 @@
  * taken as a dtype and a shape, whose header must read back.
  */
 #include "ckptfs/model.h"
-#include "ckptfs/npy.h"
 #include "must.h"
+#include "syntax/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

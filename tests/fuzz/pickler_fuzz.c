@@ -4,9 +4,9 @@
  * output has no FRAME opcode and is read as a value with the same JSON. From the second time on,
  * writing the value again gives the same bytes.
  */
-#include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
 #include "must.h"
+#include "syntax/pickle/pickler.h"
 
 #include <errno.h>
 

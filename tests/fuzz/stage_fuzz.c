@@ -12,10 +12,10 @@
  * Inputs with a certain checksum are committed; each seed has one, by bytes added at its end.
  */
 #include "ckptfs/commit.h"
-#include "ckptfs/npy.h"
 #include "must.h"
 #include "read_case.h"
 #include "stage_case.h"
+#include "syntax/npy.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #define CK_STAGE_CASE_H
 
 #include "ckptfs/commit.h"
-#include "ckptfs/npy.h"
+#include "syntax/npy.h"
 
 #define ALL_BOXES UINT32_MAX /* in place of the number of a box */
 

@@ -3,7 +3,7 @@
  * length in four bytes, little-endian; standard output has the same form. For a refused
  * pickle it has an error line instead, with the top bit of the length set.
  */
-#include "ckptfs/pickler.h"
+#include "syntax/pickle/pickler.h"
 
 #include <stdio.h>
 

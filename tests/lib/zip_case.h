@@ -5,8 +5,8 @@
 #ifndef CK_ZIP_CASE_H
 #define CK_ZIP_CASE_H
 
-#include "ckptfs/zip.h"
 #include "item_writer.h"
+#include "syntax/zip.h"
 
 enum { MANY = 3000 }; /* records */
 

@@ -8,9 +8,9 @@
  *	commit_test FIXTURE...
  */
 #include "ckptfs/commit.h"
-#include "ckptfs/npy.h"
 #include "copy_case.h"
 #include "stage_case.h"
+#include "syntax/npy.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * The reader of JSON takes what RFC 8259 allows and nothing else, and gives its values in
  * order. What is read is printed again, as one line with each level in brackets.
  */
-#include "ckptfs/json_reader.h"
+#include "syntax/json_reader.h"
 #include "tap.h"
 
 #include <errno.h>

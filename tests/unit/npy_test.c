@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* npy headers: as numpy writes them, and read in all spellings. */
 #include "ckptfs/model.h"
-#include "ckptfs/npy.h"
+#include "syntax/npy.h"
 #include "tap.h"
 
 #define DIMS(...) ((const int64_t[]){ __VA_ARGS__ })

@@ -4,7 +4,7 @@
  * where the bytes below are, and the reader takes it.
  */
 #include "ckptfs/pickle.h"
-#include "ckptfs/pickler.h"
+#include "syntax/pickle/pickler.h"
 #include "tap.h"
 
 #define IS(pickle, bytes) is(pickle, CK_STR(bytes))

@@ -4,9 +4,9 @@
  * the JSON of all cases in object_cases.h. Shared values remain shared, and values that
  * protocol 2 cannot express are refused.
  */
-#include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
 #include "object_cases.h"
+#include "syntax/pickle/pickler.h"
 #include "tap.h"
 
 #include <stdio.h>

@@ -6,10 +6,10 @@
  *
  *	stage_test FIXTURE...
  */
-#include "ckptfs/npy.h"
 #include "commit_internal.h"
 #include "copy_case.h"
 #include "stage_case.h"
+#include "syntax/npy.h"
 
 #include <errno.h>
 

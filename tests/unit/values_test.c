@@ -8,13 +8,13 @@
  * offset of its bytes in the file "data" and their length, as "4+8".
  */
 #include "ckptfs/object.h"
-#include "ckptfs/pickler.h"
 #include "ckptfs/report.h"
-#include "ckptfs/zip.h"
 #include "current/current_metadata.h"
 #include "detect.h"
 #include "object_cases.h"
 #include "object_value.h"
+#include "syntax/pickle/pickler.h"
+#include "syntax/zip.h"
 #include "tap.h"
 
 #include <errno.h>

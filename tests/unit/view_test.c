@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* full/ and raw/: names, sizes, slices. */
 #include "catalogs.h"
-#include "ckptfs/npy.h"
+#include "syntax/npy.h"
 #include "tap.h"
 #include "view_internal.h"
 

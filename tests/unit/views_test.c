@@ -6,9 +6,9 @@
  *	views_test DIRECTORY	of checkpoints; a checkpoint that cannot be opened is skipped
  */
 #include "../../core/format/current/current.h"
-#include "ckptfs/npy.h"
 #include "ckptfs/report.h"
 #include "model/catalog/catalog_edit.h"
+#include "syntax/npy.h"
 #include "tap.h"
 #include "tree_walk.h"
 

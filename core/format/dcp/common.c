@@ -12,8 +12,8 @@
  */
 #include "../load/load_gather.h"
 #include "../torch/entries.h"
-#include "ckptfs/json_reader.h"
 #include "dcp_common.h"
+#include "syntax/json_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>

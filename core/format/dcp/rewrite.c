@@ -17,8 +17,8 @@
  *
  * The state lives for one call of ck_dcp_rewrite(), in the thread of the commit.
  */
-#include "ckptfs/pickler.h"
 #include "dcp_rewrite.h"
+#include "syntax/pickle/pickler.h"
 
 #include <errno.h>
 #include <fcntl.h>

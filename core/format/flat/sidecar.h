@@ -11,8 +11,8 @@
 #ifndef CK_SIDECAR_H
 #define CK_SIDECAR_H
 
-#include "ckptfs/json_reader.h"
 #include "ckptfs/model.h"
+#include "syntax/json_reader.h"
 
 enum {
 	CK_SIDECAR_MOST = 100000000, /* bytes */

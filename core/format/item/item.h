@@ -9,8 +9,8 @@
 
 #include "ckptfs/layout.h"
 #include "ckptfs/pickle.h"
-#include "ckptfs/zip.h"
 #include "remarks.h"
+#include "syntax/zip.h"
 
 /* The tensor that an item must contain. */
 struct ck_item_want {

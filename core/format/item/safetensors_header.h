@@ -12,8 +12,8 @@
 #ifndef CK_SAFETENSORS_HEADER_H
 #define CK_SAFETENSORS_HEADER_H
 
-#include "ckptfs/json_reader.h"
 #include "ckptfs/model.h"
+#include "syntax/json_reader.h"
 
 enum {
 	CK_SAFETENSORS_MOST = 100000000, /* bytes of a header */

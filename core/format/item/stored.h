@@ -9,7 +9,7 @@
 
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"
-#include "ckptfs/zip.h"
+#include "syntax/zip.h"
 
 /* An item whose file is in use. */
 struct ck_stored {

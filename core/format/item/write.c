@@ -13,9 +13,9 @@
  * begins at such a multiple, all bytes are those of torch, except for the 40 digits of
  * the id. Stateless; any thread.
  */
-#include "ckptfs/pickler.h"
 #include "ckptfs/rewrite.h"
-#include "ckptfs/zipper.h"
+#include "syntax/pickle/pickler.h"
+#include "syntax/zipper.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #ifndef CK_INDEX_H
 #define CK_INDEX_H
 
-#include "ckptfs/weight_map.h"
 #include "load_gather.h"
+#include "syntax/weight_map.h"
 
 /* Upper limit in bytes; an index of a million names has 100 MB. */
 #define CK_INDEX_MOST (UINT64_C(1) << 30)

@@ -3,8 +3,8 @@
  * torch_values: entries that are not tensors. Each becomes a pickle of its own, with
  * the locations of the storages that it refers to.
  */
-#include "ckptfs/pickler.h"
 #include "entries.h"
+#include "syntax/pickle/pickler.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * pickler: writes single values as opcodes of protocol 2 into a buffer. The
  * state is the index of the next memo slot; one thread at a time.
  */
-#include "ckptfs/pickler.h"
+#include "pickler.h"
 #include "pickle_internal.h"
 
 /* Appends a number; the host is little-endian. */

@@ -7,8 +7,8 @@
 #ifndef CK_PICKLER_INTERNAL_H
 #define CK_PICKLER_INTERNAL_H
 
-#include "ckptfs/pickler.h"
 #include "pickle_internal.h"
+#include "pickler.h"
 
 /* A value that has a memo number. */
 struct ck_numbered {

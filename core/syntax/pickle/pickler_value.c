@@ -17,8 +17,8 @@
  * (POP) in favour of the inner one, as CPython does. The writer is a stack of
  * tasks, without recursion; one thread at a time.
  */
-#include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
+#include "pickler.h"
 #include "pickler_internal.h"
 
 #include <errno.h>

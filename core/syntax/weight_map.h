@@ -8,7 +8,7 @@
 #ifndef CKPTFS_WEIGHT_MAP_H
 #define CKPTFS_WEIGHT_MAP_H
 
-#include "ckptfs/json_reader.h"
+#include "json_reader.h"
 
 struct ck_weight_row {
 	struct ck_str name; /* valid as long as the map and its text */
