@@ -7,7 +7,7 @@
 #ifndef CK_FILES_MADE_H
 #define CK_FILES_MADE_H
 
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 
 #include <sys/stat.h>
 

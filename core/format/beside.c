@@ -5,7 +5,7 @@
  * opened. It is stateless, and any thread may call it.
  */
 #include "detect.h"
-#include "load/load_gather.h"
+#include "format/load/load_gather.h"
 
 #include <errno.h>
 

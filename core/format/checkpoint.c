@@ -8,17 +8,17 @@
  * closes it must be its last user.
  */
 #include "ckptfs/memory.h"
-#include "ckptfs/others.h"
-#include "current/blob.h"
-#include "current/current.h"
-#include "current/items_read.h"
-#include "current/layout_internal.h"
-#include "current/undone.h"
 #include "detect.h"
-#include "flat/said.h"
+#include "format/current/blob.h"
+#include "format/current/current.h"
+#include "format/current/items_read.h"
+#include "format/current/layout_internal.h"
+#include "format/current/undone.h"
+#include "format/flat/said.h"
+#include "format/item/remarks.h"
+#include "format/load/load_gather.h"
+#include "format/load/others.h"
 #include "hub_cache.h"
-#include "item/remarks.h"
-#include "load/load_gather.h"
 #include "warn.h"
 
 #include <errno.h>

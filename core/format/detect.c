@@ -6,12 +6,12 @@
  * constant; any thread may call the functions.
  */
 #include "detect.h"
-#include "dcp/dcp_kind.h"
-#include "load/load_gather.h"
-#include "ranks/ranks_kind.h"
-#include "run/run_kind.h"
-#include "safetensors/safetensors_kind.h"
-#include "torch/torch_kind.h"
+#include "format/dcp/dcp_kind.h"
+#include "format/load/load_gather.h"
+#include "format/ranks/ranks_kind.h"
+#include "format/run/run_kind.h"
+#include "format/safetensors/safetensors_kind.h"
+#include "format/torch/torch_kind.h"
 
 #include <errno.h>
 

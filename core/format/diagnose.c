@@ -6,8 +6,8 @@
  * other file system. Its state is local to one call; any thread may call the functions.
  */
 #include "detect.h"
-#include "load/load_names.h"
-#include "torch/torch_kind.h"
+#include "format/load/load_names.h"
+#include "format/torch/torch_kind.h"
 #include "warn.h"
 
 #include <dirent.h>

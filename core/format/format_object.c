@@ -10,12 +10,12 @@
  * An item is read again if its reads fail over to a replica meanwhile (ck_stored.again). The
  * functions keep no state of their own; any thread may call them.
  */
-#include "current/current.h"
-#include "current/items_read.h"
-#include "item/item.h"
-#include "item/stored.h"
+#include "format/current/current.h"
+#include "format/current/items_read.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
+#include "format/ranks/ranks.h"
 #include "object_value.h"
-#include "ranks/ranks.h"
 #include "warn.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #define CK_KIND_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/rewrite.h"
+#include "rewrite.h"
 #include <stdatomic.h>
 
 /* Metadata that was fetched from another host. */

@@ -7,8 +7,8 @@
  * The search is bounded and follows no link. It runs once, in the thread that opens the
  * checkpoint.
  */
+#include "format/load/load_gather.h"
 #include "kind.h"
-#include "load/load_gather.h"
 #include "warn.h"
 
 #include <errno.h>

@@ -9,8 +9,8 @@
  *
  * Stateless; any thread may call the functions.
  */
-#include "dcp/dcp_kind.h"
-#include "load/load_gather.h"
+#include "format/dcp/dcp_kind.h"
+#include "format/load/load_gather.h"
 #include "warn.h"
 
 #include <dirent.h>

@@ -6,7 +6,7 @@
  * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (save_checkpoint); Orbax 0.12.8,
  * orbax/checkpoint/_src/metadata/checkpoint.py and the driver OCDBT of TensorStore.
  */
-#include "ckptfs/run.h"
+#include "format/run/run.h"
 #include "warn.h"
 
 #include <errno.h>

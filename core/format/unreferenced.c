@@ -9,8 +9,8 @@
  * Files are compared by device and inode, because metadata can spell one path in several
  * ways. The state is local to one call; any thread may call ck_checkpoint_dead().
  */
+#include "format/load/load_names.h"
 #include "kind.h"
-#include "load/load_names.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,13 +9,13 @@
  * one fault ESTALE is reported instead of later ones. Any thread may call the functions.
  */
 #include "verify_item.h"
-#include "ckptfs/rewrite.h"
 #include "ckptfs/value.h"
-#include "current/blob.h"
-#include "item/item.h"
-#include "item/stored.h"
+#include "format/current/blob.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
 #include "kind.h"
 #include "object_value.h"
+#include "rewrite.h"
 #include "warn.h"
 
 #include <errno.h>

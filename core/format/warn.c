@@ -6,8 +6,8 @@
  * the functions.
  */
 #include "warn.h"
-#include "ckptfs/warnings.h"
-#include "load/load_names.h"
+#include "format/load/load_names.h"
+#include "warnings.h"
 
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* warn: functions that find warnings, for the messages of ckptfs/warnings.h. Any thread. */
+/* warn: functions that find warnings, for the messages of format/warnings.h. Any thread. */
 #ifndef CK_WARN_H
 #define CK_WARN_H
 
-#include "item/remarks.h"
+#include "format/item/remarks.h"
 #include "kind.h"
 
 /* Records in cp->remarks unknown classes of the pickle of an object's item, and whether it

@@ -4,7 +4,7 @@
  * shows them. Their bytes are not kept: whoever has one open has a descriptor of its own.
  */
 #include "base/system/rights.h"
-#include "ckptfs/others.h"
+#include "format/load/others.h"
 #include "tree_internal.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
  * append lines to `status`. No state; any thread.
  */
 #include "ckptfs/report.h"
-#include "ckptfs/rewrite.h"
-#include "ckptfs/warnings.h"
+#include "format/rewrite.h"
+#include "format/warnings.h"
 #include "tree_internal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * root: the directory that has the views' directories, in the order given, and those of
  * the tree's own views behind them.
  */
-#include "ckptfs/run.h"
+#include "format/run/run.h"
 #include "tree_internal.h"
 
 #include <errno.h>

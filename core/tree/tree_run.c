@@ -5,7 +5,7 @@
  * are not, the last ones are kept. One that was removed or replaced is no step any more,
  * and is kept for as long as something of it is in use.
  */
-#include "ckptfs/run.h"
+#include "format/run/run.h"
 #include "tree_internal.h"
 
 #include <errno.h>

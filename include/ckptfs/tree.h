@@ -15,9 +15,9 @@
 #include "ckptfs/damage.h"
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
-#include "ckptfs/others.h"
 #include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
+#include "format/load/others.h"
 
 #include <sys/types.h>
 

@@ -9,9 +9,9 @@
 #include "ckptfs/move.h"
 #include "ckptfs/replicas.h"
 #include "ckptfs/view.h"
-#include "ckptfs/warnings.h"
 #include "cluster.h"
 #include "commands.h"
+#include "format/warnings.h"
 #include "offline_tree.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -6,9 +6,9 @@
  * closes; any thread may read.
  */
 #include "offline_tree.h"
-#include "ckptfs/run.h"
 #include "cli.h"
 #include "cluster.h"
+#include "format/run/run.h"
 #include <errno.h>
 
 static int tree_make(struct ck_offline *u)

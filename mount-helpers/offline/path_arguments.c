@@ -4,8 +4,8 @@
  * that exists as a name is not read as a pattern, so each name that `ls` shows is a valid
  * PATH. No state; the main thread.
  */
-#include "ckptfs/run.h"
 #include "cli.h"
+#include "format/run/run.h"
 #include "offline_tree.h"
 #include <errno.h>
 #include <fnmatch.h>

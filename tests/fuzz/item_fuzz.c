@@ -4,7 +4,7 @@
  * item is transformed by zstd), one for the number of dimensions, one for each size, then the
  * item. The whole tensor of an accepted item must be inside the item.
  */
-#include "item/item.h"
+#include "format/item/item.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
  * read are merged. The result has every key once, and a non-tensor entry at the location of its
  * first rank. If the ranks agree about a tensor, no box of it is lost or doubled.
  */
-#include "dcp/dcp.h"
+#include "format/dcp/dcp.h"
 #include "model/catalog/catalog_edit.h"
 #include "must.h"
 

@@ -8,7 +8,7 @@
  * gives the expected places, as far as the budget allows. The same pickle with a
  * FRAME before each BUILD gives the same catalog.
  */
-#include "dcp/dcp_rewrite.h"
+#include "format/dcp/dcp_rewrite.h"
 #include "model/catalog/catalog_edit.h"
 #include "stepwise.h"
 #include <errno.h>

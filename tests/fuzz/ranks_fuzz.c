@@ -4,8 +4,8 @@
  * of the file is refused, is not a tensor, or has boxes. The boxes are inside the tensor and the
  * local tensor, and have as many elements as the local tensor.
  */
+#include "format/ranks/ranks.h"
 #include "must.h"
-#include "ranks/ranks.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
  * the bytes behind it without a gap, each as many as its shape needs. The bytes are also parsed as
  * JSON: a valid text stays valid when it is read value by value.
  */
-#include "item/safetensors_header.h"
+#include "format/item/safetensors_header.h"
 #include "must.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * are inside their units and share no element, all names differ, and every unit is found by
  * its name, below anything.
  */
-#include "flat/sidecar.h"
+#include "format/flat/sidecar.h"
 #include "must.h"
 
 #include <errno.h>

@@ -11,8 +11,8 @@
  */
 #include "ckptfs/format.h"
 #include "ckptfs/value.h"
+#include "format/torch/torch_internal.h"
 #include "must.h"
-#include "torch/torch_internal.h"
 #include "torch_dir.h"
 
 #include <errno.h>

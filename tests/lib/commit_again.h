@@ -7,7 +7,7 @@
 #define CK_COMMIT_AGAIN_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 
 #include <stdlib.h>
 

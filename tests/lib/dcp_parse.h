@@ -5,7 +5,7 @@
 #ifndef CK_DCP_PARSE_H
 #define CK_DCP_PARSE_H
 
-#include "../../core/format/dcp/dcp.h"
+#include "format/dcp/dcp.h"
 
 static inline int dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
 			    int (*file)(void *ctx, struct ck_str path,

@@ -4,7 +4,7 @@
  * after its length and the count of bytes behind it, four bytes each, little-endian;
  * standard output a line: "taken" or why not.
  */
-#include "../../core/format/item/safetensors_header.h"
+#include "format/item/safetensors_header.h"
 
 #include <stdio.h>
 

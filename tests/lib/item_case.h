@@ -5,7 +5,7 @@
 #ifndef CK_ITEM_CASE_H
 #define CK_ITEM_CASE_H
 
-#include "../../core/format/item/item.h"
+#include "format/item/item.h"
 #include "item_writer.h"
 
 struct got {

@@ -5,7 +5,7 @@
 #ifndef CK_TEST_METADATA_CASE_H
 #define CK_TEST_METADATA_CASE_H
 
-#include "../../core/format/dcp/dcp_rewrite.h"
+#include "format/dcp/dcp_rewrite.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -3,9 +3,9 @@
  * input has a path on each line. Standard output gets a line of JSON for each: rank and
  * world of the file, and for each entry of its dict the ck_rank_part or an error.
  */
-#include "../../core/format/item/item.h"
-#include "../../core/format/ranks/ranks.h"
 #include "ckptfs/value.h"
+#include "format/item/item.h"
+#include "format/ranks/ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
  * place, verifies the new metadata in OUT, and prints a line for each: fqn
  * (escaped), offsets, path, offset, length, separated by tabs.
  */
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
  *	beside_test DIRECTORY	a checkpoint of some shards
  */
 #include "commit_again.h"
-#include "current/current.h"
-#include "current/layout_internal.h"
+#include "format/current/current.h"
+#include "format/current/layout_internal.h"
 #include "shell.h"
 #include "tap.h"
 

@@ -7,9 +7,9 @@
  * Its metadata begins with "LINES" and a newline; each line after it is a tensor of bytes: name,
  * file, rank, offset, length.
  */
-#include "current/current_metadata.h"
-#include "dcp/dcp_kind.h"
-#include "detect.h"
+#include "format/current/current_metadata.h"
+#include "format/dcp/dcp_kind.h"
+#include "format/detect.h"
 #include "tap.h"
 
 #include <errno.h>

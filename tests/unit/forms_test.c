@@ -4,9 +4,9 @@
  * layouts and compared with brute force over random sharded tensors. The fault of an item is
  * reported, and its replica is read.
  */
-#include "current/current.h"
-#include "current/layout_internal.h"
-#include "kind.h"
+#include "format/current/current.h"
+#include "format/current/layout_internal.h"
+#include "format/kind.h"
 #include "model/catalog/fault.h"
 #include "read_case.h"
 #include "world.h"

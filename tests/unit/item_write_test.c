@@ -4,7 +4,7 @@
  * what another writer makes of the same records, and one is what PyTorch
  * itself wrote, byte for byte.
  */
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 #include "item_case.h"
 #include "tap.h"
 

@@ -7,7 +7,7 @@
  *
  *	judge_test DIRECTORY	a checkpoint of some shards
  */
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 #include "internal.h"
 #include "shell.h"
 #include "tap.h"

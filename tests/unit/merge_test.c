@@ -3,7 +3,7 @@
  * Merging the metadata of ranks, for a checkpoint that was saved without collectives: single
  * cases, and random shardings compared with a model that has the ranks of each box.
  */
-#include "dcp/dcp_internal.h"
+#include "format/dcp/dcp_internal.h"
 #include "tap.h"
 
 #include <errno.h>

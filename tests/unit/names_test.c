@@ -3,7 +3,7 @@
  * names: ck_dcp_is_ours() accepts exactly the names that ck_dcp_shard_name() produces, and
  * returns their generation. Every accepted name is produced again from its parsed parts.
  */
-#include "dcp/dcp_internal.h"
+#include "format/dcp/dcp_internal.h"
 #include "tap.h"
 
 #define HEX "0123456789abcdef"

@@ -4,7 +4,7 @@
  * dimensions and all lengths against a model that counts rows; numbers out of range; ranks
  * in names of files; and a value that holds itself many times.
  */
-#include "ranks/ranks.h"
+#include "format/ranks/ranks.h"
 #include "tap.h"
 
 #include <errno.h>

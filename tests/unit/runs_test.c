@@ -5,8 +5,8 @@
  *
  *	runs_test DIRECTORY	a checkpoint
  */
-#include "ckptfs/run.h"
 #include "ckptfs/tree.h"
+#include "format/run/run.h"
 #include "shell.h"
 #include "tap.h"
 #include "tree_lookup.h"

@@ -3,8 +3,8 @@
  * safetensors: accepted and refused headers, and the catalogs of checkpoints with one file,
  * several files, an index, and sharding information.
  */
+#include "format/safetensors/safetensors_internal.h"
 #include "model/catalog/fault.h"
-#include "safetensors/safetensors_internal.h"
 #include "tap.h"
 
 #include <errno.h>

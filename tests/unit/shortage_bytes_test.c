@@ -8,7 +8,7 @@
  */
 #include "ckptfs/value.h"
 #include "dcp_parse.h"
-#include "item/item.h"
+#include "format/item/item.h"
 #include "model/catalog/catalog_edit.h"
 #include "shortage.h"
 #include "tap.h"

@@ -3,7 +3,7 @@
  * sidecar: accepted and refused sidecar files and the reasons, the entry of each unit, the
  * entries of an optimizer by number, and a very large sidecar.
  */
-#include "flat/sidecar.h"
+#include "format/flat/sidecar.h"
 #include "tap.h"
 
 #include <errno.h>

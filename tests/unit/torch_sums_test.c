@@ -3,8 +3,8 @@
  * torch_sums: the CRC-32 of records of files of torch.save: which record an item is in, also of
  * files and records that are too large for a test to write.
  */
+#include "format/torch/entries.h"
 #include "tap.h"
-#include "torch/entries.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -3,8 +3,8 @@
  * transform: the stream transforms of items are undone or refused, and the output stays within
  * its limit.
  */
-#include "item/item.h"
-#include "item/stored.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
 #include "tap.h"
 
 #include <zstd.h>

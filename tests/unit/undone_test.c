@@ -5,8 +5,8 @@
  *
  *	undone_test DIRECTORY		the fixture zstd
  */
-#include "../../core/format/current/undone.h"
 #include "ctime.h"
+#include "format/current/undone.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -9,10 +9,10 @@
  */
 #include "ckptfs/object.h"
 #include "ckptfs/report.h"
-#include "current/current_metadata.h"
-#include "detect.h"
+#include "format/current/current_metadata.h"
+#include "format/detect.h"
+#include "format/object_value.h"
 #include "object_cases.h"
-#include "object_value.h"
 #include "syntax/pickle/pickler.h"
 #include "syntax/zip.h"
 #include "tap.h"

@@ -5,8 +5,8 @@
  *
  *	views_test DIRECTORY	of checkpoints; a checkpoint that cannot be opened is skipped
  */
-#include "../../core/format/current/current.h"
 #include "ckptfs/report.h"
+#include "format/current/current.h"
 #include "model/catalog/catalog_edit.h"
 #include "syntax/npy.h"
 #include "tap.h"

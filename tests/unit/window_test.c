@@ -6,7 +6,7 @@
  * whole tensor.
  */
 #include "boxes.h"
-#include "current/layout_internal.h"
+#include "format/current/layout_internal.h"
 #include "read_case.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * apply_commit: implements ckptfs/rewrite.h for commits. The format of the checkpoint
+ * apply_commit: implements format/rewrite.h for commits. The format of the checkpoint
  * provides file names and the new metadata. The next catalog is prepared before the
  * metadata is renamed, so that nothing can fail afterwards, and is published after that.
  *

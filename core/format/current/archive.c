@@ -5,9 +5,9 @@
  * without their stream transforms are cached by cp->blobs and cp->undones; there is no other
  * state. Any thread may call ck_archive_locate(), without a lock.
  */
-#include "../item/item.h"
-#include "../item/stored.h"
 #include "blob.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
 #include "layout_internal.h"
 #include "undone.h"
 

@@ -8,7 +8,7 @@
  * the others. Any thread may call the functions; the cache has a lock.
  */
 #include "blob.h"
-#include "../item/safetensors_file.h"
+#include "format/item/safetensors_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
 #ifndef CK_BLOB_H
 #define CK_BLOB_H
 
-#include "../item/stored.h"
 #include "ckptfs/format.h"
+#include "format/item/stored.h"
 
 struct ck_blob;
 

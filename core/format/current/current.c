@@ -8,7 +8,7 @@
  * with, so that neither side waits for the other.
  */
 #include "current.h"
-#include "../kind.h"
+#include "format/kind.h"
 
 /* Readers of a constant checkpoint take its lock, too. */
 static void lock(const struct ck_checkpoint *cp)

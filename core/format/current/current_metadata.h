@@ -8,7 +8,7 @@
 #ifndef CK_CURRENT_METADATA_H
 #define CK_CURRENT_METADATA_H
 
-#include "../kind.h"
+#include "format/kind.h"
 
 /* --- the file --------------------------------------------------------------------- */
 

@@ -7,9 +7,9 @@
 #ifndef CK_UNDONE_H
 #define CK_UNDONE_H
 
-#include "../item/item.h"
-#include "../item/stored.h"
 #include "ckptfs/format.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
 
 struct ck_undone {
 	uint8_t *bytes; /* len */

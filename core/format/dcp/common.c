@@ -10,9 +10,9 @@
  *
  * struct ck_dcp_common is constant after the load; any thread may read it.
  */
-#include "../load/load_gather.h"
-#include "../torch/entries.h"
 #include "dcp_common.h"
+#include "format/load/load_gather.h"
+#include "format/torch/entries.h"
 #include "syntax/json_reader.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef CK_DCP_COMMON_H
 #define CK_DCP_COMMON_H
 
-#include "../kind.h"
+#include "format/kind.h"
 
 #define CK_DCP_COMMON	   "common.pt"
 #define CK_DCP_COMMON_PART "common"

@@ -6,7 +6,7 @@
 #ifndef CK_DCP_FILES_H
 #define CK_DCP_FILES_H
 
-#include "../load/load_gather.h"
+#include "format/load/load_gather.h"
 
 /* ck_format.is_part, .rank */
 bool ck_dcp_is_part(const char *name);

@@ -5,8 +5,8 @@
  * shown as it was saved: DCP keeps the value of one rank for each number. Runs once,
  * when a checkpoint is loaded.
  */
-#include "../ranks/ranks_flat.h"
 #include "dcp_common.h"
+#include "format/ranks/ranks_flat.h"
 
 #include <errno.h>
 

@@ -15,8 +15,8 @@
 #define CK_DCP_INTERNAL_H
 
 #include "ckptfs/pickle.h"
-#include "ckptfs/rewrite.h"
 #include "dcp.h"
+#include "format/rewrite.h"
 #include "model/catalog/catalog_edit.h"
 
 /* The meaning of a class; also values of `aux` of collapsed objects. */

@@ -14,8 +14,8 @@
 #define CK_DCP_REWRITE_H
 
 #include "ckptfs/pickle.h"
-#include "ckptfs/rewrite.h"
 #include "dcp.h"
+#include "format/rewrite.h"
 
 /* The facts of a `.metadata` that allow to change it without parsing it again: the BUILDs of
  * its locations, and a hash of its bytes. */

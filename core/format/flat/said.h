@@ -7,7 +7,7 @@
 #ifndef CK_SAID_H
 #define CK_SAID_H
 
-#include "../load/load_gather.h"
+#include "format/load/load_gather.h"
 #include "sidecar.h"
 
 struct ck_flat_said {

@@ -4,7 +4,7 @@
  * torch can omit those of the data (skip_data) or all (set_crc32_options(False)); an
  * omitted CRC-32 is 0 and is not checked. Stateless; any thread.
  */
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 #include "item.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
  * begins at such a multiple, all bytes are those of torch, except for the 40 digits of
  * the id. Stateless; any thread.
  */
-#include "ckptfs/rewrite.h"
+#include "format/rewrite.h"
 #include "syntax/pickle/pickler.h"
 #include "syntax/zipper.h"
 

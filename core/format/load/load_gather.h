@@ -8,8 +8,8 @@
 #ifndef CK_LOAD_GATHER_H
 #define CK_LOAD_GATHER_H
 
-#include "../current/current_metadata.h"
-#include "../kind.h"
+#include "format/current/current_metadata.h"
+#include "format/kind.h"
 #include "load_names.h"
 
 /* The directory of a source or a checkpoint, over all hosts. */

@@ -3,7 +3,7 @@
  * that the user names. Over several hosts the list is made by ck_others_bring() when
  * the checkpoint is opened. On one host the first ck_checkpoint_others() makes it, in
  * any thread; if two threads do so, the first one wins (cp->lock). */
-#include "ckptfs/others.h"
+#include "others.h"
 #include "ckptfs/memory.h"
 #include "load_gather.h"
 

@@ -5,9 +5,9 @@
  * ck_template is constant after ck_template_open(); any thread may read it.
  */
 #include "ckptfs/memory.h"
-#include "ckptfs/others.h"
 #include "index.h"
 #include "load_gather.h"
+#include "others.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  * places is visited in each. Therefore the number of visits is bounded, not the depth. The
  * state is local to one call.
  */
-#include "../item/item_tensor.h"
+#include "format/item/item_tensor.h"
 #include "ranks_internal.h"
 
 enum { VALUES_MOST = 1 << 18 };

@@ -6,7 +6,7 @@
  * becomes parameters by ck_rank_params_add(). Used by the thread that loads the checkpoint.
  */
 #include "ranks_flat.h"
-#include "../item/item_tensor.h"
+#include "format/item/item_tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>

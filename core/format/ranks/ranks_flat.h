@@ -12,7 +12,7 @@
 #ifndef CK_RANKS_FLAT_H
 #define CK_RANKS_FLAT_H
 
-#include "../torch/entries.h"
+#include "format/torch/entries.h"
 
 /* --- ranks_flat.c ------------------------------------------------------------------- */
 

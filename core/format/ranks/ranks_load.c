@@ -9,7 +9,7 @@
  * family (ranks_join.c). Then state of optimizers, parameters of flat ones, and pieces are
  * added (ranks_flat.h). The state is local to the load, and used by one thread.
  */
-#include "../load/load_gather.h"
+#include "format/load/load_gather.h"
 #include "ranks_flat.h"
 #include "ranks_kind.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* complete: checks whether a subdirectory of a run directory is a complete step. Called
  * with the lock of the run directory held (ck_run_look()). */
-#include "../detect.h"
+#include "format/detect.h"
 #include "run_internal.h"
 #include "run_kind.h"
 

@@ -6,7 +6,7 @@
  * directory is checked once more at the next look. Links are not followed. The state is
  * in struct ck_rundir, under its lock.
  */
-#include "../load/load_names.h"
+#include "format/load/load_names.h"
 #include "run_internal.h"
 
 #include <dirent.h>

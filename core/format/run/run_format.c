@@ -4,7 +4,7 @@
  * are checkpoints. Detects it, and opens a step. Its state is a struct ck_rundir in
  * cp->own, which any thread may use.
  */
-#include "../current/current_metadata.h"
+#include "format/current/current_metadata.h"
 #include "run_internal.h"
 #include "run_kind.h"
 

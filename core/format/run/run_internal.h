@@ -13,8 +13,8 @@
 #ifndef CK_RUN_INTERNAL_H
 #define CK_RUN_INTERNAL_H
 
-#include "../kind.h"
-#include "ckptfs/run.h"
+#include "format/kind.h"
+#include "run.h"
 
 /* A subdirectory, as the last look found it. Texts are owned. */
 struct ck_found {

@@ -5,7 +5,7 @@
  * The load runs in one thread. The state that remains, cp->own, is constant: the size
  * of each header.
  */
-#include "../load/load_gather.h"
+#include "format/load/load_gather.h"
 #include "safetensors_internal.h"
 #include "safetensors_kind.h"
 

@@ -8,8 +8,8 @@
 #ifndef CK_SAFETENSORS_INTERNAL_H
 #define CK_SAFETENSORS_INTERNAL_H
 
-#include "../item/safetensors_file.h"
-#include "../load/index.h"
+#include "format/item/safetensors_file.h"
+#include "format/load/index.h"
 
 struct ck_safetensors_load {
 	struct ck_checkpoint *cp;

@@ -4,7 +4,7 @@
 #ifndef CK_SAFETENSORS_KIND_H
 #define CK_SAFETENSORS_KIND_H
 
-#include "../kind.h"
+#include "format/kind.h"
 
 extern const struct ck_format ck_format_safetensors;
 

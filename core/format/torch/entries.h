@@ -11,9 +11,9 @@
 #ifndef CK_ENTRIES_H
 #define CK_ENTRIES_H
 
-#include "../flat/said.h"
-#include "../ranks/ranks.h"
 #include "ckptfs/table.h"
+#include "format/flat/said.h"
+#include "format/ranks/ranks.h"
 #include "model/catalog/flat.h"
 #include "own.h"
 #include "torch_internal.h"

@@ -5,8 +5,8 @@
  * with two differences: types of keys are kept, and empty dicts are leaves. The state
  * lives for one call of ck_torch_flatten().
  */
-#include "../item/item_tensor.h"
 #include "ckptfs/value.h"
+#include "format/item/item_tensor.h"
 #include "torch_internal.h"
 
 #include <errno.h>

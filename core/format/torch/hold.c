@@ -5,8 +5,8 @@
  * share, and the locations of its boxes. A struct holding lives for the rows of one
  * file.
  */
-#include "../item/item_tensor.h"
 #include "entries.h"
+#include "format/item/item_tensor.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,8 +5,8 @@
  * Pieces may have an index, as transformers wrote it before safetensors. The load runs
  * in one thread (struct ck_torch_load); the state that remains is in own.c.
  */
-#include "../load/load_gather.h"
-#include "../ranks/ranks_flat.h"
+#include "format/load/load_gather.h"
+#include "format/ranks/ranks_flat.h"
 #include "torch_kind.h"
 
 #include <errno.h>

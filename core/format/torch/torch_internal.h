@@ -14,10 +14,10 @@
 #ifndef CK_TORCH_INTERNAL_H
 #define CK_TORCH_INTERNAL_H
 
-#include "../item/item.h"
-#include "../item/stored.h"
-#include "../load/index.h"
-#include "../ranks/ranks.h"
+#include "format/item/item.h"
+#include "format/item/stored.h"
+#include "format/load/index.h"
+#include "format/ranks/ranks.h"
 
 /* The location of a storage in a file. */
 struct ck_torch_storage {

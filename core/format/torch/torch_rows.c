@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* torch_rows: the rows of all files: reads them, and adds those that are shown to the
  * catalog under unique names. The state is in struct ck_torch_load. */
-#include "../ranks/ranks_flat.h"
+#include "format/ranks/ranks_flat.h"
 
 #include <errno.h>
 #include <inttypes.h>
