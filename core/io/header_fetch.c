@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* header_fetch: an array of moves, their loop nests, and a list of changes. */
 #include "header_fetch.h"
-#include "gather.h"
+#include "io/local/gather.h"
 
 #include <errno.h>
 

@@ -3,8 +3,8 @@
  * pack: moves whose runs lie one behind the other, as they do on their way between
  * hosts.
  */
-#include "gather.h"
-#include "range.h"
+#include "io/local/gather.h"
+#include "io/local/range.h"
 
 void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
 {

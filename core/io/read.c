@@ -13,9 +13,9 @@
  * the kernel looks up each source page and copies it in two pieces.
  */
 #include "ckptfs/move.h"
-#include "gather.h"
-#include "range.h"
-#include "run_plan.h"
+#include "io/local/gather.h"
+#include "io/local/range.h"
+#include "io/local/run_plan.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* staging: see staging.h. */
 #include "staging.h"
-#include "range.h"
+#include "io/local/range.h"
 
 #include <errno.h>
 

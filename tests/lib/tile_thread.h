@@ -6,7 +6,7 @@
 #ifndef CK_TILE_THREAD_H
 #define CK_TILE_THREAD_H
 
-#include "../../core/io/tile/change.h"
+#include "io/tile/change.h"
 
 #include <stdlib.h>
 

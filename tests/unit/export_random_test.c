@@ -7,7 +7,7 @@
 #include "gathering.h"
 #include "trials.h"
 
-#include "export_fill.h"
+#include "io/export_fill.h"
 
 struct trial {
 	struct trial_world is; /* first */

@@ -7,8 +7,8 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "export_slab.h"
-#include "export_table.h"
+#include "io/export_slab.h"
+#include "io/export_table.h"
 
 enum { N = 600, STEPS = 20000, SLABS = 64 };
 

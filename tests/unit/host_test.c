@@ -3,7 +3,7 @@
  * host: what happens when files disappear, shrink or change; large
  * replies are made; threads; speed.
  */
-#include "gather.h"
+#include "io/local/gather.h"
 #include "world.h"
 
 #include <pthread.h>

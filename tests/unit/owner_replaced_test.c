@@ -6,7 +6,7 @@
  */
 #include "owner_case.h"
 
-#include "../../core/io/local/gather.h"
+#include "io/local/gather.h"
 
 #include <errno.h>
 

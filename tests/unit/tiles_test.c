@@ -4,7 +4,7 @@
  * within what they may load, and are aligned. Random copies against the definition and
  * against the host mover; what a launch costs, by hand.
  */
-#include "local/gather.h"
+#include "io/local/gather.h"
 #include "tiles_case.h"
 
 /* --- random copies ----------------------------------------------------------------- */

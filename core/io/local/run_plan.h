@@ -7,8 +7,8 @@
 #ifndef CK_RUN_PLAN_H
 #define CK_RUN_PLAN_H
 
-#include "header_fetch.h"
-#include "staging.h"
+#include "io/header_fetch.h"
+#include "io/staging.h"
 #include "workspace.h"
 
 /* One read operation. Used by one thread. */
