@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Owners of boxes, the names of their files, and what those consist of. */
 #include "catalogs.h"
-#include "local.h"
 #include "tap.h"
+#include "view/local.h"
 
 static const struct ck_catalog *cat;
 

@@ -2,10 +2,10 @@
 /* What single ranks have: rows that only local/ shows, their names, and what edits of it do. */
 #include "catalogs.h"
 #include "ckptfs/view.h"
-#include "local.h"
 #include "model/catalog/catalog_edit.h"
 #include "model/catalog/items.h"
 #include "tap.h"
+#include "view/local.h"
 
 #include <inttypes.h>
 #include <time.h>

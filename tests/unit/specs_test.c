@@ -3,8 +3,8 @@
  * specs: names of layouts, by a table, and at random against a plainer reading of the
  * grammar; directories that are there when they are looked up, 4,096 at most.
  */
-#include "specs.h"
 #include "tap.h"
+#include "view/specs.h"
 
 #include <errno.h>
 #include <pthread.h>

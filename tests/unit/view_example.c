@@ -7,7 +7,7 @@
 #include "view_example.h"
 
 #include "read_case.h"
-#include "view_internal.h"
+#include "view/view_internal.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
 #include "view_many.h"
 
 #include "model/sections.h"
-#include "specs.h"
+#include "view/specs.h"
 
 #include <errno.h>
 

@@ -3,7 +3,7 @@
 #include "catalogs.h"
 #include "syntax/npy.h"
 #include "tap.h"
-#include "view_internal.h"
+#include "view/view_internal.h"
 
 #define FULL ck_tensor_views[0]
 #define RAW  ck_tensor_views[1]
