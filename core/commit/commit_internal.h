@@ -13,9 +13,9 @@
 #include "base/bits.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
-#include "ckptfs/written_ranges.h"
 #include "files_made.h"
 #include "format/rewrite.h"
+#include "written_ranges.h"
 
 struct ck_writer {
 	/* Constant: */

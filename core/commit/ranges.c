@@ -5,7 +5,7 @@
  * are joined, and their number is limited. No locks; the caller synchronizes.
  */
 #include "ckptfs/table.h"
-#include "ckptfs/written_ranges.h"
+#include "written_ranges.h"
 
 #include <errno.h>
 

@@ -11,7 +11,7 @@
  * a single zero behind skipped bytes: it sets the size of a file that it will map
  * (numpy.memmap), which ckptfs refuses.
  */
-#include "ckptfs/written_ranges.h"
+#include "written_ranges.h"
 
 #include <errno.h>
 

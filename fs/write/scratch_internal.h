@@ -6,7 +6,7 @@
 #define CKPTFS_SCRATCH_INTERNAL_H
 
 #include "../internal.h"
-#include "ckptfs/written_ranges.h"
+#include "commit/written_ranges.h"
 
 struct ck_scratch {
 	/* Under ck_scratches.lock: */

@@ -7,7 +7,7 @@
  *	accept_test SAMPLE FIXTURE...
  */
 #include "ckptfs/tree.h"
-#include "commit_internal.h"
+#include "commit/commit_internal.h"
 #include "copy_case.h"
 #include "stage_case.h"
 #include "tree_walk.h"

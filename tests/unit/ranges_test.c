@@ -2,7 +2,7 @@
 /*
  * ranges: random ranges, compared with a bitmap.
  */
-#include "ckptfs/written_ranges.h"
+#include "commit/written_ranges.h"
 #include "tap.h"
 
 enum { SPACE = 200, ROUNDS = 3000, CHANGES = 60 };

@@ -6,7 +6,7 @@
  *
  *	stage_test FIXTURE...
  */
-#include "commit_internal.h"
+#include "commit/commit_internal.h"
 #include "copy_case.h"
 #include "stage_case.h"
 #include "syntax/npy.h"
