@@ -8,9 +8,9 @@
  * wait for remote bytes (async_reply.c). No state, no locks.
  */
 #include "async_reply.h"
-#include "ckptfs/replicas.h"
 #include "internal.h"
 #include "session/pool.h"
+#include "tree/reports/replicas.h"
 #include <errno.h>
 
 /* Attributes that read the source. The last one reads all of a file and of its

@@ -3,7 +3,7 @@
  * objects: objects/ has two files of each entry that is no tensor. An entry is number
  * of the object * CK_OBJECT_FILES + which of the two.
  */
-#include "ckptfs/object.h"
+#include "object.h"
 #include "tree_internal.h"
 
 #include <errno.h>

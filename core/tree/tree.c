@@ -4,7 +4,7 @@
  * present catalog then, so that the catalog is never older than the generation in
  * which the directory got its number.
  */
-#include "ckptfs/object.h"
+#include "object.h"
 #include "tree_internal.h"
 
 #include <errno.h>

@@ -5,9 +5,9 @@
 #ifndef CK_TREE_INTERNAL_H
 #define CK_TREE_INTERNAL_H
 
-#include "ckptfs/replicas.h"
 #include "ckptfs/tree.h"
 #include "dirs.h"
+#include "tree/reports/replicas.h"
 
 struct ck_dir_node;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* tree_object: see object.h. */
-#include "ckptfs/object.h"
+#include "object.h"
 
-#include "ckptfs/snapshot.h"
+#include "tree/reports/snapshot.h"
 
 #include <errno.h>
 

@@ -12,12 +12,12 @@
 #ifndef CKPTFS_TREE_H
 #define CKPTFS_TREE_H
 
-#include "ckptfs/damage.h"
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
-#include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
 #include "format/load/others.h"
+#include "tree/reports/damage.h"
+#include "tree/reports/snapshot.h"
 
 #include <sys/types.h>
 

@@ -7,12 +7,12 @@
 #include "ckptfs/format.h"
 #include "ckptfs/json.h"
 #include "ckptfs/move.h"
-#include "ckptfs/replicas.h"
 #include "ckptfs/view.h"
 #include "cluster.h"
 #include "commands.h"
 #include "format/warnings.h"
 #include "offline_tree.h"
+#include "tree/reports/replicas.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 #ifndef CK_TREE_VIEWS_H
 #define CK_TREE_VIEWS_H
 
-#include "../../core/tree/number.h"
 #include "ckptfs/tree.h"
+#include "tree/number.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -271,11 +271,11 @@ for copy in COPIES:
     copy_check(*copy)
 
 
-@check('reports documented', 'core/tree/reports.c',
+@check('reports documented', 'core/tree/reports/reports.c',
        '\t{ "canary", print_canary, true },\n')
 def check_reports(tree):
     yield from undocumented(
-        tree, 'core/tree/reports.c', r'\s*\{ "([\w.]+)", print_',
+        tree, 'core/tree/reports/reports.c', r'\s*\{ "([\w.]+)", print_',
         [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*.ckptfs/{}*')])
 
 

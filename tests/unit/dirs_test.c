@@ -5,8 +5,8 @@
  * numbers. No number is assigned twice or stands for two versions, and unused places are
  * removed.
  */
-#include "dirs.h"
 #include "tap.h"
+#include "tree/dirs.h"
 
 #include <errno.h>
 

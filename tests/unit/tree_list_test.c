@@ -5,7 +5,7 @@
  *
  *	tree_list_test DIRECTORY	a checkpoint of some shards
  */
-#include "number.h"
+#include "tree/number.h"
 #include "tree_case.h"
 
 #include <errno.h>

@@ -9,9 +9,9 @@
  *	tree_test DIRECTORY	a checkpoint of some shards
  */
 #include "commit_again.h"
-#include "number.h"
 #include "shell.h"
 #include "tap.h"
+#include "tree/number.h"
 #include "tree_case.h"
 
 #include <errno.h>

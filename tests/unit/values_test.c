@@ -7,7 +7,6 @@
  * The file begins with "VALUES" and a newline, then a pickled dict. The key of a storage is the
  * offset of its bytes in the file "data" and their length, as "4+8".
  */
-#include "ckptfs/object.h"
 #include "ckptfs/report.h"
 #include "format/current/current_metadata.h"
 #include "format/detect.h"
@@ -16,6 +15,7 @@
 #include "syntax/pickle/pickler.h"
 #include "syntax/zip.h"
 #include "tap.h"
+#include "tree/object.h"
 
 #include <errno.h>
 #include <fcntl.h>

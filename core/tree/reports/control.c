@@ -3,7 +3,7 @@
  * control: .ckptfs/ has the reports. A live one is printed when
  * its name is looked up, and is as long as it was then until the next time.
  */
-#include "tree_internal.h"
+#include "tree/tree_internal.h"
 
 #include <errno.h>
 

@@ -6,7 +6,7 @@
 #include "ckptfs/report.h"
 #include "format/rewrite.h"
 #include "format/warnings.h"
-#include "tree_internal.h"
+#include "tree/tree_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,11 +3,11 @@
  * damage: see damage.h. Nothing is read for the report but what an open has found and
  * let go.
  */
-#include "ckptfs/damage.h"
+#include "damage.h"
 
 #include "base/bits.h"
 #include "ckptfs/report.h"
-#include "ckptfs/snapshot.h"
+#include "snapshot.h"
 
 #include <errno.h>
 #include <inttypes.h>

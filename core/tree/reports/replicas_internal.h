@@ -5,7 +5,7 @@
 #define CK_REPLICAS_INTERNAL_H
 
 #include "ckptfs/move.h"
-#include "ckptfs/replicas.h"
+#include "replicas.h"
 
 enum { CK_SIDE_BYTES = 1 << 20 };
 

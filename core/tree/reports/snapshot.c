@@ -4,7 +4,7 @@
  * at, and kept; live ones are printed at each lookup. The lock is held for a few loads
  * only: texts are printed outside of it.
  */
-#include "ckptfs/snapshot.h"
+#include "snapshot.h"
 
 #include <errno.h>
 #include <pthread.h>
