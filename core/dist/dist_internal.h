@@ -6,7 +6,7 @@
 #ifndef CK_DIST_INTERNAL_H
 #define CK_DIST_INTERNAL_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 enum {
 	CK_READ_ROW = 24, /* bytes of a copy descriptor without loops */

@@ -16,7 +16,7 @@
 
 #include "base/system/privileges.h"
 #include "ckptfs/gatherer.h"
-#include "ckptfs/rendezvous.h"
+#include "dist/launch/rendezvous.h"
 
 struct ck_gpulink; /* opaque */
 

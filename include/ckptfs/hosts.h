@@ -12,8 +12,8 @@
 #ifndef CKPTFS_HOSTS_H
 #define CKPTFS_HOSTS_H
 
-#include "ckptfs/calls.h"
 #include "ckptfs/source.h"
+#include "dist/rpc/calls.h"
 #include "source/hosts_options.h"
 #include "source/remote_source.h"
 

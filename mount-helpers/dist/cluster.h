@@ -9,7 +9,7 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/rendezvous.h"
+#include "dist/launch/rendezvous.h"
 #include "source/hosts_options.h"
 
 enum {

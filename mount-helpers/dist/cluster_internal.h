@@ -6,10 +6,10 @@
 #ifndef CK_CLUSTER_INTERNAL_H
 #define CK_CLUSTER_INTERNAL_H
 
-#include "ckptfs/link.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/retry_policy.h"
 #include "cluster.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/retry_policy.h"
+#include "dist/rpc/link.h"
 #include "spawn_helper.h"
 
 #include <pthread.h>

@@ -5,8 +5,8 @@
  * prepares the mount; start() by the link's thread.
  */
 #include "base/system/component.h"
-#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
+#include "dist/launch/control_msg.h"
 #include "gpus_internal.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #define CKPTFS_GPUS_H
 
 #include "ckptfs/fs.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/subprocess.h"
 
 struct ck_gpus; /* opaque */
 struct ck_hosts;

@@ -9,8 +9,8 @@
 #include "ckptfs/gpu.h"
 #include "ckptfs/gpulink.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
 #include "gpus.h"
 
 #include <pthread.h>

@@ -10,8 +10,8 @@
  * this object measures.
  */
 #include "ckptfs/launch.h"
-#include "ckptfs/link.h"
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
+#include "dist/rpc/link.h"
 #include "gpus_internal.h"
 
 #include <errno.h>

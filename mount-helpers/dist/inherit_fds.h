@@ -12,9 +12,9 @@
 #ifndef CKPTFS_INHERIT_FDS_H
 #define CKPTFS_INHERIT_FDS_H
 
-#include "ckptfs/rank_table.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/rank_table.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
 #include "source/hosts_options.h"
 
 /* The option that makes the process take inherited descriptors, and its

@@ -6,11 +6,11 @@
  * probing; starting, up to TRIES_MOST times; up; ended.
  */
 #include "job_supervisor.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/retry_policy.h"
-#include "ckptfs/subprocess.h"
 #include "cli.h"
 #include "cluster.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/retry_policy.h"
+#include "dist/launch/subprocess.h"
 #include "mpi_tmpdir.h"
 #include "spawn_helper.h"
 

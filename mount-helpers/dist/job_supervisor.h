@@ -5,8 +5,8 @@
 #ifndef CKPTFS_JOB_SUPERVISOR_H
 #define CKPTFS_JOB_SUPERVISOR_H
 
-#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
+#include "dist/launch/control_msg.h"
 
 /* Runs the supervisor of the requested job. asked: the request, with the socket
  * to report to. Does not return. */

@@ -4,9 +4,9 @@
  * threads.
  */
 #include "rank_rounds.h"
-#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
 #include "cluster.h"
+#include "dist/launch/control_msg.h"
 #include "gpus.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
 #ifndef CKPTFS_RANK_ROUNDS_H
 #define CKPTFS_RANK_ROUNDS_H
 
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
 
 struct ck_rank_rounds {
 	/* the rank's end of the link; sock is -1 without a process */

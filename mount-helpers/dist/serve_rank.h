@@ -8,7 +8,7 @@
 #define CKPTFS_SERVE_RANK_H
 
 #include "ckptfs/fs.h"
-#include "ckptfs/serve.h"
+#include "dist/server/serve.h"
 #include "inherit_fds.h"
 
 /* Zero-initialise, except that the descriptors of `mount` are -1. */

@@ -11,9 +11,9 @@
 #ifndef CKPTFS_SPAWN_HELPER_H
 #define CKPTFS_SPAWN_HELPER_H
 
-#include "ckptfs/control_msg.h"
 #include "ckptfs/launch.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/control_msg.h"
+#include "dist/launch/subprocess.h"
 
 struct ck_spawn_helper {
 	struct ck_subprocess

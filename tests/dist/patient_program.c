@@ -5,7 +5,7 @@
  * other processes of the mount, are those of the program itself.
  */
 #include "ckptfs/launch.h"
-#include "ckptfs/link.h"
+#include "dist/rpc/link.h"
 
 #include <string.h>
 

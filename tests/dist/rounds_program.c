@@ -11,9 +11,9 @@
  *	message EPOCH RANK BYTES	a message of that rank
  *	end EPOCH
  */
-#include "../../core/dist/rpc/link_internal.h"
-#include "ckptfs/link.h"
 #include "cluster.h"
+#include "dist/rpc/link.h"
+#include "dist/rpc/link_internal.h"
 #include "serve_rank.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * head, body and payload of the answer. A refused answer changes nothing. An accepted answer has
  * valid fields, and its payload is written only to the destinations of the moves.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 #include "must.h"
 #include "wire_case.h"
 

@@ -10,7 +10,7 @@
 #ifndef CK_FRAMES_SCRIPT_H
 #define CK_FRAMES_SCRIPT_H
 
-#include "../../core/dist/rpc/link_internal.h"
+#include "dist/rpc/link_internal.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

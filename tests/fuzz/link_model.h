@@ -6,8 +6,8 @@
 #ifndef CK_LINK_MODEL_H
 #define CK_LINK_MODEL_H
 
-#include "ckptfs/link.h"
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
+#include "dist/rpc/link.h"
 #include "frames_script.h"
 #include "must.h"
 

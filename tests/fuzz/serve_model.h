@@ -6,7 +6,7 @@
 #ifndef CK_SERVE_MODEL_H
 #define CK_SERVE_MODEL_H
 
-#include "../../core/dist/server/rank_loop_internal.h"
+#include "dist/server/rank_loop_internal.h"
 #include "frames_script.h"
 #include "small_dir.h"
 

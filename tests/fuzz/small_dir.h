@@ -6,7 +6,7 @@
 #ifndef CK_SMALL_DIR_H
 #define CK_SMALL_DIR_H
 
-#include "../../core/dist/server/file_server_internal.h"
+#include "dist/server/file_server_internal.h"
 #include "must.h"
 
 #include <fcntl.h>

@@ -11,10 +11,10 @@
 #include "tap.h"
 
 #include "../../core/gpu/worker/gpuwire.h"
-#include "ckptfs/control_msg.h"
 #include "ckptfs/gpulink.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/control_msg.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -10,9 +10,9 @@
 #include "played_ranks.h"
 #include "tap.h"
 
-#include "../../core/dist/proto/transfer_list.h"
 #include "ckptfs/gpu.h"
 #include "ckptfs/gpulink.h"
+#include "dist/proto/transfer_list.h"
 
 #include <semaphore.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
 #ifndef CK_CALLS_CASE_H
 #define CK_CALLS_CASE_H
 
-#include "ckptfs/calls.h"
+#include "dist/rpc/calls.h"
 #include "tap.h"
 
 #include <errno.h>

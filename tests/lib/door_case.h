@@ -6,7 +6,7 @@
 #ifndef CK_RENDEZVOUS_CASE_H
 #define CK_RENDEZVOUS_CASE_H
 
-#include "ckptfs/rendezvous.h"
+#include "dist/launch/rendezvous.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -7,7 +7,7 @@
 #ifndef CK_LINE_THREAD_H
 #define CK_LINE_THREAD_H
 
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
 #include "owners_case.h"
 
 #include <pthread.h>

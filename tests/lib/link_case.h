@@ -6,9 +6,9 @@
 #ifndef CK_LINK_CASE_H
 #define CK_LINK_CASE_H
 
-#include "ckptfs/link.h"
-#include "ckptfs/remote_client.h"
-#include "ckptfs/serve.h"
+#include "dist/client/remote_client.h"
+#include "dist/rpc/link.h"
+#include "dist/server/serve.h"
 #include "tap.h"
 
 #include <dirent.h>

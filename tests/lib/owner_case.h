@@ -6,7 +6,7 @@
 #ifndef CK_OWNER_CASE_H
 #define CK_OWNER_CASE_H
 
-#include "../../core/dist/server/file_server_internal.h"
+#include "dist/server/file_server_internal.h"
 #include "taken.h"
 #include "tap.h"
 #include "wire_case.h"

@@ -7,7 +7,7 @@
 #define CK_OWNERS_CASE_H
 
 #include "boxes.h"
-#include "ckptfs/calls.h"
+#include "dist/rpc/calls.h"
 #include "wire_case.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef CK_PEER_MOVES_H
 #define CK_PEER_MOVES_H
 
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
 #include "owners_case.h"
 
 enum {

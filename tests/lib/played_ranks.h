@@ -9,11 +9,11 @@
 
 #include "only_child.h"
 
-#include "../../core/dist/round/no_rounds.h"
-#include "../../core/dist/rpc/link_internal.h"
-#include "ckptfs/control_msg.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/launch/control_msg.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
+#include "dist/round/no_rounds.h"
+#include "dist/rpc/link_internal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -7,7 +7,7 @@
 #ifndef CK_ROUNDS_HARM_H
 #define CK_ROUNDS_HARM_H
 
-#include "../../core/dist/round/rounds_internal.h"
+#include "dist/round/rounds_internal.h"
 #include "xport_case.h"
 #include "xport_ordered.h"
 

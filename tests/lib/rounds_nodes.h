@@ -7,7 +7,7 @@
 #ifndef CK_ROUNDS_NODES_H
 #define CK_ROUNDS_NODES_H
 
-#include "../../core/dist/round/rounds_internal.h"
+#include "dist/round/rounds_internal.h"
 #include "tap.h"
 
 enum {

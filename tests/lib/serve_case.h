@@ -5,7 +5,7 @@
 #ifndef CK_SERVE_CASE_H
 #define CK_SERVE_CASE_H
 
-#include "../../core/dist/rpc/link_internal.h"
+#include "dist/rpc/link_internal.h"
 #include "link_case.h"
 
 /* --- memory in use: replies, and queued messages ------------------------------------------- */

@@ -5,7 +5,7 @@
 #ifndef CK_WIRE_CASE_H
 #define CK_WIRE_CASE_H
 
-#include "ckptfs/file_server.h"
+#include "dist/server/file_server.h"
 
 /* A whole message. */
 static inline void wire_add(struct ck_buf *to, const struct ck_wire_head *head,

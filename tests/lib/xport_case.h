@@ -6,7 +6,7 @@
 #ifndef CK_TRANSPORT_CASE_H
 #define CK_TRANSPORT_CASE_H
 
-#include "ckptfs/transport.h"
+#include "dist/transport/transport.h"
 #include "tap.h"
 
 #include <dirent.h>

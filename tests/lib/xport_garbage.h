@@ -3,7 +3,7 @@
 #ifndef CK_TRANSPORT_GARBAGE_H
 #define CK_TRANSPORT_GARBAGE_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 /* Patched over the head of a PING or of an answer to READ. */
 static const struct garbage {

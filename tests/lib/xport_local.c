@@ -6,7 +6,7 @@
  */
 #include "xport_local.h"
 #include "ckptfs/memory.h"
-#include "transport_internal.h"
+#include "dist/transport/transport_internal.h"
 #include "xport_mesh.h"
 
 #include <errno.h>

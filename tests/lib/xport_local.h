@@ -6,7 +6,7 @@
 #ifndef CK_TRANSPORT_LOCAL_H
 #define CK_TRANSPORT_LOCAL_H
 
-#include "ckptfs/transport.h"
+#include "dist/transport/transport.h"
 
 /* Joins `size` ranks by UNIX sockets `0`, `1`, ... in a directory of the job. Waits for
  * all other ranks, at most msec, and then removes its socket. Only processes of the same

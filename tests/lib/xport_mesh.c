@@ -4,7 +4,7 @@
  * all lower ranks and accepts connections from all higher ones.
  */
 #include "xport_mesh.h"
-#include "sockets.h"
+#include "dist/rpc/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

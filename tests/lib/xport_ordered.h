@@ -17,8 +17,8 @@
 #ifndef CK_TRANSPORT_ORDERED_H
 #define CK_TRANSPORT_ORDERED_H
 
-#include "ckptfs/rounds.h"
-#include "ckptfs/transport.h"
+#include "dist/round/rounds.h"
+#include "dist/transport/transport.h"
 #include "tap.h"
 
 enum {

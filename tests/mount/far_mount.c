@@ -5,10 +5,10 @@
  * end of the link is all that it has.
  */
 #include "ckptfs/format.h"
-#include "ckptfs/link.h"
-#include "ckptfs/remote_client.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
+#include "dist/client/remote_client.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
+#include "dist/rpc/link.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -17,11 +17,11 @@
  * The program reports processes that end with an error on stderr.
  */
 #include "ckptfs/hosts.h"
-#include "ckptfs/link.h"
-#include "ckptfs/mpi_load.h"
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/subprocess.h"
 #include "cluster.h"
+#include "dist/launch/rendezvous.h"
+#include "dist/launch/subprocess.h"
+#include "dist/rpc/link.h"
+#include "dist/transport/mpi_load.h"
 #include "xport_local.h"
 
 #include <errno.h>

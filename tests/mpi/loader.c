@@ -3,7 +3,7 @@
  * loader: loads the MPI transport in the way of ckptfs, twice, and prints the result:
  * "ERRNO TEXT" or "rank N of M".
  */
-#include "ckptfs/mpi_load.h"
+#include "dist/transport/mpi_load.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #ifndef CK_MPI_RANK_H
 #define CK_MPI_RANK_H
 
-#include "../../core/dist/transport/mpi_load_internal.h"
+#include "dist/transport/mpi_load_internal.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* strange: a plugin of another version. */
-#include "ckptfs/mpi_load.h"
+#include "dist/transport/mpi_load.h"
 
 __attribute__((visibility(
 	"default"))) extern const struct ck_transport_plugin ckptfs_xport;

@@ -4,7 +4,7 @@
  * cases of up to five hosts. A model gives, for each host, whether its replica is used, and
  * the reason.
  */
-#include "replica_select.h"
+#include "dist/client/replica_select.h"
 #include "tap.h"
 
 enum { HOSTS = 5, KINDS = 6, NEEDED = 10 };

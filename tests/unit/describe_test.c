@@ -6,8 +6,8 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "../../core/dist/proto/transfer_list.h"
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
+#include "dist/proto/transfer_list.h"
 
 enum { PEERS = 4, FILES = 6, SIZE = 100000, MOVES = 8, SET = 7 };
 

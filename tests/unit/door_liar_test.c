@@ -4,7 +4,7 @@
  * the name of a closed rendezvous, and a rendezvous whose owner does not answer. The limit for
  * an answer is CK_RENDEZVOUS_SECONDS, and 10 s in door_liar_test-real.
  */
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 #include "door_case.h"
 
 #ifndef CK_RENDEZVOUS_SECONDS

@@ -3,7 +3,7 @@
  * What wakes a thread that waits: it stays awake until it was drained, and nobody waits
  * for it to be.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 #include "tap.h"
 
 #include <poll.h>

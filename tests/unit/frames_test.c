@@ -3,7 +3,7 @@
  * Frames of an IPC channel: both directions over sockets with small buffers, a peer that
  * disconnects after each byte, malformed frames, and the limit of memory.
  */
-#include "link_internal.h"
+#include "dist/rpc/link_internal.h"
 #include "tap.h"
 
 #include <pthread.h>

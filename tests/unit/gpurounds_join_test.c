@@ -4,11 +4,11 @@
  * for a short time and then refuses; its rank may also refuse the READ. The bytes then take
  * another route. Rank 0, the initiator, is the test; rank 1 is the participant.
  */
+#include "dist/rpc/link_internal.h"
 #include "gpurounds.h"
-#include "link_internal.h"
 #include "tap.h"
 
-#include "ckptfs/rounds.h"
+#include "dist/round/rounds.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
  * servers in this process.
  */
 #include "ckptfs/hosts.h"
-#include "hosts_internal.h"
+#include "dist/membership/hosts_internal.h"
 #include "line_thread.h"
 #include "tap.h"
 

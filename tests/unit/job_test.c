@@ -3,7 +3,7 @@
  * Subprocesses of a mount: inherited state, output on stderr, and how they are ended, also if
  * they ignore signals or write without end.
  */
-#include "ckptfs/subprocess.h"
+#include "dist/launch/subprocess.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments and environment that a job with NCCL rounds passes to mpirun and to NCCL. */
 #include "ckptfs/launch.h"
-#include "launch_internal.h"
+#include "dist/launch/launch_internal.h"
 #include "tap.h"
 
 #include <errno.h>

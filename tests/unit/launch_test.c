@@ -5,7 +5,7 @@
  * fail, hang, or write without end.
  */
 #include "ckptfs/launch.h"
-#include "launch_internal.h"
+#include "dist/launch/launch_internal.h"
 #include "tap.h"
 
 #include <sys/stat.h>

@@ -3,8 +3,8 @@
  * An IPC channel with a malicious worker process: malformed frames, replies without a request,
  * duplicates, replies that are too long, or no reply. Reads are right or fail, in time.
  */
+#include "dist/rpc/link_internal.h"
 #include "link_case.h"
-#include "link_internal.h"
 
 #include <poll.h>
 

@@ -4,8 +4,8 @@
  * interrupts, and with too little memory for all of them. Then the worker process is killed or
  * stopped at random times.
  */
+#include "dist/rpc/link_internal.h"
 #include "link_case.h"
-#include "link_internal.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which ranks have a mount: what each event does. */
-#include "../../core/dist/server/mount_liveness.h"
+#include "dist/server/mount_liveness.h"
 #include "tap.h"
 
 enum { RANKS = 5, SELF = 2, SILENCE = 100, MOST = 50 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* control_msg: control messages between the processes of a mount arrive unchanged, or the
  * send or receive call fails. */
-#include "ckptfs/control_msg.h"
+#include "dist/launch/control_msg.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * each block. Slots never overlap and are not reused before they are released. An allocation
  * succeeds whenever there are enough adjacent free blocks.
  */
-#include "payload_alloc.h"
+#include "dist/rpc/payload_alloc.h"
 #include "tap.h"
 
 enum { BLOCKS = 24, SLOTS = 64, PEERS = 4 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* rank_table: the table of the ranks of a job, the records that are refused, and the list
  * that the mount process receives. */
-#include "ckptfs/rank_table.h"
+#include "dist/launch/rank_table.h"
 #include "tap.h"
 
 #include <limits.h>

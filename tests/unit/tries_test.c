@@ -4,7 +4,7 @@
  * these make each job fail that they are in. All others have to come back, soon, and the
  * bad ones are to be tried less and less often.
  */
-#include "ckptfs/retry_policy.h"
+#include "dist/launch/retry_policy.h"
 #include "tap.h"
 
 enum { MOST = 40, EVERY = 30000 };

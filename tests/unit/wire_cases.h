@@ -6,7 +6,7 @@
 #ifndef CK_WIRE_CASES_H
 #define CK_WIRE_CASES_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
  * wire: the bytes of every message, and messages with a fault, each of which is refused before
  * memory is allocated. The file server is tested in owner_test.c.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 #include "taken.h"
 #include "tap.h"
 #include "wire_case.h"

@@ -7,7 +7,7 @@
 #ifndef CK_PLACES_H
 #define CK_PLACES_H
 
-#include "ckptfs/remote_client.h"
+#include "remote_client.h"
 
 /* Sets *out to the i-th location that a read of the file tries. Returns false
  * if there are fewer. */

@@ -10,7 +10,7 @@
  * Threads: the caller of start() makes the first parts. The connection's thread
  * completes parts and makes the next ones.
  */
-#include "ckptfs/remote_client.h"
+#include "remote_client.h"
 #include "places.h"
 
 #include <errno.h>

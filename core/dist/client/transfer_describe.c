@@ -9,8 +9,8 @@
  * State: the rounds of struct ck_remote_client, under its ways_lock. Any
  * thread.
  */
+#include "dist/proto/transfer_list.h"
 #include "places.h"
-#include "transfer_list.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
  * SOCK_SEQPACKET socket, with its descriptors in SCM_RIGHTS. No state beyond
  * the socket; any thread, one at a time for each socket.
  */
-#include "ckptfs/control_msg.h"
+#include "control_msg.h"
 
 #include <errno.h>
 #include <sys/socket.h>

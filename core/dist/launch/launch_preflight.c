@@ -10,8 +10,8 @@
  * is parsed afterwards. All of it runs in the calling thread.
  */
 #include "ckptfs/launch.h"
-#include "ckptfs/subprocess.h"
 #include "launch_internal.h"
+#include "subprocess.h"
 
 #include <errno.h>
 #include <poll.h>

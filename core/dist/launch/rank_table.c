@@ -8,7 +8,7 @@
  * The first two are the same in all versions. A table is empty, then read by
  * ck_rank_table_read() and constant. One thread.
  */
-#include "ckptfs/rank_table.h"
+#include "rank_table.h"
 
 #include "source/hostlist.h"
 

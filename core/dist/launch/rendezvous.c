@@ -6,9 +6,9 @@
  * connects, sends the second part of the name, and checks the third in the
  * reply. Each end runs in the calling thread.
  */
-#include "ckptfs/rendezvous.h"
-#include "ckptfs/wire.h"
-#include "sockets.h"
+#include "rendezvous.h"
+#include "dist/proto/wire.h"
+#include "dist/rpc/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

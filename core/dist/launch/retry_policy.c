@@ -5,7 +5,7 @@
  * suspect becomes wanted again when it does not reply, or has been up. No I/O
  * and no clock. One thread.
  */
-#include "ckptfs/retry_policy.h"
+#include "retry_policy.h"
 
 #include <errno.h>
 

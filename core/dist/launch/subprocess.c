@@ -5,7 +5,7 @@
  * child is running until ck_subprocess_end() has reaped it. One thread at a
  * time.
  */
-#include "ckptfs/subprocess.h"
+#include "subprocess.h"
 #include "base/system/process.h"
 
 #include <dirent.h>

@@ -9,10 +9,10 @@
 #define CK_HOSTS_INTERNAL_H
 
 #include "ckptfs/hosts.h"
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
+#include "dist/client/replica_select.h"
 #include "hosts_names.h"
 #include "hosts_task.h"
-#include "replica_select.h"
 
 #include <pthread.h>
 

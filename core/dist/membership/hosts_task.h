@@ -5,7 +5,7 @@
 #ifndef CK_HOSTS_TASK_H
 #define CK_HOSTS_TASK_H
 
-#include "ckptfs/remote_client.h"
+#include "dist/client/remote_client.h"
 
 struct ck_hosts;
 struct ck_hosts_host;

@@ -4,7 +4,7 @@
  * number, size and name is checked before it is used, and the caller compares
  * them with its own state. No state; one thread at a time per request.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 
 #include <errno.h>
 #include <sys/stat.h>

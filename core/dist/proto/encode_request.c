@@ -3,7 +3,7 @@
  * encode_request: builds all requests except READ (split_reads.c). No state;
  * one thread at a time per request.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 
 #include <errno.h>
 

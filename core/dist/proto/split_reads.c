@@ -10,7 +10,7 @@
  * State: struct ck_reads, the position in the list of descriptors. One thread
  * at a time.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 
 #include <errno.h>
 

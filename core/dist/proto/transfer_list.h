@@ -10,7 +10,7 @@
 #ifndef CK_TRANSFER_LIST_H
 #define CK_TRANSFER_LIST_H
 
-#include "ckptfs/wire.h"
+#include "wire.h"
 
 enum {
 	CK_WANT_HEAD = 16,  /* bytes before the body */

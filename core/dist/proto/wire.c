@@ -4,7 +4,7 @@
  * head that passes the check has a known type, and sizes within the limits. No
  * state, any thread.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 
 #include <errno.h>
 

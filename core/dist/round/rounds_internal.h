@@ -11,7 +11,7 @@
 #ifndef CK_ROUNDS_INTERNAL_H
 #define CK_ROUNDS_INTERNAL_H
 
-#include "ckptfs/rounds.h"
+#include "rounds.h"
 
 enum {
 	CK_ROUNDS_NUMBERED =

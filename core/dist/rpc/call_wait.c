@@ -4,7 +4,7 @@
  * callback of the call posts in the line's thread. State: one struct wait on
  * the caller's stack for each call. Any thread may call, except the line's.
  */
-#include "ckptfs/calls.h"
+#include "calls.h"
 
 #include <errno.h>
 #include <semaphore.h>

@@ -14,7 +14,7 @@
  * Any thread sends and cancels calls; the line's thread receives, runs the
  * timers and calls came(), without holding the lock.
  */
-#include "ckptfs/calls.h"
+#include "calls.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * event: a wake-up flag that poll(2) can wait for, made of an eventfd. Any
  * thread may set it; the thread that waits clears it.
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 
 #include <sys/eventfd.h>
 

@@ -8,8 +8,8 @@
  * invalid frame: then all calls fail; ending, set by ck_link_free(). A dead
  * link is not reconnected.
  */
-#include "ckptfs/link.h"
-#include "dist_internal.h"
+#include "link.h"
+#include "dist/dist_internal.h"
 #include "link_internal.h"
 #include "payload_alloc.h"
 

@@ -10,7 +10,7 @@
 #ifndef CK_LINK_INTERNAL_H
 #define CK_LINK_INTERNAL_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 enum { CK_FRAME = 24 }; /* bytes */
 

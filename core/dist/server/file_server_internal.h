@@ -7,8 +7,8 @@
 #ifndef CK_FILE_SERVER_INTERNAL_H
 #define CK_FILE_SERVER_INTERNAL_H
 
-#include "ckptfs/file_server.h"
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
+#include "file_server.h"
 
 struct ck_file_server {
 	/* Constant: */

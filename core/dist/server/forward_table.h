@@ -7,7 +7,7 @@
 #ifndef CK_FORWARD_TABLE_H
 #define CK_FORWARD_TABLE_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 /* Totals of one rank. */
 struct ck_forward_table_sum {

@@ -8,7 +8,7 @@
  * The loop ends when the last mount is gone, the stop descriptor is readable,
  * or another rank ends the job (ck_serve_until).
  */
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
 #include "rank_loop_internal.h"
 
 #include <errno.h>

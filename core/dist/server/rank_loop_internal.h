@@ -12,11 +12,11 @@
 #ifndef CK_RANK_LOOP_INTERNAL_H
 #define CK_RANK_LOOP_INTERNAL_H
 
-#include "ckptfs/serve.h"
+#include "dist/round/no_rounds.h"
+#include "dist/rpc/link_internal.h"
 #include "forward_table.h"
-#include "link_internal.h"
 #include "mount_liveness.h"
-#include "no_rounds.h"
+#include "serve.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #ifndef CK_MPI_LOAD_INTERNAL_H
 #define CK_MPI_LOAD_INTERNAL_H
 
-#include "ckptfs/mpi_load.h"
+#include "mpi_load.h"
 
 /* Like ck_transport_mpi(), but loads the plugin from `path`; NULL is the plugin
  * installed with the program. Returns 0, or a negative errno with a message in

@@ -7,8 +7,8 @@
 #ifndef CK_TRANSPORT_INTERNAL_H
 #define CK_TRANSPORT_INTERNAL_H
 
-#include "ckptfs/transport.h"
-#include "dist_internal.h"
+#include "dist/dist_internal.h"
+#include "transport.h"
 
 enum { CK_EXPECTED_BUCKETS = 1024 };
 

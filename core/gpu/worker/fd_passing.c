@@ -6,7 +6,7 @@
  * connections are rejected or wait. One thread.
  */
 #include "fd_passing.h"
-#include "sockets.h"
+#include "dist/rpc/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
  * kept until its slots and allocations are unused. State `over`: no worker will
  * be started any more.
  */
-#include "ckptfs/control_msg.h"
-#include "ckptfs/rendezvous.h"
+#include "dist/launch/control_msg.h"
+#include "dist/launch/rendezvous.h"
 #include "gpulink_internal.h"
 
 #include <errno.h>

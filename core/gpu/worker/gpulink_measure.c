@@ -6,9 +6,9 @@
  * thread that prepares the mount; no state but the result.
  */
 #include "ckptfs/memory.h"
+#include "dist/proto/transfer_list.h"
 #include "gpulink_internal.h"
 #include "source/stats.h"
-#include "transfer_list.h"
 
 #include <errno.h>
 #include <semaphore.h>

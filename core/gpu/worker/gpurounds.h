@@ -12,7 +12,7 @@
 #define CK_GPUROUNDS_H
 
 #include "ckptfs/gpu.h"
-#include "transfer_list.h"
+#include "dist/proto/transfer_list.h"
 
 /* A gather request, and the transfer list of its remote bytes. Must stay as it
  * is until the request is done. */

@@ -8,10 +8,10 @@
 #ifndef CK_GPUROUNDS_INTERNAL_H
 #define CK_GPUROUNDS_INTERNAL_H
 
-#include "ckptfs/rounds.h"
+#include "dist/round/no_rounds.h"
+#include "dist/round/rounds.h"
+#include "dist/rpc/link_internal.h"
 #include "gpurounds.h"
-#include "link_internal.h"
-#include "no_rounds.h"
 
 enum {
 	GPU_BATCH = 8,	 /* gather requests per round */

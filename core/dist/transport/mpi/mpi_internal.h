@@ -27,7 +27,7 @@
 #ifndef CK_MPI_INTERNAL_H
 #define CK_MPI_INTERNAL_H
 
-#include "transport_internal.h"
+#include "dist/transport/transport_internal.h"
 
 #include <mpi.h>
 

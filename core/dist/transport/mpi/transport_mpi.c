@@ -9,7 +9,7 @@
  * the transport calls MPI. After open() and gather() no call waits for other
  * ranks.
  */
-#include "ckptfs/mpi_load.h"
+#include "dist/transport/mpi_load.h"
 #include "mpi_internal.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #ifndef CKPTFS_CONTROL_MSG_H
 #define CKPTFS_CONTROL_MSG_H
 
-#include "ckptfs/subprocess.h"
+#include "subprocess.h"
 
 enum ck_control_msg_kind {
 	/* To the spawn helper: start a job. err: milliseconds that hosts have

@@ -8,7 +8,7 @@
 #ifndef CKPTFS_MPI_LOAD_H
 #define CKPTFS_MPI_LOAD_H
 
-#include "ckptfs/transport.h"
+#include "transport.h"
 
 /*
  * Opens the transport between the processes that one mpirun has started. Rank

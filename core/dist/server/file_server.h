@@ -13,7 +13,7 @@
 #ifndef CKPTFS_FILE_SERVER_H
 #define CKPTFS_FILE_SERVER_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 struct ck_file_server; /* opaque */
 

@@ -13,7 +13,7 @@
 #ifndef CKPTFS_REMOTE_CLIENT_H
 #define CKPTFS_REMOTE_CLIENT_H
 
-#include "ckptfs/calls.h"
+#include "dist/rpc/calls.h"
 
 #include <pthread.h>
 

@@ -18,7 +18,7 @@
 #ifndef CKPTFS_CALLS_H
 #define CKPTFS_CALLS_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 /* A connection, as the table uses it. It has one thread, see below. */
 struct ck_line {

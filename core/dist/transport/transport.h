@@ -10,7 +10,7 @@
 #ifndef CKPTFS_TRANSPORT_H
 #define CKPTFS_TRANSPORT_H
 
-#include "ckptfs/wire.h"
+#include "dist/proto/wire.h"
 
 #include <poll.h>
 

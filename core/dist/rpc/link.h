@@ -12,7 +12,7 @@
 #define CKPTFS_LINK_H
 
 #include "base/system/privileges.h"
-#include "ckptfs/calls.h"
+#include "calls.h"
 
 #define CK_LINK_NO_RANK UINT32_MAX
 

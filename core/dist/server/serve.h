@@ -11,8 +11,8 @@
 #ifndef CKPTFS_SERVE_H
 #define CKPTFS_SERVE_H
 
-#include "ckptfs/file_server.h"
-#include "ckptfs/transport.h"
+#include "dist/transport/transport.h"
+#include "file_server.h"
 
 /* What ends the rank, besides the end of the last mount and its own `stop`. */
 enum ck_serve_until {
