@@ -9,9 +9,9 @@
  * every request completes with -EIO, and memory that may still be written is
  * freed only by the end of the process. One thread.
  */
-#include "device_pool.h"
-#include "endpoint.h"
-#include "shared_memory.h"
+#include "gpu/export/shared_memory.h"
+#include "gpu/nccl/device_pool.h"
+#include "gpu/nccl/endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  */
 #include "tap.h"
 
-#include "../../core/gpu/worker/gpulink_internal.h"
 #include "ckptfs/gpulink.h"
+#include "gpu/worker/gpulink_internal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -10,11 +10,11 @@
 #include "only_child.h"
 #include "tap.h"
 
-#include "../../core/gpu/worker/gpuwire.h"
 #include "ckptfs/gpulink.h"
 #include "dist/launch/control_msg.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/launch/subprocess.h"
+#include "gpu/worker/gpuwire.h"
 
 #include <errno.h>
 #include <poll.h>

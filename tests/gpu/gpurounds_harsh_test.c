@@ -9,7 +9,7 @@
  */
 #include "gpurounds_job.h"
 
-#include "driver.h"
+#include "gpu/driver/driver.h"
 
 enum { RANKS = 4, LATE_MSEC = 15000, TIMES = 8 };
 

@@ -7,7 +7,7 @@
  *
  * init: also makes a communicator of one rank.
  */
-#include "nccl_load.h"
+#include "gpu/nccl/nccl_load.h"
 
 #include <stdio.h>
 #include <unistd.h>

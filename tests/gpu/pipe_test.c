@@ -5,7 +5,7 @@
  *
  *	LD_LIBRARY_PATH=STANDIN pipe_test
  */
-#include "pipe.h"
+#include "gpu/driver/pipe.h"
 #include "tiles_case.h"
 
 #include <dlfcn.h>

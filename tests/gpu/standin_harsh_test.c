@@ -4,7 +4,7 @@
  * message about the cause. Each case runs in its own process.
  */
 #include "ckptfs/tiles.h"
-#include "kernels.h"
+#include "gpu/driver/kernels.h"
 #include "standin/deaths.h"
 
 enum { SIZE = 1000 };

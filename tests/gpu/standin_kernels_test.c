@@ -3,7 +3,7 @@
  * standin_kernels: kernels of the fake driver move the right bytes in the right order; a program
  * that omits a wait gets wrong bytes.
  */
-#include "kernels.h"
+#include "gpu/driver/kernels.h"
 #include "standin/loaded.h"
 #include "tiles_case.h"
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "ckptfs/tiles.h"
-#include "kernels.h"
+#include "gpu/driver/kernels.h"
 #include "standin/deaths.h"
 #include "standin/vmm_loaded.h"
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "ckptfs/tiles.h"
-#include "kernels.h"
+#include "gpu/driver/kernels.h"
 #include "standin/vmm_loaded.h"
 
 static const char *library;

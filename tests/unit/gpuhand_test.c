@@ -4,7 +4,7 @@
  * many clients at once, beside clients that send no token, and after the process had no free
  * descriptors.
  */
-#include "fd_passing.h"
+#include "gpu/worker/fd_passing.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * another route. Rank 0, the initiator, is the test; rank 1 is the participant.
  */
 #include "dist/rpc/link_internal.h"
-#include "gpurounds.h"
+#include "gpu/worker/gpurounds.h"
 #include "tap.h"
 
 #include "dist/round/rounds.h"

@@ -4,7 +4,7 @@
  * mark. The functions of the driver are in this file: the test sets which events the
  * device has reached.
  */
-#include "ring.h"
+#include "gpu/driver/ring.h"
 #include "tap.h"
 
 enum { SLOTS = 3 };

@@ -6,7 +6,7 @@
  */
 #include "device_pool.h"
 #include "endpoint.h"
-#include "gather_tiles.h"
+#include "gpu/driver/gather_tiles.h"
 
 #include <errno.h>
 #include <stdio.h>

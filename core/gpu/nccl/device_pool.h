@@ -8,7 +8,7 @@
 #define CK_DEVICE_POOL_H
 
 #include "ckptfs/gpu.h"
-#include "pipe.h"
+#include "gpu/driver/pipe.h"
 
 enum {
 	CK_CARD_WAYS = 8,	 /* requests in flight on a device */

@@ -6,9 +6,9 @@
  * failed; nothing on the device can be relied on. One thread.
  */
 #include "endpoint.h"
-#include "gather_tiles.h"
+#include "gpu/driver/gather_tiles.h"
+#include "gpu/driver/pipe.h"
 #include "nccl_rounds.h"
-#include "pipe.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
  * check failed; 2: there is no GPU.
  */
 #include "gpucheck.h"
-#include "kernels.h"
+#include "gpu/driver/kernels.h"
 
 #include <dlfcn.h>
 #include <getopt.h>

@@ -5,7 +5,7 @@
 #ifndef CK_GPUCHECK_H
 #define CK_GPUCHECK_H
 
-#include "pipe.h"
+#include "gpu/driver/pipe.h"
 
 /* Parts of the checks, as bits. */
 enum ck_gpucheck_part {

@@ -5,7 +5,7 @@
  * one GPU and synchronize for each measurement. Each has half of the decrease of the driver's free
  * memory, which includes other users of the device.
  */
-#include "nccl_rounds.h"
+#include "gpu/nccl/nccl_rounds.h"
 #include "ncclcheck_use.h"
 
 #include <errno.h>
