@@ -31,12 +31,7 @@ def nccl_flags():
 
 
 # Modules of several folders: their headers include those of the other folders.
-FOLDERS = {'mount-helpers/': ('', 'offline'), 'core/io/': ('', 'local'),
-           'core/dist/': ('', 'client', 'launch', 'membership', 'proto', 'round', 'rpc', 'server',
-                          'transport'),
-           'core/gpu/': ('driver', 'export', 'nccl', 'worker', '../dist', '../dist/proto',
-                         '../dist/rpc', '../dist/round'),
-           'tests/': ('../core/dist', '../core/dist/proto', '../core/dist/rpc', '../core/dist/round')}
+FOLDERS = {'mount-helpers/': ('', 'offline')}
 
 
 def places_of(path):
@@ -50,7 +45,7 @@ def findings(tree):
     needed = {'core/dist/transport/mpi/': cflags('ompi-c'),
               'core/gpu/nccl/nccl_': nccl_flags(),
               'tests/gpu/standin/nccl_': nccl_flags(),
-              'tests/gpu/tools/': nccl_flags() and [*nccl_flags(), '-Icore/gpu/driver'],
+              'tests/gpu/tools/': nccl_flags(),
               'core/gpu/': cuda_flags(), 'tests/gpu/': cuda_flags(),
               '': cflags('fuse3')}
 

@@ -30,6 +30,9 @@ def include_fault(tree, path, name, header, table):
     found = place_of(tree, path, header, folders_of(tree, name, table))
     if found is None:
         return f'{header} is no header of {name}'
+    if path.startswith('core/') and found not in (
+            'include/' + header, 'core/' + header, os.path.join(os.path.dirname(path), os.path.basename(header))):
+        return f'{header} is of another folder: include it by its path from core'
     target = module_of(found, modules)
     if target is None:
         return f'{header} belongs to no module'
@@ -77,7 +80,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
 # The name of a check, the file that it must find, and with which contents.
 CANARIES = (
     ('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n', '#include "cli.h"\n',
-     '#include "copied.h"\n', '#include "syntax/pow10.h"\n', '#include "io/segments.h"\n'),
+     '#include "copied.h"\n', '#include "syntax/pow10.h"\n', '#include "io/segments.h"\n',
+     '#include "../base/bits.h"\n'),
 )
 LIST_CANARIES = (
     ('exported headers', LIST, 'module base core/base\nexports base base/canary.h\n',

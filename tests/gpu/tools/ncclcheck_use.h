@@ -6,7 +6,7 @@
 #ifndef NCCLCHECK_USE_H
 #define NCCLCHECK_USE_H
 
-#include "../../core/gpu/nccl/nccl_epochs.h"
+#include "gpu/nccl/nccl_epochs.h"
 #include "ncclcheck.h"
 
 struct use {
