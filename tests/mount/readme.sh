@@ -131,4 +131,18 @@ obey "$HERE/../../README.md"
 } >"$WORK/manual.md"
 PATH=$WORK/clone/build/mount-helpers:$PATH
 obey "$WORK/manual.md"
+
+# The examples of the manual for each kind.
+mkdir -p "$WORK/kinds/global_step_100" "$WORK/kinds/run"
+cd "$WORK/kinds"
+ln -s "$FIXTURES/files_zip/checkpoint.pt" checkpoint.pt
+ln -s "$FIXTURES/files_pieces" bert
+ln -s "$FIXTURES/hub_index" llama
+ln -s "$FIXTURES/alone_2" no-collectives
+ln -s "$FIXTURES/megatron" iter_0000100
+cp -r "$FIXTURES/ranks_fsdp2_4" global_step_100/actor
+cp -r "$FIXTURES/sample" run/step-1000
+sed -n '/^## Each kind of checkpoint$/,/^# SEE ALSO$/p' \
+	"$HERE/../../mount-helpers/man/ckptfs.1.scd" >"$WORK/kinds.md"
+obey "$WORK/kinds.md"
 done_testing
