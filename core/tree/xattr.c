@@ -264,7 +264,8 @@ static int print_error(const struct file *f, struct ck_buf *out)
 		rc = ck_damage_locate(f->root->damage, f->c, f->n->about.number,
 				      ck_about_window(f->c, &f->n->about),
 				      &layout, &faulty);
-		if (rc)
+		if (rc &&
+		    !ck_damage_differs(f->root->damage, f->n->about.number))
 			return rc;
 	}
 	ck_damage_print_file(f->root->damage, f->c, &f->n->about, layout, "",
@@ -284,7 +285,9 @@ static int get_error(const struct file *f, struct ck_buf *out)
 
 static bool has_differences(const struct file *f)
 {
-	return ck_replicas_are_known(f->root->replicas, &f->n->about);
+	return ck_replicas_are_known(f->root->replicas, &f->n->about) ||
+	       (f->n->about.topic == CK_FILE_KIND_TENSOR &&
+		ck_damage_differs(f->root->damage, f->n->about.number));
 }
 
 static int get_differences(const struct file *f, struct ck_buf *out)
@@ -374,7 +377,7 @@ static int print_first(const struct file *f, uint32_t tensor,
 	if (!ck_catalog_tensor(f->c, tensor)->err)
 		rc = ck_damage_locate(f->root->damage, f->c, tensor, NULL,
 				      &layout, &faulty);
-	if (rc)
+	if (rc && !ck_damage_differs(f->root->damage, tensor))
 		return rc;
 	ck_damage_print_file(f->root->damage, f->c, &about, layout, "", &lines);
 	ck_layout_put(f->root->cp, layout);

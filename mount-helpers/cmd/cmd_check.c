@@ -194,13 +194,13 @@ static void print(const struct checking *k, struct ck_checkpoint *cp,
 /* --- the command ---------------------------------------------------------- */
 
 static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
-			  struct ck_findings *out)
+			  bool full, struct ck_findings *out)
 {
 	struct ck_route route;
 	int rc;
 
 	ck_route_init(&route, cp->files, ck_cluster_mover(cluster));
-	rc = ck_replicas_check(cp, &route, out);
+	rc = ck_replicas_check(cp, &route, full, out);
 	ck_route_fini(&route);
 	return rc;
 }
@@ -222,7 +222,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	clear_progress(k);
 	if (rc)
 		return ck_trouble("%s", d.text);
-	rc = k->full ? replicas_check(cp, cluster, &findings) : 0;
+	rc = replicas_check(cp, cluster, k->full, &findings);
 	if (rc) {
 		ck_findings_fini(&findings);
 		return ck_trouble("%s", strerror(-rc));

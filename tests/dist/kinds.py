@@ -136,6 +136,8 @@ def test_differ(hosts):
     done = command(hosts, "check", "--full")
     tap.check(done.returncode == 1 and "model.norm.weight: ranks have other bytes than are shown: [2]" in done.stdout,
               "regression: replicas on other hosts are compared", done.stdout, done.stderr)
+    done = command(hosts, "check")
+    tap.check(done.returncode == 0, "the sample of a plain tensor is of one host", done.stdout, done.stderr)
 
 
 # --- copies that differ ---

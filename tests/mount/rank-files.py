@@ -4,6 +4,7 @@
 
     rank-files.py RANKS COUNT DIR
     rank-files.py --whole BYTES DIR         two ranks that both have all of `w`, zeros in holes of their files
+    rank-files.py --plain DIR               three ranks that have plain tensors, zeros but for PLAIN
 """
 import io
 import pathlib
@@ -77,23 +78,49 @@ def written(parts):
     return out.getvalue()
 
 
+def head_of(state, *keys):
+    return written([0x1950a86a20f9469cfc6c, 1001, {"protocol_version": 1001, "little_endian": True}, state, list(keys)])
+
+
 def whole(length, out):
     for rank in range(2):
         storage = Storage(FLOATS, "0", length // 4)
-        head = written([0x1950a86a20f9469cfc6c, 1001, {"protocol_version": 1001, "little_endian": True},
-                        {"w": tensor(storage, 0, (length // 4,), (1,))}, ["0"]]) + struct.pack("<q", length // 4)
+        head = head_of({"w": tensor(storage, 0, (length // 4,), (1,))}, "0") + struct.pack("<q", length // 4)
         with open(out / f"model_rank_{rank}.pt", "wb") as file:
             file.write(head)
             file.truncate(len(head) + length)
 
 
+# Name: bytes, of which 66 blocks of 4 KiB are the sample, here each 8 KiB; {rank: the byte that is 1}.
+LARGE, SAMPLE = 65 * 8192 + 4096, 66 * 4096
+PLAIN = {
+    "equal": (LARGE, {}), "all.small": (12, {1: 5}), "all.sample": (SAMPLE, {1: 5000}), "first": (LARGE, {1: 0, 2: 1}),
+    "last": (LARGE, {2: LARGE - 1}), "block": (LARGE, {2: 33 * 8192 + 4095}), "between": (LARGE, {1: 33 * 8192 + 4096}),
+    "beyond": (SAMPLE + 4, {2: 17 * 4096}), "none": (0, {}),
+}
+
+
+def plain(out):
+    for rank in range(3):
+        storages = {name: Storage(FLOATS, str(i), length // 4) for i, (name, (length, _)) in enumerate(PLAIN.items())}
+        state = {name: tensor(storage, 0, (PLAIN[name][0] // 4,), (1,)) for name, storage in storages.items()}
+        data = head_of(state, *map(str, range(len(PLAIN))))
+        for length, ones in PLAIN.values():
+            elements = bytearray(length)
+            if rank in ones:
+                elements[ones[rank]] = 1
+            data += struct.pack("<q", length // 4) + elements
+        (out / f"model_rank_{rank}.pt").write_bytes(data)
+
+
 def main():
     if sys.argv[1] == "--whole":
         return whole(int(sys.argv[2]), pathlib.Path(sys.argv[3]))
+    if sys.argv[1] == "--plain":
+        return plain(pathlib.Path(sys.argv[2]))
     ranks, count, out = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
     for rank in range(ranks):
-        head = written([0x1950a86a20f9469cfc6c, 1001, {"protocol_version": 1001, "little_endian": True},
-                        state(rank, ranks, count), ["0", "1"]])
+        head = head_of(state(rank, ranks, count), "0", "1")
         (out / f"model_rank_{rank}.pt").write_bytes(
             head + struct.pack("<q", 4 * count) + struct.pack("<f", rank) * (4 * count) +
             struct.pack("<q", ranks) + struct.pack(f"<{ranks}q", *range(ranks)))

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "ckptfs/report.h"
+#include "sample.h"
 #include "snapshot.h"
 
 #include <errno.h>
@@ -16,18 +17,28 @@ struct ck_damage {
 	struct ck_checkpoint *cp;
 	/* Atomic: */
 	struct ck_bits faulty; /* of tensors: a fault was found in its items */
+	/* By tensor: 0 before its first open; EQUAL; or the ck_sample_pair that differs, `low`
+	 * in the upper 32 bits. NULL: there are no copies. */
+	uint64_t *samples;
 };
+
+enum { EQUAL = 1 };
 
 struct ck_damage *ck_damage_make(struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_damage *known = calloc(1, sizeof(*known));
 
-	if (!known || ck_bits_make(&known->faulty, c->tensors.n)) {
-		free(known);
+	if (!known)
+		return NULL;
+	known->cp = cp;
+	if (c->own_tensors)
+		known->samples = calloc(c->tensors.n, sizeof(uint64_t));
+	if ((c->own_tensors && !known->samples) ||
+	    ck_bits_make(&known->faulty, c->tensors.n)) {
+		ck_damage_free(known);
 		return NULL;
 	}
-	known->cp = cp;
 	return known;
 }
 
@@ -36,7 +47,82 @@ void ck_damage_free(struct ck_damage *known)
 	if (!known)
 		return;
 	ck_bits_fini(&known->faulty);
+	free(known->samples);
 	free(known);
+}
+
+/* --- samples of plain tensors -------------------------------------------------- */
+
+/* True if samples of the tensor differ: sets *out. */
+static bool samples_differ(const struct ck_damage *known, uint32_t tensor,
+			   struct ck_sample_pair *out)
+{
+	uint64_t found = known->samples
+				 ? __atomic_load_n(&known->samples[tensor],
+						   __ATOMIC_ACQUIRE)
+				 : 0;
+
+	*out = (struct ck_sample_pair){ (uint32_t)(found >> 32),
+					(uint32_t)found };
+	return found > EQUAL;
+}
+
+bool ck_damage_differs(const struct ck_damage *known, uint32_t tensor)
+{
+	struct ck_sample_pair pair;
+
+	return samples_differ(known, tensor, &pair);
+}
+
+/* Appends the line of a tensor with different samples. name: with its name. */
+static void print_samples(const struct ck_catalog *c, uint32_t tensor,
+			  const struct ck_sample_pair *pair, bool name,
+			  struct ck_buf *out)
+{
+	struct ck_fault f = { .name = ck_tensor_names(c, tensor).name,
+			      .err = EIO };
+	struct ck_buf text = { 0 };
+
+	ck_sample_print(c, pair, &text);
+	f.what = (struct ck_str){ text.data, text.len };
+	ck_fault_print(&f, name, out);
+	ck_buf_fini(&text);
+}
+
+static void log_samples(const struct ck_catalog *c, uint32_t tensor,
+			const struct ck_sample_pair *pair)
+{
+	struct ck_buf line = { 0 };
+
+	print_samples(c, tensor, pair, true, &line);
+	ck_log("%s", line.data ? line.data : "out of memory");
+	ck_buf_fini(&line);
+}
+
+/* Compares the samples of a tensor at its first open. If several threads do so, one logs the
+ * result. Returns 0, or: -EIO if they differ; shortages of this process. */
+static int samples_look(struct ck_damage *known, const struct ck_catalog *c,
+			uint32_t tensor)
+{
+	struct ck_sample_pair pair = { 0 };
+	uint64_t found, before = 0;
+	int rc;
+
+	if (!known->samples)
+		return 0;
+	found = __atomic_load_n(&known->samples[tensor], __ATOMIC_ACQUIRE);
+	if (found)
+		return found == EQUAL ? 0 : -EIO;
+	rc = ck_sample_compare(known->cp, c, tensor, &pair);
+	if (rc < 0)
+		return rc;
+	found = rc ? (uint64_t)pair.low << 32 | pair.high : EQUAL;
+	if (__atomic_compare_exchange_n(&known->samples[tensor], &before, found,
+					false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE) &&
+	    rc)
+		log_samples(c, tensor, &pair);
+	return rc ? -EIO : 0;
 }
 
 /* --- of single tensors --------------------------------------------------------- */
@@ -70,7 +156,8 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 
 	if (!ck_tensor_is_whole(c, tensor))
 		return false; /* the report of losses has these tensors */
-	faulty = faulty || t->err || t->holes;
+	faulty = faulty || t->err || t->holes ||
+		 ck_damage_differs(known, tensor);
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++) {
 		const struct ck_item *item = ck_item_walk_to(&walk, c,
 							     t->chunk + i);
@@ -123,8 +210,10 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 		     const struct ck_layout **out, bool *faulty)
 {
 	bool lasting, passing = false, changed;
-	int rc = ck_layout_get(known->cp, c, tensor, window, out);
+	int rc = samples_look(known, c, tensor);
 
+	if (rc == 0)
+		rc = ck_layout_get(known->cp, c, tensor, window, out);
 	if (rc)
 		return rc;
 	changed = files_changed(known, *out, &passing);
@@ -186,9 +275,16 @@ void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 	bool is_box = about->topic == CK_FILE_KIND_BOX;
 	uint32_t i = is_box ? about->chunk - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
+	struct ck_sample_pair pair;
 	uint64_t lines = 0;
 	struct ck_fault f;
 
+	if (samples_differ(known, about->number, &pair)) {
+		ck_buf_text(out, indent);
+		print_samples(c, about->number, &pair, false, out);
+		ck_buf_text(out, "\n");
+		return;
+	}
 	if ((!is_box || t->err) && ck_catalog_tensor_has_fault(c, t, &f))
 		print_line(&f, indent, out);
 	for (; i < end && !t->err; i++)
@@ -224,16 +320,17 @@ static void print_tensor(struct ck_damage *known, const struct ck_catalog *c,
 	const struct ck_file_content about = { .topic = CK_FILE_KIND_TENSOR,
 					       .number = tensor };
 	const struct ck_layout *layout = NULL;
+	bool is_whole = !t->err && !ck_damage_differs(known, tensor);
 
 	/* A fault that may pass is known, and its layout not kept. */
-	if (!t->err) {
+	if (is_whole) {
 		layout = ck_layout_known(known->cp, c, tensor);
 		if (!layout && ck_damage_was_found(known, tensor) &&
 		    ck_layout_get(known->cp, c, tensor, NULL, &layout))
 			layout = NULL;
 	}
 	ck_buf_escaped(out, ck_tensor_names(c, t->entry.number).name);
-	if (t->err)
+	if (!is_whole)
 		ck_buf_text(out, ": cannot be read\n");
 	else
 		ck_buf_printf(out,

@@ -18,17 +18,20 @@ struct ck_damage; /* the known faults of one checkpoint */
 struct ck_damage *ck_damage_make(struct ck_checkpoint *cp);
 void ck_damage_free(struct ck_damage *known); /* NULL is allowed */
 
-/* True if a fault of the tensor is in the catalog, was found in its items, or its
- * file is on a host that is down. Does no I/O. */
+/* True if a fault of the tensor is in the catalog, was found in its items, its samples
+ * differ, or its file is on a host that is down. Does no I/O. */
 bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor);
 /* True if a fault was found in its items. */
 bool ck_damage_was_found(const struct ck_damage *known, uint32_t tensor);
+/* True if an open found that ranks hold different values of it. Does no I/O. */
+bool ck_damage_differs(const struct ck_damage *known, uint32_t tensor);
 /* Clears the faults found in its items. */
 void ck_damage_forget(struct ck_damage *known, uint32_t tensor);
 /* Reads the headers of the items that a window of a tensor touches (NULL: the whole
  * tensor), and checks their files. Sets *faulty if a fault was found, also a
- * transient one. Returns 0, or an error of ck_layout_get(). Caller must call
- * ck_layout_put(). */
+ * transient one. The first call for a plain tensor of files of ranks compares samples of
+ * its copies. Returns 0, or: -EIO if ck_damage_differs(); an error of ck_layout_get().
+ * Caller must call ck_layout_put(). */
 CK_MUST_USE int ck_damage_locate(struct ck_damage *known,
 				 const struct ck_catalog *c, uint32_t tensor,
 				 const uint64_t *window,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * replicas: see replicas.h. Bytes are compared as elements in C order, as a reader gets them,
- * so that it does not matter how each rank has stored them.
+ * replicas: see replicas.h.
  */
 #include "base/bits.h"
 #include "replicas_internal.h"
+#include "sample.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,106 +78,7 @@ bool ck_replicas_are_known(const struct ck_differing *known,
 	return bits && ck_bits_has(bits, bit);
 }
 
-/* --- a box as it is read ----------------------------------------------------------- */
-
-static int side_locate(struct ck_locator *l, uint32_t tensor,
-		       const uint64_t *window, const struct ck_layout **out)
-{
-	const struct ck_side *s = (const struct ck_side *)l;
-
-	return ck_layout_get(s->cp, s->c, tensor, window, out);
-}
-
-static bool side_is_old(struct ck_locator *l, const struct ck_layout *layout)
-{
-	return ck_layout_is_old(((const struct ck_side *)l)->cp, layout);
-}
-
-static void side_put(struct ck_locator *l, const struct ck_layout *layout)
-{
-	ck_layout_put(((const struct ck_side *)l)->cp, layout);
-}
-
-int ck_side_open(struct ck_side *s, uint32_t tensor, const int64_t *box,
-		 uint64_t bytes)
-{
-	struct ck_slice_builder b = { 0 };
-	struct ck_slice *slice;
-	int rc;
-
-	s->locator = (struct ck_locator){ .get = side_locate,
-					  .put = side_put,
-					  .is_old = side_is_old,
-					  .renew = side_locate };
-	if (!s->bytes)
-		s->bytes = malloc(CK_SIDE_BYTES);
-	if (!s->bytes)
-		return -ENOMEM;
-	ck_slice_add_box(&b, tensor, ck_catalog_tensor(s->c, tensor)->ndim,
-			 (const uint64_t *)box, bytes);
-	rc = ck_slice_make(&b, &slice);
-	if (rc)
-		return rc;
-	rc = ck_open_slice_make(slice, &s->locator, &s->opened);
-	if (rc)
-		ck_slice_free(slice);
-	return rc;
-}
-
-void ck_side_close(struct ck_side *s)
-{
-	ck_open_slice_free(s->opened);
-	s->opened = NULL;
-}
-
-static int side_read(const struct ck_comparing *k, const struct ck_side *s,
-		     uint64_t at, uint64_t len)
-{
-	struct ck_read what = {
-		.from = s->opened, .vpos = at, .len = len, .to = s->bytes
-	};
-
-	return k->route ? ck_move_read(k->route, &what)
-			: ck_host_read(s->cp->files, &what);
-}
-
 /* --- what differs ------------------------------------------------------------------- */
-
-int ck_differing_add(struct ck_comparing *k, uint32_t file)
-{
-	uint32_t *files = ck_grow(k->files, &k->cap, k->n, 1, sizeof(*files));
-
-	if (!files)
-		return -ENOMEM;
-	k->files = files;
-	files[k->n++] = file;
-	return 0;
-}
-
-static bool is_stopped(const struct ck_comparing *k)
-{
-	return k->stop && k->stop->asked(k->stop->arg);
-}
-
-int ck_bytes_compare(struct ck_comparing *k, uint64_t bytes)
-{
-	for (uint64_t at = 0; at < bytes; at += CK_SIDE_BYTES) {
-		uint64_t len = ck_min((uint64_t)CK_SIDE_BYTES, bytes - at);
-		int rc = is_stopped(k) ? -EINTR
-				       : side_read(k, &k->shown, at, len);
-
-		if (rc)
-			return rc;
-		rc = side_read(k, &k->other, at, len);
-		if (rc == -EREMOTE || ck_is_shortage(rc))
-			return rc;
-		if (rc)
-			return 0;
-		if (memcmp(k->shown.bytes, k->other.bytes, len) != 0)
-			return 1;
-	}
-	return 0;
-}
 
 static bool is_same_place(const struct ck_catalog *c, uint32_t a, uint32_t b)
 {
@@ -227,18 +128,6 @@ static const struct ck_same_name *copies_of(const struct ck_catalog *c,
 	return ck_listing_same_of(c->listing, of, n);
 }
 
-/* The copy that an entry is; NULL: it is none. */
-static const struct ck_tensor *copy_at(const struct ck_catalog *c,
-				       const struct ck_same_name *same)
-{
-	const struct ck_tensor *t;
-
-	if (same->id.is_object)
-		return NULL;
-	t = ck_catalog_tensor(c, same->id.i);
-	return t->entry.role == CK_ROLE_COPY ? t : NULL;
-}
-
 /* --- a tensor, or a box of it ---------------------------------------------------------------- */
 
 static int tensor_compare(struct ck_comparing *k, uint32_t tensor)
@@ -250,7 +139,7 @@ static int tensor_compare(struct ck_comparing *k, uint32_t tensor)
 
 	same = copies_of(k->c, &t->entry, false, &n);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		const struct ck_tensor *copy = copy_at(k->c, &same[i]);
+		const struct ck_tensor *copy = ck_copy_at(k->c, &same[i]);
 		const struct ck_tensor *piece = ck_piece_at(k->c, t, &same[i]);
 
 		if (piece)
@@ -275,7 +164,7 @@ static int chunk_compare(struct ck_comparing *k, uint32_t tensor,
 		return 0;
 	same = copies_of(k->c, &t->entry, false, &n);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		const struct ck_tensor *copy = copy_at(k->c, &same[i]);
+		const struct ck_tensor *copy = ck_copy_at(k->c, &same[i]);
 
 		for (uint32_t b = 0; copy && b < copy->nchunks && rc == 0; b++)
 			if (copy->chunk + b != chunk &&
@@ -296,7 +185,7 @@ static int json_compare(struct ck_comparing *k, const struct ck_buf *shown,
 	struct ck_diag d = { 0 };
 	int rc;
 
-	if (is_stopped(k))
+	if (ck_is_stopped(k))
 		return -EINTR;
 	rc = ck_object_json(k->cp, object, &text, &d);
 
@@ -464,42 +353,64 @@ int ck_replicas_print(struct ck_differing *known, const struct ck_catalog *c,
 
 /* --- check ------------------------------------------------------------------------------ */
 
+/* differ: the samples that differ, or NULL. */
 static int finding_add(struct ck_comparing *k, uint32_t tensor,
+		       const struct ck_sample_pair *differ,
 		       struct ck_findings *out)
 {
 	struct ck_buf text = { 0 };
-	struct ck_fault f = { .name = ck_tensor_names(k->c, tensor).name };
+	struct ck_fault f = { .name = ck_tensor_names(k->c, tensor).name,
+			      .err = differ ? EIO : 0 };
 	int rc;
 
-	ck_buf_text(&text, "ranks have other bytes than are shown: ");
-	print(k, &text);
+	if (differ)
+		ck_sample_print(k->c, differ, &text);
+	if (differ && k->n)
+		ck_buf_text(&text, "; ranks that differ from the lowest: ");
+	else if (k->n)
+		ck_buf_text(&text, "ranks have other bytes than are shown: ");
+	if (k->n)
+		print(k, &text);
 	f.what = (struct ck_str){ text.data, text.len };
 	rc = text.err ? -ENOMEM : ck_findings_add(out, &f);
 	ck_buf_fini(&text);
 	return rc;
 }
 
+/* Compares the samples of a tensor, and with `full` all its bytes. Errors of reading are findings
+ * already, shortages excepted. */
+static int tensor_check(struct ck_comparing *k, uint32_t tensor, bool full,
+			struct ck_findings *out)
+{
+	const struct ck_file_content about = { .topic = CK_FILE_KIND_TENSOR,
+					       .number = tensor };
+	struct ck_sample_pair differ;
+	int sample = ck_sample_compare(k->cp, k->c, tensor, &differ);
+	int rc = sample < 0 ? sample : 0;
+
+	k->n = 0;
+	if (rc == 0 && full)
+		rc = compare(k, &about);
+	if (ck_is_shortage(rc))
+		return rc;
+	if (rc)
+		k->n = 0;
+	return sample > 0 || k->n
+		       ? finding_add(k, tensor, sample > 0 ? &differ : NULL,
+				     out)
+		       : 0;
+}
+
 int ck_replicas_check(struct ck_checkpoint *cp, struct ck_route *route,
-		      struct ck_findings *out)
+		      bool full, struct ck_findings *out)
 {
 	struct ck_comparing k = { .cp = cp, .c = out->catalog, .route = route };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < k.c->tensors.n && k.c->own_tensors && rc == 0;
-	     i++) {
-		const struct ck_file_content about = {
-			.topic = CK_FILE_KIND_TENSOR, .number = i
-		};
-
-		if (!ck_tensor_is_whole(k.c, i))
-			continue;
-		k.n = 0;
-		rc = compare(&k, &about);
-		if (rc && !ck_is_shortage(rc))
-			rc = 0; /* which a finding says already */
-		else if (rc == 0 && k.n)
-			rc = finding_add(&k, i, out);
-	}
+	     i++)
+		if (ck_tensor_is_whole(k.c, i))
+			rc = tensor_check(&k, i, full, out);
 	comparing_fini(&k);
 	ck_findings_sort(out);
 	return rc;

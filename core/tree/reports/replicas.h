@@ -37,10 +37,11 @@ CK_MUST_USE int ck_replicas_print(struct ck_differing *known,
 /* True if differences of the file were found before. Does no I/O. */
 bool ck_replicas_are_known(const struct ck_differing *known,
 			   const struct ck_file_content *about);
-/* Adds a finding for each tensor of which ranks have different bytes. Reads remote
- * files by the route, and blocks. Returns 0, or: errors as above; -ENOMEM. */
+/* Adds a finding for each tensor that cannot be opened since samples differ; full: also for
+ * each tensor of which ranks have different bytes, remote files by the route. Blocks. Returns 0,
+ * or: shortages of this process; -ENOMEM. */
 CK_MUST_USE int ck_replicas_check(struct ck_checkpoint *cp,
-				  struct ck_route *route,
+				  struct ck_route *route, bool full,
 				  struct ck_findings *out);
 
 #endif

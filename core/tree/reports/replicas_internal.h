@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* replicas_internal: shared by replicas.c (comparison of replicas, reports) and pieces.c
- * (pieces of parameters). */
+/* replicas_internal: comparison of two boxes (side.c), shared by replicas.c (replicas, reports),
+ * pieces.c (pieces of parameters) and sample.c (samples). */
 #ifndef CK_REPLICAS_INTERNAL_H
 #define CK_REPLICAS_INTERNAL_H
 
@@ -37,8 +37,13 @@ void ck_side_close(struct ck_side *s);
 /* Compares the open boxes. Returns 1 if they differ; 0 if they are equal or `other` cannot
  * be read; or a negative errno. */
 CK_MUST_USE int ck_bytes_compare(struct ck_comparing *k, uint64_t bytes);
+/* True if the comparison was cancelled. */
+bool ck_is_stopped(const struct ck_comparing *k);
 CK_MUST_USE int ck_differing_add(struct ck_comparing *k, uint32_t file);
 
+/* The copy that an entry is; NULL if it is another kind of entry. */
+const struct ck_tensor *ck_copy_at(const struct ck_catalog *c,
+				   const struct ck_same_name *same);
 /* The piece of a parameter that an entry is; NULL if it is another kind of entry. */
 const struct ck_tensor *ck_piece_at(const struct ck_catalog *c,
 				    const struct ck_tensor *t,
