@@ -51,6 +51,18 @@ bool ck_sharding_is_same(const struct ck_sharding *a,
 	return same;
 }
 
+bool ck_sharding_has_names(const struct ck_sharding *s)
+{
+	for (uint32_t i = 0; i < s->ndim; i++) {
+		if (s->dims[i].name.len == 0)
+			return false;
+		for (uint32_t k = 0; k < i; k++)
+			if (ck_str_eq(s->dims[i].name, s->dims[k].name))
+				return false;
+	}
+	return s->ndim > 0;
+}
+
 const struct ck_sharding *ck_sharding_copy(struct ck_arena *arena,
 					   const struct ck_sharding *from)
 {

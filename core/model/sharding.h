@@ -52,6 +52,8 @@ struct ck_sharding {
 /* Appends R, S(0), SS(0,2) or P. */
 void ck_placement_print(struct ck_buf *out, const struct ck_placement *p);
 
+/* True if each dimension of the mesh has a name, and no two have the same. */
+bool ck_sharding_has_names(const struct ck_sharding *s);
 /* True if two shardings are equal by value. */
 bool ck_sharding_is_same(const struct ck_sharding *a,
 			 const struct ck_sharding *b);

@@ -8,6 +8,7 @@
 #include "tree_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 /* The file whose attribute is requested. */
 struct file {
@@ -161,6 +162,59 @@ static int get_kind(const struct file *f, struct ck_buf *out)
 	return 0;
 }
 
+static bool is_of_tensor(const struct file *f)
+{
+	return f->n->about.topic == CK_FILE_KIND_TENSOR ||
+	       f->n->about.topic == CK_FILE_KIND_BOX;
+}
+
+/* NULL: the checkpoint has no mesh for it. */
+static const struct ck_sharding *sharding_of(const struct file *f)
+{
+	return is_of_tensor(f) ? tensor_of(f)->facts->sharding : NULL;
+}
+
+static bool has_sharding(const struct file *f)
+{
+	return sharding_of(f) != NULL;
+}
+
+static int get_placements(const struct file *f, struct ck_buf *out)
+{
+	const struct ck_sharding *s = sharding_of(f);
+
+	if (!s)
+		return -ENODATA;
+	for (uint32_t i = 0; i < s->ndim; i++) {
+		ck_buf_text(out, i ? ",\"" : "[\"");
+		ck_placement_print(out, &s->dims[i].placement);
+		ck_buf_text(out, "\"");
+	}
+	ck_buf_text(out, "]");
+	return 0;
+}
+
+/* An object if each dimension has a name of its own, else a list. */
+static int get_mesh(const struct file *f, struct ck_buf *out)
+{
+	const struct ck_sharding *s = sharding_of(f);
+	bool named = s && ck_sharding_has_names(s);
+
+	if (!s)
+		return -ENODATA;
+	ck_buf_text(out, named ? "{" : "[");
+	for (uint32_t i = 0; i < s->ndim; i++) {
+		ck_buf_text(out, i ? "," : "");
+		if (named) {
+			ck_buf_json_str(out, s->dims[i].name);
+			ck_buf_text(out, ":");
+		}
+		ck_buf_printf(out, "%" PRIu64, s->dims[i].size);
+	}
+	ck_buf_text(out, named ? "}" : "]");
+	return 0;
+}
+
 static bool has_hosts(const struct file *f)
 {
 	return f->root->cp->elsewhere != NULL;
@@ -296,12 +350,6 @@ static int get_differences(const struct file *f, struct ck_buf *out)
 				 out);
 }
 
-static bool is_of_tensor(const struct file *f)
-{
-	return f->n->about.topic == CK_FILE_KIND_TENSOR ||
-	       f->n->about.topic == CK_FILE_KIND_BOX;
-}
-
 static const struct attribute attributes[] = {
 	{ CK_XATTR_PREFIX "fqn", get_fqn, NULL },
 	{ CK_XATTR_PREFIX "raw_key", get_raw_key, has_raw_key },
@@ -310,6 +358,8 @@ static const struct attribute attributes[] = {
 	{ CK_XATTR_PREFIX "offset", get_offset, has_offset },
 	{ CK_XATTR_PREFIX "chunks", get_chunks, is_of_tensor },
 	{ CK_XATTR_PREFIX "kind", get_kind, NULL },
+	{ CK_XATTR_PREFIX "placements", get_placements, has_sharding },
+	{ CK_XATTR_PREFIX "mesh", get_mesh, has_sharding },
 	{ CK_XATTR_PREFIX "shape_guessed", get_guess, has_guess },
 	{ CK_XATTR_PREFIX "alias_of", get_alias, has_alias },
 	{ CK_XATTR_PREFIX "hosts", get_hosts, has_hosts },

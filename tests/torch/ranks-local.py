@@ -71,6 +71,13 @@ def cut(entry, tensor, mesh):
     return shown, tuple(offset)
 
 
+def placed(tensor):
+    """The attributes of a DTensor."""
+    words = [f"S({p.dim})" if p.is_shard() else "P" if p.is_partial() else "R" for p in tensor.placements]
+    sizes, names = list(tensor.device_mesh.shape), tensor.device_mesh.mesh_dim_names
+    return {"placements": words, "mesh": dict(zip(names, sizes, strict=True)) if names else sizes}
+
+
 def entry_made(entry, rank, mesh, seed):
     """The value for the state dict and its description: (value, held), or None."""
     import torch
@@ -90,9 +97,10 @@ def entry_made(entry, rank, mesh, seed):
         shown, offset = cut(entry, tensor, mesh)
         if drifts:
             shown.to_local().add_(1)
-        return shown, {"local": shown.to_local(), "offset": offset}
+        return shown, {"local": shown.to_local(), "offset": offset, **placed(shown)}
     if kind == "partial":
-        return DTensor.from_local(tensor + rank, mesh, [Partial()] * mesh.ndim), {"local": tensor + rank, "partial": True}
+        summand = DTensor.from_local(tensor + rank, mesh, [Partial()] * mesh.ndim)
+        return summand, {"local": tensor + rank, "partial": True, **placed(summand)}
     if drifts and kind in ("plain", "view", "some"):
         tensor = tensor + 1
     if kind == "view" and rank in entry["ranks"] and tensor.dim():
@@ -105,7 +113,7 @@ def save(rank, world_size, home, seed):
     import world
     lot = random.Random(seed)
     sizes, entries = plan(lot, world_size)
-    mesh = world.init_device_mesh("cpu", sizes)
+    mesh = world.init_device_mesh("cpu", sizes, mesh_dim_names=("pp", "dp", "tp")[:len(sizes)] if seed % 2 else None)
     made = {key: entry_made(entry, rank, mesh, seed + i) for i, (key, entry) in enumerate(entries.items())}
     made = {key: pair for key, pair in made.items() if pair}
     torch.save({key: value for key, (value, _) in made.items()}, home / f"model_rank_{rank}.pt",
@@ -183,6 +191,12 @@ def tensor_problems(path, tensor):
     return [] if dtype == oracle.dtype_name(tensor.dtype).encode() else [f"{path}: dtype {dtype}"]
 
 
+def placed_problems(path, held):
+    wanted = [json.dumps(held[name], separators=(",", ":")).encode() if name in held else None for name in ("placements", "mesh")]
+    found = [attribute(path, f"user.ckptfs.{name}") for name in ("placements", "mesh")]
+    return [] if found == wanted else [f"{path}: placements and mesh are {found}, expected {wanted}"]
+
+
 def value_problems(path, value):
     found = json.loads(path.read_text())
     return [] if found == as_json(value) else [f"{path}: {found}, expected {as_json(value)}"]
@@ -207,7 +221,7 @@ def local_problems(top, entries, held):
             if "value" in one:
                 found += value_problems(where / f"{key}.json", one["value"])
                 continue
-            found += tensor_problems(where / f"{key}.npy", one["local"])
+            found += tensor_problems(where / f"{key}.npy", one["local"]) + placed_problems(where / f"{key}.npy", one)
             all_of = {r: held[r][key] for r in held if key in held[r]}
             whole = is_whole(entries[key], all_of)
             found += differ_problems(where / f"{key}.npy", differing(all_of, rank) if whole else [])
@@ -247,7 +261,7 @@ def whole_problems(top, entry, key, of):
     first = of[min(of)]
     if is_split(entry, of):
         return split_problems(top, key, of)
-    return differ_problems(path, differing_all(of)) + (
+    return placed_problems(path, first) + differ_problems(path, differing_all(of)) + (
         tensor_problems(path, first["local"]) if like(first)[1] == json.loads(attribute(path, "user.ckptfs.shape")) else [])
 
 
@@ -269,11 +283,8 @@ def entry_problems(top, entry, key, of):
     if is_whole(entry, of):
         return whole_problems(top, entry, key, of), bool(differing_all(of))
     if any(values) or any("partial" in held for held in of.values()):
-        try:
-            path.read_bytes()
-            return [f"{path} can be read"], False
-        except OSError as error:
-            return [] if error.errno == 5 else [f"{path}: {error}"], False
+        errors = open_errors(path)
+        return [] if errors == [errno.EIO] else [f"{path}: open gives {errors}"], False
     return [f"{path} is there"] if path.exists() else [], True
 
 
