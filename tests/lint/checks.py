@@ -156,6 +156,15 @@ def check_strange_words(tree):
                 yield f'{path}:{n}: {line.strip()}'
 
 
+@check('conflict markers', 'tests/canary.py', '\n'.join(['<' * 7 + ' HEAD', '=' * 7, '>' * 7 + ' 1', '']))
+def check_conflict_markers(tree):
+    for path in tree.paths:
+        if path.endswith(('.c', '.h', '.md', '.scd', '.py', '.sh', '.txt', 'meson.build')):
+            for n, line in enumerate(tree.text(path).split('\n'), 1):
+                if re.match('<{7} |>{7} ', line):
+                    yield f'{path}:{n}: a marker of a merge conflict'
+
+
 @check('headers alone', 'core/base/canary.h',
        'static inline size_t canary(void)\n{\n\treturn 0;\n}\n')
 def check_headers(tree):

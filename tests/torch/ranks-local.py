@@ -5,17 +5,10 @@
     ranks-local.py CKPTFS [--cases N]
 
 Jobs of 2, 3, 4 and 8 processes save state dicts of DTensors over meshes of one to three dimensions (HSDP among them) and of
-<<<<<<< HEAD
 plain tensors. There are replicas that some ranks changed, with other strides, shapes or dtypes, summands (Partial), entries
 of some ranks only, entries that are tensors on some ranks only, and non-tensor values. local/rank-<r>/ must list exactly the
-entries of that rank, with bytes, shape and dtype. full/, objects/ and `replicas_differ` are derived from all of them, and
-`check --full` finds the same. In some cases the file of a rank is lost. CKPTFS_SEED repeats a run. The result is TAP.
-=======
-plain tensors: replicas of which some ranks changed some, with other strides, shapes or dtypes, summands (Partial), entries
-that only some ranks have, that are tensors on some only, and values that are no tensors. local/rank-<r>/ must list exactly
-what that rank had, with its bytes, shape and dtype; full/, objects/ and `replicas_differ` follow from all of them, and plain
-tensors that are not equal cannot be opened in full/; `check` and `check --full` find the same. In some cases the file of a rank is lost. CKPTFS_SEED repeats a run. The result is TAP.
->>>>>>> 3f9cc489 (tree: show plain tensors of ranks only if a sample agrees)
+entries of that rank, with bytes, shape and dtype. full/, objects/ and `replicas_differ` are derived from all of them. Plain
+tensors whose sample differs cannot be opened in full/; `check` and `check --full` find the same. In some cases the file of a rank is lost. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import copy
 import errno
