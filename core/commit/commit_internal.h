@@ -148,7 +148,8 @@ struct ck_cutter {
 	uint8_t unit; /* bytes that are reversed together; 1 if not swapped */
 };
 
-/* Makes a map; swapped: elements are big-endian. Caller must call ck_cutter_fini(). */
+/* Maps elements written for a box, or with CK_ALL_BOXES for the tensor, to boxes. fortran: in
+ * Fortran order; swapped: big-endian. Returns 0, or -ENOMEM. Caller must call ck_cutter_fini(). */
 CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 			       uint32_t tensor, uint32_t box, bool fortran,
 			       bool swapped);
@@ -243,7 +244,7 @@ CK_MUST_USE int ck_stage_complete(struct ck_stage *s, struct ck_diag *d);
 CK_MUST_USE int ck_stage_move(struct ck_stage *s, struct ck_batch *to);
 /* Discards all bytes and spoils the stage for the reason `why`: write the file again. */
 void ck_stage_lose(struct ck_stage *s, const char *why);
-/* Resets the stage to its state after the open; `foreign` remembers another header. */
+/* Resets the stage to its state after the open. Out of memory: spoils it until a truncation. */
 void ck_stage_renew(struct ck_stage *s);
 
 /* --- group_commit.c ------------------------------------------------------------- */
@@ -293,8 +294,7 @@ void ck_transaction_delist(struct ck_transaction *x, struct ck_stage *s);
 /* --- collect.c ---------------------------------------------------------------- */
 
 /* Removes unreferenced files of earlier commits, and sets the last generation. Must hold the
- * lock of the checkpoint; .metadata must be the file that was read. Returns 0, or an error of
- * opening the directory. */
+ * lock of the checkpoint; .metadata must be the file read. Returns 0, or an errno of open(2). */
 CK_MUST_USE int ck_writer_collect(struct ck_writer *w, struct ck_diag *d);
 
 #endif

@@ -27,8 +27,8 @@ CK_MUST_USE int ck_ranges_remove(struct ck_ranges *ranges, uint64_t begin,
 				 uint64_t end);
 /* Removes everything from `end` on. */
 void ck_ranges_cut(struct ck_ranges *ranges, uint64_t end);
-/* Makes of [*begin, *end) the last part that they do not have; false: they
- * have all of it. */
+/* Reduces [*begin, *end) to the last part that the ranges do not have. Returns false if they
+ * have all of it; *begin and *end are undefined then. */
 bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
 		   uint64_t *end);
 bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,

@@ -61,7 +61,8 @@ void ck_json_reader_leave(struct ck_json_reader *r, struct ck_arena *texts);
 CK_MUST_USE int ck_json_next(struct ck_json_reader *r,
 			     struct ck_json_value *out);
 /* Skips the contents of the object or array that v begins; does nothing for
- * another value. */
+ * another value. v must be the value that ck_json_next() has just returned. Returns 0, or
+ * errors of ck_json_next(). */
 CK_MUST_USE int ck_json_skip(struct ck_json_reader *r,
 			     const struct ck_json_value *v);
 /* Converts a number of digits only, below 2^63. False for another value. */

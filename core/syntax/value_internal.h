@@ -117,6 +117,7 @@ struct ck_json {
 	uint8_t forms[CK_JSON_GLOBALS]; /* by number of a global */
 };
 
+/* Record the reason, and return -EBADMSG or -ENOMEM. */
 int ck_json_bad(struct ck_json *j, const char *what);
 int ck_json_no_memory(struct ck_json *j);
 /* Checks that `more` bytes stay within the limit. */
@@ -124,7 +125,8 @@ CK_MUST_USE int ck_json_limit(struct ck_json *j, uint64_t more);
 /* Checks that `levels` more levels are allowed, for a text that opens and
  * closes them. */
 CK_MUST_USE int ck_json_levels(struct ck_json *j, uint32_t levels);
-/* Prints a string within a text that has opened `levels` levels. */
+/* Prints a string; as an object of one more level if it is not UTF-8. levels: levels that the
+ * text around it has opened. Returns 0, or errors of ck_json_levels(). */
 CK_MUST_USE int ck_json_str(struct ck_json *j, struct ck_str s,
 			    uint32_t levels);
 enum ck_json_form ck_json_form(struct ck_json *j, const struct ck_pv *global);

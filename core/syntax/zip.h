@@ -38,7 +38,7 @@ struct ck_zip {
 
 /* Reads and checks the directory, every local header and every descriptor.
  * src->ctx must outlive zip. Returns 0, -ENOMEM, -EBADMSG for any other
- * dialect, or the error of the source. */
+ * dialect, or the error of the source. After an error *zip needs no ck_zip_fini(). */
 CK_MUST_USE int ck_zip_read(const struct ck_zip_source *src, struct ck_zip *zip,
 			    struct ck_diag *d);
 void ck_zip_fini(struct ck_zip *zip);

@@ -87,7 +87,8 @@ void ck_made_begin(struct ck_made *m, struct ck_dirs *dirs);
 /* Ends the lookup of the step in ck_child.step, after its directory was numbered or the
  * lookup failed. */
 void ck_made_entered(struct ck_root *step);
-/* Appends a line for each subdirectory that is not shown. */
+/* Appends the numbers of steps that are shown and not shown, and a line for each subdirectory
+ * that is not shown. Appends nothing if the run directory cannot be read. */
 void ck_made_status(const struct ck_root *r, struct ck_buf *out);
 /* Appends a line for each step that is known to be damaged. */
 void ck_made_damage(const struct ck_root *r, struct ck_buf *out);

@@ -46,12 +46,14 @@ struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 /* True if ck_hf_choose() would choose any tensor. Allocates no memory. */
 bool ck_hf_has_some(const struct ck_catalog *c,
 		    const struct ck_view_options *o);
-/* Appends the first eight different parts before the first dot in names of tensors. */
+/* Appends the first eight different parts before the first dot in names of tensors, with
+ * commas, and "..." if there are more. */
 void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out);
 
 /* --- hf_file.c ---------------------------------------------------------------------- */
 
-/* Returns the bytes of an element of a chosen tensor, or of two of float4_e2m1fn_x2. */
+/* Returns the bytes of an element of a chosen tensor. An element of float4_e2m1fn_x2 is one byte
+ * with two values, see ck_hf_values(). */
 uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor);
 /* Returns the number of values of a chosen tensor, as the file counts them. */
 uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor);

@@ -32,7 +32,8 @@ CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs,
 				const struct ck_node *dir, const char *name,
 				uint32_t *number);
 /* Finds the scratch file with the lowest number, not below *number, that has a
- * name in the directory. Appends that name. */
+ * name in the directory. Appends that name and sets *number. Returns false if there is
+ * no such file. */
 CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs,
 				 const struct ck_node *dir, uint64_t *number,
 				 struct ck_buf *name);

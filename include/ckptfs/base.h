@@ -152,7 +152,7 @@ struct ck_arena {
 	size_t total; /* bytes taken from the system */
 };
 
-/* NULL when out of memory. */
+/* Memory of undefined content, aligned to 8 bytes. NULL when out of memory. */
 void *ck_arena_alloc(struct ck_arena *a, size_t size);
 /* Copies s and adds a terminator. p is NULL when out of memory. */
 struct ck_str ck_arena_copy(struct ck_arena *a, struct ck_str s);

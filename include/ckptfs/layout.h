@@ -76,7 +76,7 @@ static inline uint32_t ck_layout_chunk(const struct ck_layout *layout,
  * bytes in memory, and no faults. */
 CK_MUST_USE bool ck_layout_is_same(const struct ck_layout *a,
 				   const struct ck_layout *b);
-/* Sets `touches`. Any thread. */
+/* Raises `touches`; a lower value has no effect. Any thread. */
 void ck_layout_renew(const struct ck_layout *layout, uint64_t touches);
 
 static inline uint64_t ck_layout_touches(const struct ck_layout *layout)

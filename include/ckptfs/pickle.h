@@ -192,7 +192,7 @@ CK_MUST_USE int ck_pickle_walk(struct ck_str bytes,
 
 /* --- reading values ------------------------------------------------------- */
 
-/* "module.name" in Python 3 spelling; valid as long as p. */
+/* "module.name" in Python 3 spelling, valid as long as p; "" for another value. */
 struct ck_str ck_pickle_global(const struct ck_pickle *p,
 			       const struct ck_pv *v);
 /* True if v is the global with this full name. */

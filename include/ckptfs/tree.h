@@ -229,7 +229,8 @@ void ck_tree_file_changed(const struct ck_tree_file *f);
 /* Closes a file and puts its catalog. Allowed if only the catalog is set. */
 void ck_tree_file_close(struct ck_tree_file *f);
 
-/* Appends the target of a link. Returns 0, or: -EINVAL if not a link; -ENOMEM. */
+/* Appends the target of a link. Returns 0, or: -EINVAL if not a link; -ENOENT if it
+ * was removed; -ENOMEM; errors of ck_run_steps(). */
 CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 
 #define CK_XATTR_PREFIX "user.ckptfs."
@@ -258,8 +259,9 @@ CK_MUST_USE int ck_tree_list(struct ck_tree *t, uint64_t dir,
  * 0. Returns 0, or: -ENOENT at the end; -ENOMEM. */
 CK_MUST_USE int ck_tree_list_next(struct ck_tree_list *l, uint64_t *at,
 				  struct ck_node *out, struct ck_buf *name);
-/* As ck_tree_use() and ck_tree_stat(). */
+/* As ck_tree_use(), for a node of the listing. */
 CK_MUST_USE int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n);
+/* As ck_tree_stat(), for a node of the listing. */
 CK_MUST_USE int ck_tree_list_stat(const struct ck_tree_list *l,
 				  const struct ck_node *n,
 				  struct ck_node_stat *out);

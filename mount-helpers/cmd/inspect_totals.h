@@ -30,8 +30,10 @@ CK_MUST_USE int ck_totals_by_prefix(const struct ck_catalog *c,
 				    const uint32_t *tensors, size_t n,
 				    struct ck_totals *out);
 void ck_totals_fini(struct ck_totals *t);
+/* Adds the numbers; bytes, elements and parameters saturate. */
 void ck_total_add(struct ck_total *sum, const struct ck_total *more);
-/* The same of one tensor. Elements that cannot be counted are none. */
+/* Adds one tensor. An alias adds no bytes. Elements and parameters are 0 if their number does
+ * not fit. */
 void ck_total_count(struct ck_total *sum, const struct ck_tensor *t);
 /* The numbers as members of a JSON object. */
 void ck_total_print_json(const struct ck_total *t, struct ck_buf *out);

@@ -16,7 +16,8 @@ struct ck_hosts;
 
 /* Makes *out, which stays NULL without gpu=. Must be called before hosts are
  * started: sets their options for rounds. Returns 0, or: -EINVAL if nccl=force
- * without hosts; -ENOMEM. In all functions below g may be NULL. */
+ * without hosts; -ENOENT and others if the module cannot be loaded; -ENOMEM. In all
+ * functions below g may be NULL. */
 CK_MUST_USE int ck_gpus_make(struct ck_mount_options *options,
 			     struct ck_gpus **out, struct ck_diag *d);
 /* Starts the worker, without waiting for it. Returns 0, or an errno with a

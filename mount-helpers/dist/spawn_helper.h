@@ -21,8 +21,8 @@ struct ck_spawn_helper {
 	int sock;    /* -1 if it was not started */
 };
 
-/* Starts the helper. launch: without rendezvous socket. Returns 0, or errors of
- * ck_subprocess_start_beside(). */
+/* Starts the helper. launch: without rendezvous socket. Returns 0, or: -ENOMEM; an errno
+ * of finding the program; errors of ck_control_msg_job(). */
 CK_MUST_USE int ck_spawn_helper_make(const struct ck_launch_options *launch,
 				     struct ck_spawn_helper *out);
 /* Ends the helper. The supervisors of running jobs continue. */

@@ -29,7 +29,8 @@ CK_MUST_USE int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
 			     int (*run)(struct ck_hosts_task *t));
 /* Runs a task for every process that is up, by ck_hosts_run(). A process that
  * went down meanwhile is no longer `there`, and is logged. tasks: n, filled
- * here. Must be called by the opening thread. */
+ * here. Must be called by the opening thread. Returns 0, or errors of ck_hosts_run();
+ * results are in tasks[].rc. */
 CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);

@@ -44,7 +44,8 @@ bool ck_rank_tuple(const struct ck_rank_reader *r, const struct ck_pv *v,
  * *name to its class. If v is an object without attributes, sets only *name. */
 bool ck_rank_object(const struct ck_rank_reader *r, const struct ck_pv *v,
 		    struct ck_str *name, struct ck_pv *attributes);
-/* True if `state` is a dict of attributes, or a pair with a dict of slots: sets *attributes. */
+/* True if `state` is a dict of attributes, or a pair with a dict of slots: sets *attributes, which
+ * changes in any case. */
 bool ck_rank_slots(const struct ck_pv *state, struct ck_pv *attributes);
 /* True if v is a call of _rebuild_from_type_v2() for a wrapper subclass: fills *out. */
 bool ck_rank_typed(const struct ck_rank_reader *r, const struct ck_pv *v,

@@ -147,7 +147,7 @@ CK_MUST_USE int ck_listing_add(struct ck_listing *l, struct ck_entry_id id,
 CK_MUST_USE int ck_listing_same(struct ck_listing *l, struct ck_entry_id id,
 				struct ck_entry_id of);
 /* Computes names, stems and the table. Returns 0, or: -EBADMSG if two entries have
- * the same key; -ENOMEM. */
+ * the same key, or the same name after renames; -ENOMEM. */
 CK_MUST_USE int ck_listing_finish(struct ck_listing *l, struct ck_diag *d);
 
 /* Finds the *n entries that have the name of an entry; returns the first. */

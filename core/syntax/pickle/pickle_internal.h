@@ -252,7 +252,7 @@ static inline bool ck_vm_pop_mark(struct ck_vm *vm, size_t *n)
 	return true;
 }
 
-/* Opcodes of pickle_objects.c. */
+/* Opcodes of pickle_objects.c. Return 0, or: -EBADMSG by ck_vm_bad(); -ENOMEM; errors of hooks. */
 int ck_op_empty_tuple(struct ck_vm *vm);
 int ck_op_tuple1(struct ck_vm *vm);
 int ck_op_tuple2(struct ck_vm *vm);

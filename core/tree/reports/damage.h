@@ -19,7 +19,8 @@ struct ck_damage *ck_damage_make(struct ck_checkpoint *cp);
 void ck_damage_free(struct ck_damage *known); /* NULL is allowed */
 
 /* True if a fault of the tensor is in the catalog, was found in its items, its samples
- * differ, or its file is on a host that is down. Does no I/O. */
+ * differ, or its file is on a host that is down. False for a tensor that is not whole: the
+ * report of losses has it. Does no I/O. */
 bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor);
 /* True if a fault was found in its items. */
 bool ck_damage_was_found(const struct ck_damage *known, uint32_t tensor);

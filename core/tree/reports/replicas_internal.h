@@ -49,7 +49,8 @@ const struct ck_tensor *ck_piece_at(const struct ck_catalog *c,
 				    const struct ck_tensor *t,
 				    const struct ck_same_name *same);
 /* Compares a piece with the part of the flat parameter that the sidecar assigns to it.
- * Returns as ck_bytes_compare(). */
+ * Adds its file to k->files if they differ, also in size or dtype. Returns 0 or a negative
+ * errno. */
 CK_MUST_USE int ck_piece_compare(struct ck_comparing *k,
 				 const struct ck_tensor *t,
 				 const struct ck_tensor *piece);
