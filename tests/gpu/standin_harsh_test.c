@@ -3,8 +3,8 @@
  * standin_harsh: the fake driver aborts the program on errors that a GPU may ignore, with a
  * message about the cause. Each case runs in its own process.
  */
-#include "ckptfs/tiles.h"
 #include "gpu/driver/kernels.h"
+#include "gpu/driver/tiles.h"
 #include "standin/deaths.h"
 
 enum { SIZE = 1000 };

@@ -5,8 +5,8 @@
  */
 #include <sys/mman.h>
 
-#include "ckptfs/tiles.h"
 #include "gpu/driver/kernels.h"
+#include "gpu/driver/tiles.h"
 #include "standin/deaths.h"
 #include "standin/vmm_loaded.h"
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "ckptfs/tiles.h"
 #include "gpu/driver/kernels.h"
+#include "gpu/driver/tiles.h"
 #include "standin/vmm_loaded.h"
 
 static const char *library;

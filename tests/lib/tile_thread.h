@@ -6,7 +6,7 @@
 #ifndef CK_TILE_THREAD_H
 #define CK_TILE_THREAD_H
 
-#include "io/tile/change.h"
+#include "gpu/driver/change.h"
 
 #include <stdlib.h>
 

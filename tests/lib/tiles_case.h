@@ -7,7 +7,7 @@
 #define CK_TILES_CASE_H
 
 #include "boxes.h"
-#include "ckptfs/tiles.h"
+#include "gpu/driver/tiles.h"
 #include "tap.h"
 
 enum {

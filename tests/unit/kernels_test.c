@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* kernels: what is embedded is what a driver takes, and has all kernels by name. */
-#include "ckptfs/tiles.h"
 #include "gpu/driver/kernels.h"
+#include "gpu/driver/tiles.h"
 #include "tap.h"
 
 static void test_ptx(void)

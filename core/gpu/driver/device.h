@@ -6,8 +6,8 @@
 #ifndef CK_DEVICE_H
 #define CK_DEVICE_H
 
-#include "ckptfs/tiles.h"
 #include "driver.h"
+#include "tiles.h"
 
 /* Streams. Each executes in order; events order them among each other. */
 enum ck_way {

@@ -4,7 +4,7 @@
 #define CK_GATHER_TILES_H
 
 #include "ckptfs/gpu.h"
-#include "ckptfs/tiles.h"
+#include "tiles.h"
 
 /* Replaces the contents of out by the tiles of w. staged: device address of the
  * bytes of `fill`; result: of the result. Returns as ck_tiles_add(). */

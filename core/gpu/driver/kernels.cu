@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kernels: one for each enum ck_tile_kind, by the name that ck_tile_kernel() has for it. A
- * block of CK_TILE_THREADS threads moves a tile. kernels.ptx is made of this, see
- * ptx.py.
+ * kernels: one kernel for each enum ck_tile_kind, with the name that ck_tile_kernel()
+ * returns. A block of CK_TILE_THREADS threads copies a tile. ptx.py makes kernels.ptx
+ * from this file.
  */
-#include "../../io/tile/change.h"
+#include "change.h"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(CK_TILE_THREADS)
 #define TILES                                                                  \

@@ -18,8 +18,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../../..")
-SOURCES = ["core/gpu/driver/kernels.cu", "core/io/tile/body.h",
-           "core/io/tile/change.h", "include/ckptfs/tile.h"]
+SOURCES = ["core/gpu/driver/" + name
+           for name in ("kernels.cu", "body.h", "change.h", "tile.h")]
 CARRIED = os.path.join(HERE, "kernels.ptx")
 VERSION = "7.0"
 MARK = "// made of sources with SHA-256 "
@@ -47,7 +47,7 @@ def assemble(toolkit, ptx):
 def make(nvcc):
     with tempfile.TemporaryDirectory() as place:
         ptx = os.path.join(place, "kernels.ptx")
-        subprocess.run([nvcc, "-ptx", "-O3", "-std=c++17", "-arch=compute_80", "-I", os.path.join(ROOT, "include"),
+        subprocess.run([nvcc, "-ptx", "-O3", "-std=c++17", "-arch=compute_80",
                         "-o", ptx, os.path.join(HERE, "kernels.cu")], check=True)
         with open(ptx) as file:
             text = re.sub(r"^//.*\n|\t// \.globl.*", "", file.read(), flags=re.M).lstrip()

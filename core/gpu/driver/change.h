@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * change: as body.h, where values change on the way: unit by unit.
+ * change: copies of body.h that change values, unit by unit.
  */
 #ifndef CK_CHANGE_H
 #define CK_CHANGE_H
 
 #include "body.h"
 
-/* A number of `unit` bytes, little-endian, wherever it lies. */
+/* A little-endian number of `unit` bytes at any address. */
 CK_BODY uint64_t ck_unit_load(uint64_t at, uint32_t unit)
 {
 	uint64_t value = 0;
@@ -44,7 +44,7 @@ CK_BODY uint64_t ck_unit_swapped(uint64_t v, uint32_t unit)
 	return v >> (64 - 8 * unit);
 }
 
-/* A float's sign is its top bit, an integer is a two's complement. */
+/* Negates: the sign of a float is its top bit, integers have a two's complement. */
 CK_BODY uint64_t ck_unit_negated(uint64_t v, uint32_t unit, uint32_t how)
 {
 	uint64_t sign = (uint64_t)1 << (8 * unit - 1);
@@ -70,7 +70,7 @@ CK_BODY uint64_t ck_unit_changed(uint64_t v, uint32_t i, uint32_t unit,
 CK_BODY void ck_tile_units(const struct ck_tile *t, const struct ck_nest *nest,
 			   uint32_t thread, uint32_t threads, uint32_t unit)
 {
-	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
+	struct ck_lane l = ck_lane_of(t, thread, threads);
 
 	for (uint32_t row = l.group; row < t->rows; row += l.groups) {
 		struct ck_run r = ck_run_at(t, nest, row);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tiles: splits the copies of a plan into tiles for GPU kernels, and chooses a
- * kernel for each tile. Does not access device memory. For one thread. A part of
- * io.
+ * kernel for each tile. Does not access device memory. For one thread.
  */
-#ifndef CKPTFS_TILES_H
-#define CKPTFS_TILES_H
+#ifndef CK_TILES_H
+#define CK_TILES_H
 
 #include "ckptfs/backend.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/model.h"
-#include "ckptfs/tile.h"
+#include "tile.h"
 
 /* The tiles of one launch per kernel. Zero-initialise. */
 struct ck_tiles {
@@ -22,7 +21,7 @@ struct ck_tiles {
 	size_t nnests, nests_cap;
 };
 
-/* A loop nest over runs, as in ck_plan_op, from one place in memory of a device to
+/* A loop nest over runs, as in ck_plan_op, from one address of device memory to
  * another. */
 struct ck_tile_copy {
 	uint64_t src, dst;	     /* device addresses of the first run */

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * body: what one thread of a block does of a tile. The same lines are compiled by nvcc for
- * the device and by a C compiler for the processor, where tests run the threads one
- * after the other: so no thread needs another.
+ * body: the work of one thread of a block on a tile. nvcc compiles it for the device, and
+ * a C compiler for the processor, where tests run the threads one after the other: so
+ * no thread waits for another.
  *
- * The threads of a block are divided into groups of `lanes`, and each group takes every
- * so manieth run. Four loads are on their way before the first store. `size`, which
- * is how many bytes a load has, is a constant wherever this is inlined.
+ * The threads of a block are divided into groups of `lanes`; group g takes runs g,
+ * g + groups, and so on. A thread makes four loads before the first store. `size`, the
+ * bytes of a load, is a constant wherever this is inlined.
  *
- * Who includes this may define CK_TILE_FROM(address, size) and CK_TILE_TO(address, size):
- * where bytes are that are loaded and stored.
+ * A file that includes this may define CK_TILE_FROM(address, size) and
+ * CK_TILE_TO(address, size), which map device addresses to pointers.
  */
 #ifndef CK_BODY_H
 #define CK_BODY_H
 
-#include "ckptfs/tile.h"
+#include "tile.h"
 
 #ifdef __CUDACC__
 #define CK_BODY static __device__ __forceinline__
@@ -38,7 +38,7 @@
 #ifndef CK_SHIFTS_OUT
 #define CK_SHIFTS_OUT
 #endif
-/* Loops of a known number, and of few. */
+/* Loops of constant length, and of a few iterations. */
 #define ck_four_times(k)                                                       \
 	CK_UNROLL for (uint32_t k = 0; k < CK_TILE_AT_ONCE; k++)
 #define ck_for_each_of(k, n) CK_DO_NOT_UNROLL for (uint32_t k = 0; k < (n); k++)
@@ -48,7 +48,7 @@ typedef unsigned short CK_MAY_ALIAS ck_vector2;
 typedef unsigned int CK_MAY_ALIAS ck_vector4;
 typedef unsigned long long CK_MAY_ALIAS ck_vector8;
 
-/* What is loaded at once, little-endian in the first numbers of it. */
+/* The bytes of one load, little-endian, x first. */
 struct ck_vector {
 	uint64_t x, y;
 };
@@ -60,16 +60,16 @@ struct ck_vector {
 
 enum { CK_TILE_AT_ONCE = 4 };
 
-/* A thread among those that have the same run. */
-struct ck_nccl_comm {
+/* A thread's index in its group, and the index of the group. */
+struct ck_lane {
 	uint32_t lane, lanes;
 	uint32_t group, groups;
 };
 
-CK_BODY struct ck_nccl_comm ck_nccl_comm(const struct ck_tile *t,
-					 uint32_t thread, uint32_t threads)
+CK_BODY struct ck_lane ck_lane_of(const struct ck_tile *t, uint32_t thread,
+				  uint32_t threads)
 {
-	struct ck_nccl_comm l;
+	struct ck_lane l;
 
 	l.lanes = t->lanes;
 	l.lane = thread & (l.lanes - 1);
@@ -78,9 +78,9 @@ CK_BODY struct ck_nccl_comm ck_nccl_comm(const struct ck_tile *t,
 	return l;
 }
 
-/* --- places ------------------------------------------------------------------------ */
+/* --- addresses ------------------------------------------------------------------------ */
 
-/* Where a run is. */
+/* Addresses of a run. */
 struct ck_run {
 	uint64_t src, dst;
 };
@@ -157,7 +157,7 @@ CK_BODY void ck_tile_store(uint64_t address, struct ck_vector v, uint32_t size)
 /* --- runs of vectors ------------------------------------------------------------------ */
 
 /* n vectors of one run. */
-CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_nccl_comm l,
+CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_lane l,
 			 uint32_t size)
 {
 	for (uint32_t i = l.lane; i < n; i += CK_TILE_AT_ONCE * l.lanes) {
@@ -176,7 +176,7 @@ CK_BODY void ck_tile_run(struct ck_run r, uint32_t n, struct ck_nccl_comm l,
 
 /* One vector each of four runs. */
 CK_BODY void ck_tile_runs(const struct ck_tile *t, const struct ck_nest *nest,
-			  uint32_t row, struct ck_nccl_comm l, uint32_t size)
+			  uint32_t row, struct ck_lane l, uint32_t size)
 {
 	struct ck_vector v[CK_TILE_AT_ONCE];
 	uint64_t dst[CK_TILE_AT_ONCE];
@@ -198,7 +198,7 @@ CK_BODY void ck_tile_vectors(const struct ck_tile *t,
 			     const struct ck_nest *nest, uint32_t thread,
 			     uint32_t threads, uint32_t size)
 {
-	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
+	struct ck_lane l = ck_lane_of(t, thread, threads);
 	uint32_t n = t->run / size, row = l.group;
 
 	if (n > l.lanes)
@@ -209,9 +209,9 @@ CK_BODY void ck_tile_vectors(const struct ck_tile *t,
 			ck_tile_runs(t, nest, row, l, size);
 }
 
-/* --- long runs, anywhere ----------------------------------------------------------------- */
+/* --- long runs, unaligned ----------------------------------------------------------------- */
 
-/* 16 bytes from `by` on, 1 to 15, of two vectors. */
+/* 16 bytes of two vectors, from byte `by` on, 1 to 15. */
 CK_BODY CK_SHIFTS_OUT struct ck_vector ck_tile_shifted(struct ck_vector a,
 						       struct ck_vector b,
 						       uint32_t by)
@@ -224,16 +224,15 @@ CK_BODY CK_SHIFTS_OUT struct ck_vector ck_tile_shifted(struct ck_vector a,
 		a.y = b.x;
 		b.x = b.y;
 	}
-	/* In two steps: none of them is by 64. */
+	/* In two steps: a shift by 64 is undefined. */
 	v.x = a.x >> bits | a.y << 1 << (63 - bits);
 	v.y = a.y >> bits | b.x << 1 << (63 - bits);
 	return v;
 }
 
-/* n vectors to where one may be stored, from where none may be loaded. The two around
- * each are loaded, which have a byte of it each. */
-CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n,
-				 struct ck_nccl_comm l)
+/* Copies n vectors from an unaligned source to an aligned destination. For each vector
+ * the two aligned vectors that overlap it are loaded. */
+CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n, struct ck_lane l)
 {
 	uint32_t by = r.src & 15;
 	uint64_t src = r.src - by;
@@ -252,9 +251,8 @@ CK_BODY void ck_tile_run_shifted(struct ck_run r, uint32_t n,
 	}
 }
 
-/* Up to where a vector may be stored, the vectors, and the rest. */
-CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run,
-			      struct ck_nccl_comm l)
+/* Copies bytes up to an aligned destination, then vectors, then the rest. */
+CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run, struct ck_lane l)
 {
 	uint32_t head = (16 - (r.dst & 15)) & 15;
 	uint32_t n, tail;
@@ -278,7 +276,7 @@ CK_BODY void ck_tile_long_run(struct ck_run r, uint32_t run,
 CK_BODY void ck_tile_long(const struct ck_tile *t, const struct ck_nest *nest,
 			  uint32_t thread, uint32_t threads)
 {
-	struct ck_nccl_comm l = ck_nccl_comm(t, thread, threads);
+	struct ck_lane l = ck_lane_of(t, thread, threads);
 
 	for (uint32_t row = l.group; row < t->rows; row += l.groups)
 		ck_tile_long_run(ck_run_at(t, nest, row), t->run, l);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tiles: see ckptfs/tiles.h. A run of more than a tile is cut; of shorter ones a tile has as
- * many as it can. The loops of a nest that a thread can count by 32 bits are its nest's,
- * and what is around them is walked here.
+ * tiles: splits copies into tiles (tiles.h). A run that is longer than a tile is cut; a
+ * tile has as many shorter runs as fit. A nest takes the inner loops, as long as 32 bits
+ * count their runs; this file iterates over the outer loops. No locks.
  */
-#include "ckptfs/tiles.h"
+#include "tiles.h"
 
 #include <errno.h>
 
 enum {
-	LANES = 32, /* for a run, if there are enough runs: threads that load together */
+	LANES = 32, /* threads of a run, if there are enough runs: they load together */
 	VECTOR = 16,
 };
 
-/* Runs that one nest counts. */
+/* Most runs of one nest. */
 #define NEST_RUNS (UINT64_C(1) << 30)
 
-/* A copy on its way into tiles. */
+/* A copy that is split into tiles. */
 struct cutting {
 	struct ck_tiles *tiles;
 	const struct ck_tile_copy *copy;
 	enum ck_tile_kind kind;
-	uint32_t nest;	 /* number */
-	uint32_t nouter; /* loops around those of the nest */
+	uint32_t nest;	 /* its index */
+	uint32_t nouter; /* loops outside the nest */
 };
 
 const char *ck_tile_kernel(enum ck_tile_kind kind)
@@ -57,7 +57,7 @@ void ck_tiles_fini(struct ck_tiles *t)
 
 /* --- which kernel ------------------------------------------------------------------ */
 
-/* Of the bits of all its places: the largest vector that all are multiples of. */
+/* Chooses the largest vector of which all addresses, steps and the run are multiples. */
 static enum ck_tile_kind kind_of(const struct ck_tile_copy *c)
 {
 	uint64_t all = c->src | c->dst | c->run | VECTOR;
@@ -79,8 +79,8 @@ static uint32_t bytes_at_once(const struct cutting *c)
 	return c->kind < CK_TILE_16 ? UINT32_C(1) << c->kind : VECTOR;
 }
 
-/* Enough threads for a run to have all of it loaded at once, and all threads of the
- * block something to do. */
+/* Threads for each run: enough to load all of it at once, and to keep all threads of
+ * the block busy. */
 static uint32_t lanes_for(const struct cutting *c, uint32_t run, uint32_t rows)
 {
 	uint32_t vectors = run / bytes_at_once(c), lanes = 1;
@@ -110,7 +110,7 @@ static uint8_t how_of(const struct ck_tile_copy *c)
 	return (uint8_t)how;
 }
 
-/* How many of the innermost loops one nest can count, and over how many runs. */
+/* Number of innermost loops that one nest can count. */
 static uint32_t loops_inside(const struct ck_tile_copy *c)
 {
 	uint64_t runs = 1;
@@ -174,7 +174,7 @@ static int add_tile(const struct cutting *c, uint64_t src, uint64_t dst,
 	return 0;
 }
 
-/* Runs [row, row + rows), each in pieces. */
+/* Adds runs that are longer than a tile. */
 static int add_long(const struct cutting *c, uint64_t src, uint64_t dst,
 		    uint32_t runs)
 {
@@ -192,7 +192,7 @@ static int add_long(const struct cutting *c, uint64_t src, uint64_t dst,
 	return rc;
 }
 
-/* All runs of the nest, the first of which is there. */
+/* Adds all runs of the nest. src, dst: the first run. */
 static int add_runs(const struct cutting *c, uint64_t src, uint64_t dst,
 		    uint32_t runs)
 {
@@ -212,7 +212,7 @@ static int add_runs(const struct cutting *c, uint64_t src, uint64_t dst,
 	return rc;
 }
 
-/* The next place of the loops around the nest; false after the last one. */
+/* Advances the outer loops. Returns false after the last iteration. */
 static bool next_place(const struct cutting *c, uint64_t *index, uint64_t *src,
 		       uint64_t *dst)
 {
@@ -251,7 +251,7 @@ static int add_copy(struct ck_tiles *t, const struct ck_tile_copy *copy)
 	return rc;
 }
 
-/* An innermost loop that no nest can count is cut first. */
+/* An innermost loop with more runs than a nest can count is cut first. */
 int ck_tiles_add(struct ck_tiles *t, const struct ck_tile_copy *c)
 {
 	struct ck_loop loops[CK_MAX_DIMS];
