@@ -97,12 +97,13 @@ static int get(struct request *r, struct ck_export **out)
 	*out = find_had(h, &r->wish);
 	if (*out)
 		return 0;
-	rc = ck_exports_get(h->fs->exports, &r->wish, out);
+	rc = h->fs->options->gatherer->exports->get(h->fs->exports, &r->wish,
+						    out);
 	if (rc)
 		return rc;
 	rc = keep(h, &r->wish, *out);
 	if (rc)
-		ck_exports_put(h->fs->exports, *out);
+		h->fs->options->gatherer->exports->put(h->fs->exports, *out);
 	return rc;
 }
 
@@ -123,9 +124,10 @@ static int export_tensor(struct request *r)
 static void interrupted(fuse_req_t req, void *arg)
 {
 	struct request *r = arg;
+	struct ck_fs *fs = r->handle->fs;
 
 	(void)req;
-	ck_exports_interrupt(r->handle->fs->exports, &r->wish);
+	fs->options->gatherer->exports->interrupt(fs->exports, &r->wish);
 }
 
 static void request_end(struct request *r, int rc)

@@ -7,7 +7,7 @@
 #define CKPTFS_GPU_IOCTL_ARGS_H
 
 #include "ckptfs/client.h"
-#include "ckptfs/export.h"
+#include "ckptfs/device.h"
 #include "ckptfs/tree.h"
 
 /* Copies the arguments. Fields of the result are cleared. */

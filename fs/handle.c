@@ -58,7 +58,8 @@ static void exports_put(struct ck_handle *h)
 	while (h->exports) {
 		struct ck_handle_export *next = h->exports->next;
 
-		ck_exports_put(h->fs->exports, h->exports->export);
+		h->fs->options->gatherer->exports->put(h->fs->exports,
+						       h->exports->export);
 		free(h->exports);
 		h->exports = next;
 	}

@@ -5,7 +5,7 @@
 #ifndef CKPTFS_HANDLE_H
 #define CKPTFS_HANDLE_H
 
-#include "ckptfs/export.h"
+#include "ckptfs/device.h"
 #include "file_reader.h"
 #include "internal.h"
 

@@ -8,7 +8,7 @@
 #ifndef CK_STAGING_H
 #define CK_STAGING_H
 
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 #include "ckptfs/move.h"
 
 /* Bytes of the result that belong to the reader. */

@@ -66,7 +66,7 @@ int ck_fs_make(struct ck_fs *fs, struct ck_diag *d)
 		return ck_fail(d, -rc, "entries in remote files: %s",
 			       strerror(-rc));
 	if (fs->options->gatherer)
-		fs->exports = ck_exports_make(
+		fs->exports = fs->options->gatherer->exports->make(
 			fs->cp->files, fs->options->remote,
 			fs->options->gatherer, fs->options->gpu.cache);
 	if (fs->options->gatherer)
@@ -102,7 +102,8 @@ void ck_fs_fini(struct ck_fs *fs)
 	ck_commit_thread_free(fs->commit_thread);
 	ck_streams_free(fs->streams);
 	ck_handles_close(fs);
-	ck_exports_free(fs->exports);
+	if (fs->exports)
+		fs->options->gatherer->exports->free(fs->exports);
 	ck_async_replies_free(fs->async_replies);
 	ck_route_fini(&fs->route);
 	ck_deferred_queue_free(fs->deferred);

@@ -9,7 +9,7 @@
 #ifndef CKPTFS_GPU_H
 #define CKPTFS_GPU_H
 
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 #include "ckptfs/round.h"
 
 enum {

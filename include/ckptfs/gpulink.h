@@ -15,7 +15,7 @@
 #define CKPTFS_GPULINK_H
 
 #include "base/system/privileges.h"
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 #include "dist/launch/rendezvous.h"
 
 struct ck_gpulink; /* opaque */

@@ -13,7 +13,7 @@
 #define CKPTFS_MOVE_H
 
 #include "ckptfs/backend.h"
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/slice.h"
 #include "ckptfs/source.h"

@@ -9,7 +9,7 @@
  * Prints one JSON object.
  */
 #include "ckptfs/client.h"
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
  *
  * Prints a line for each step, and the reason of a failure. Exit status: its errno, or 0.
  */
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

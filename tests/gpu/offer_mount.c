@@ -93,7 +93,8 @@ static int give(struct held *h, struct ckptfs_gpu *gpu)
 		return rc;
 	if (!offer.exports)
 		return -EOPNOTSUPP;
-	rc = ck_exports_get(offer.exports, &wish, &h->export);
+	rc = offer.options.gatherer->exports->get(offer.exports, &wish,
+						  &h->export);
 	if (rc == 0)
 		ck_gpu_ioctl_fill(gpu, h->export);
 	return rc;
@@ -102,7 +103,7 @@ static int give(struct held *h, struct ckptfs_gpu *gpu)
 static void held_free(struct held *h)
 {
 	if (h->export)
-		ck_exports_put(offer.exports, h->export);
+		offer.options.gatherer->exports->put(offer.exports, h->export);
 	ck_tree_file_close(&h->file);
 	free(h);
 }
@@ -413,9 +414,9 @@ static int open_all(const char *source)
 	offer.route.gatherer = offer.options.gatherer;
 	if (!offer.options.gatherer)
 		return CK_EXIT_FINE;
-	offer.exports = ck_exports_make(offer.u.cp->files, NULL,
-					offer.options.gatherer,
-					offer.options.gpu.cache);
+	offer.exports = offer.options.gatherer->exports->make(
+		offer.u.cp->files, NULL, offer.options.gatherer,
+		offer.options.gpu.cache);
 	return offer.exports ? CK_EXIT_FINE : ck_trouble("out of memory");
 }
 

@@ -10,7 +10,7 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/memory.h"
 

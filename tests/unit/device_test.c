@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* device: what a call of the driver came to, and what stays so. */
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 #include "tap.h"
 
 int main(void)

@@ -7,7 +7,8 @@
 #include "gathering.h"
 #include "trials.h"
 
-#include "io/export_fill.h"
+#include "gpu/export/export.h"
+#include "gpu/export/export_fill.h"
 
 struct trial {
 	struct trial_world is; /* first */
@@ -47,7 +48,7 @@ static unsigned get_part(struct trial *t, uint32_t i, struct held *out)
 				    .uuid = "gpu",
 				    .own = i % 4 == 1,
 				    .with_file = i % 4 == 2 };
-	int rc = ck_exports_get(t->exports, &w, &out->export);
+	int rc = ck_gpu_exports.get(t->exports, &w, &out->export);
 
 	out->vpos = w.vpos;
 	out->len = w.len;
@@ -69,7 +70,7 @@ static unsigned put_part(struct trial *t, const struct held *h)
 	wrong = h->export->bytes != h->len ||
 		memcmp(m->bytes + h->export->at, t->is.truth.byte + h->vpos,
 		       h->len) != 0;
-	ck_exports_put(t->exports, h->export);
+	ck_gpu_exports.put(t->exports, h->export);
 	return wrong;
 }
 
@@ -137,14 +138,15 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	t->there = headers_open(
 		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
-	t->exports = ck_exports_make(t->files, &answerer.mover, &gathering.is,
-				     boxes_below(random, 3) * (CK_SLAB + 5000));
+	t->exports =
+		ck_gpu_exports.make(t->files, &answerer.mover, &gathering.is,
+				    boxes_below(random, 3) * (CK_SLAB + 5000));
 	if (!t->exports)
 		abort();
 	wrong = check_parts(t);
 	if (boxes_one_in(random, 2))
 		wrong += check_parts(t);
-	ck_exports_free(t->exports);
+	ck_gpu_exports.free(t->exports);
 	ck_open_slice_free(t->there);
 	return wrong + t->headers.wrong + (gathering.memories != 0);
 }

@@ -7,8 +7,8 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "io/export_slab.h"
-#include "io/export_table.h"
+#include "gpu/export/export_slab.h"
+#include "gpu/export/export_table.h"
 
 enum { N = 600, STEPS = 20000, SLABS = 64 };
 

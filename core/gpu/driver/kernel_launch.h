@@ -7,7 +7,7 @@
 #ifndef CK_KERNEL_LAUNCH_H
 #define CK_KERNEL_LAUNCH_H
 
-#include "device.h"
+#include "cuda_device.h"
 
 /* Positions of the lists of a ck_tiles in a slot, in bytes. */
 struct ck_placed {

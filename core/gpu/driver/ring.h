@@ -9,7 +9,7 @@
 #ifndef CK_RING_H
 #define CK_RING_H
 
-#include "device.h"
+#include "cuda_device.h"
 
 struct ck_slot {
 	uint8_t *host;	    /* of a pinned ring, else NULL */

@@ -7,7 +7,7 @@
 #define CK_SHARED_MEMORY_H
 
 #include "ckptfs/gpu.h"
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 
 /* Allocate at least `bytes` bytes: with an IPC handle, or with a descriptor in
  * out->file. The device's context must be current. Return 0, or: -ENOSPC if

@@ -10,7 +10,7 @@
 #define CK_ENDPOINT_H
 
 #include "ckptfs/gpu.h"
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 
 struct ck_endpoint; /* opaque; one thread */
 

@@ -6,7 +6,7 @@
 #ifndef CK_NCCL_COMM_H
 #define CK_NCCL_COMM_H
 
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 #include "nccl_load.h"
 
 enum {

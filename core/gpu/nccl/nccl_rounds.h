@@ -7,7 +7,7 @@
 #define CK_NCCL_ROUNDS_H
 
 #include "ckptfs/gpu.h"
-#include "gpu/driver/device.h"
+#include "gpu/driver/cuda_device.h"
 
 /* One thread. The arg of its rounds is a struct ck_gpu_round. */
 struct ck_nccl_rounds {

@@ -10,6 +10,7 @@
  */
 #include "dist/launch/control_msg.h"
 #include "dist/launch/rendezvous.h"
+#include "gpu/export/export.h"
 #include "gpulink_internal.h"
 
 #include <errno.h>
@@ -414,6 +415,7 @@ int ck_gpulink_make(const struct ck_gpulink_options *options,
 		.allocate = ck_gpulink_allocate,
 		.release = ck_gpulink_release,
 		.holds = ck_gpulink_holds,
+		.exports = &ck_gpu_exports,
 	};
 	l->options = *options;
 	l->pause = PAUSE_MSEC;

@@ -7,7 +7,7 @@
 #ifndef CK_GPUWIRE_H
 #define CK_GPUWIRE_H
 
-#include "ckptfs/gatherer.h"
+#include "ckptfs/device.h"
 
 enum {
 	/* Bytes of a read per slot. A device link of 55 GB/s reaches 48 GB/s

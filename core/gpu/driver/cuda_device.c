@@ -5,7 +5,7 @@
  * every call returns -EOPNOTSUPP. One thread, except for ck_device_check() and
  * ck_device_is_lost().
  */
-#include "device.h"
+#include "cuda_device.h"
 #include "kernels.h"
 
 #include <errno.h>

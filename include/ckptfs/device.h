@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gatherer: gathers the bytes of a read on a GPU instead of in this process. It
- * lends slots of shared memory. A reader packs runs of bytes into `fill` of a slot
- * and describes where each run belongs in the result; the gatherer writes `result`
- * of the same slot, or device memory. A part of io.
+ * device: the seam between the program and the GPU module ckptfs-gpu.so, which
+ * implements it: the gather engine, and exports. Without the module a mount has
+ * neither. A part of io.
  *
- * A slot is free, taken, in flight from start() to done(), and free again after
- * put().
+ * Gather engine: gathers the bytes of a read on a GPU instead of in this process.
+ * It lends slots of shared memory. A reader packs runs of bytes into `fill` of a
+ * slot and describes where each run belongs in the result; the gatherer writes
+ * `result` of the same slot, or device memory. A slot is free, taken, in flight
+ * from start() to done(), and free again after put().
+ *
+ * Exports: tensors in device memory that other processes open. Requests for the
+ * same bytes on the same device share one export, unless a request asks for its
+ * own. The first request allocates and fills the export; later requests wait until
+ * it is filled. An export is being filled, then filled or failed. A filled one
+ * without users is idle, and is cached until its memory is needed.
  */
-#ifndef CKPTFS_GATHERER_H
-#define CKPTFS_GATHERER_H
+#ifndef CKPTFS_DEVICE_H
+#define CKPTFS_DEVICE_H
 
 #include "ckptfs/backend.h"
 
@@ -119,6 +127,82 @@ struct ck_gatherer {
 	void (*release)(struct ck_gatherer *g, struct ck_gather_memory *m);
 	/* True if the memory still exists: it is lost with its device. */
 	bool (*holds)(struct ck_gatherer *g, const struct ck_gather_memory *m);
+	/* The functions of exports in memory of this gatherer. NULL if it cannot
+	 * allocate. */
+	const struct ck_export_ops *exports;
+};
+
+/* --- exports ---------------------------------------------------------------------------- */
+
+struct ck_open_slice;
+struct ck_exports; /* all exports of one mount; any thread */
+
+/* One export, shared by its users. */
+struct ck_export {
+	/* Constant from the first get() on: */
+	/* the allocation; may contain other exports */
+	struct ck_gather_memory *memory;
+	/* first byte of the export in `memory`, a multiple of 256 */
+	uint64_t at;
+	uint64_t bytes;
+	/* Private, protected by ck_exports.lock: */
+	struct ck_export *next; /* in the same bucket */
+	uint64_t slice;		/* the key: ck_export_wish.slice */
+	uint64_t touches;	/* ck_files_touches() before the fill */
+	uint8_t uuid[16];
+	/* allocation that contains it; NULL: `memory` is its own */
+	struct ck_slab *slab;
+	uint64_t room;	    /* bytes of `memory` reserved for it */
+	bool own;	    /* not shared with other requests */
+	bool with_file;	    /* shared by descriptor, not by handle */
+	bool there, failed; /* filled; failed; neither: it is being filled */
+	uint32_t users;	    /* users, and the thread that fills it */
+	/* No users: it is in the list of idle exports, ordered by release. */
+	bool idle;
+	struct ck_export *older, *newer;
+};
+
+/* A request for bytes [vpos, vpos + len) of an open slice, all of one box. */
+struct ck_export_wish {
+	struct ck_open_slice *from;
+	struct ck_files *files; /* as in ck_read */
+	uint64_t vpos, len;	/* bytes; len is not 0 */
+	/* Equal for slices that have the same bytes, and different for all
+	 * others. */
+	uint64_t slice;
+	uint8_t uuid[16]; /* UUID of the device */
+	bool own, with_file;
+	/* Private. Next request, protected by ck_exports.lock: */
+	struct ck_export_wish *next;
+	struct ck_export_fill
+		*fill; /* reads in flight, protected by ck_exports.lock */
+	bool unwanted; /* atomic: interrupted */
+};
+
+/* The functions of exports. Constant. */
+struct ck_export_ops {
+	/* gatherer: must have allocate(). cache: most bytes of idle exports that
+	 * are kept. Caller owns all arguments, which must outlive the result. NULL
+	 * if out of memory. */
+	struct ck_exports *(*make)(struct ck_files *files,
+				   struct ck_backend *remote,
+				   struct ck_gatherer *gatherer,
+				   uint64_t cache);
+	/* No export may have a user. NULL is allowed. */
+	void (*free)(struct ck_exports *all);
+	/* Blocks until the export is filled. Returns 0, or: -EBUSY if a user has
+	 * the same bytes shared in the other form (descriptor or handle); -EINTR if
+	 * interrupted or stopped; errors of ck_read and of ck_gatherer.allocate.
+	 * Caller must call put(). */
+	int (*get)(struct ck_exports *all, struct ck_export_wish *w,
+		   struct ck_export **out);
+	/* Cancels get() of this request: it ends soon, with -EINTR unless the
+	 * export is filled. May be called before it begins, and until it has
+	 * returned. */
+	void (*interrupt)(struct ck_exports *all, struct ck_export_wish *w);
+	/* Cancels all waiting requests and refuses later ones, both with -EINTR. */
+	void (*stop)(struct ck_exports *all);
+	void (*put)(struct ck_exports *all, struct ck_export *e);
 };
 
 #endif

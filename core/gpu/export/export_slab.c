@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* export_slab: see export_slab.h. */
+/*
+ * export_slab: ranges of slabs (export_slab.h), found by first fit. Callers hold
+ * ck_exports.lock.
+ */
 #include "export_slab.h"
 
 #include <errno.h>
@@ -14,14 +17,14 @@ static bool is_taken(const struct ck_slab *s, uint32_t unit)
 	return s->taken[unit / 64] >> unit % 64 & 1;
 }
 
-/* Of a place that is all taken, or all free. */
+/* Inverts the bits of a range, which is all taken or all free. */
 static void turn(struct ck_slab *s, uint32_t unit, uint32_t n)
 {
 	for (; n; unit++, n--)
 		s->taken[unit / 64] ^= (uint64_t)1 << unit % 64;
 }
 
-/* The first place of so many units; false: there is none. */
+/* Finds the first free range of n units. Returns false if there is none. */
 static bool find_place(const struct ck_slab *s, uint32_t n, uint32_t *place)
 {
 	uint32_t there = 0;

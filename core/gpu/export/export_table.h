@@ -6,7 +6,7 @@
 #ifndef CK_EXPORT_TABLE_H
 #define CK_EXPORT_TABLE_H
 
-#include "ckptfs/export.h"
+#include "ckptfs/device.h"
 
 struct ck_export_table {
 	struct ck_export **buckets;

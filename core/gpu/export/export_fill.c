@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* export_fill: see export_fill.h. */
+/*
+ * export_fill: fills an export (export_fill.h). The thread of the request and its helpers
+ * start pieces, each a read into device memory; completions free them. A fill runs
+ * until all pieces have ended: with 0, or with the first error, after which no piece
+ * is started. ck_export_fill.lock protects it, and is released while a piece is started.
+ */
 #include "export_fill.h"
 
 #include <errno.h>
@@ -7,18 +12,17 @@
 
 enum {
 	AT_A_TIME = 16, /* pieces */
-	/* Threads beside the one that asks: as many as it takes to copy as fast as a link
-	 * to a device goes, where there are so many processors, for all exports. */
+	/* Most threads beside those of requests, for all exports: with these a copy is as
+	 * fast as a link to a device. */
 	HELPERS_MOST = 7,
-	PIECES_EACH = 2, /* at least, for a thread */
-	PAUSE_MSEC =
-		2, /* until a slot is tried for again that others have now */
+	PIECES_EACH = 2, /* least pieces of a thread */
+	PAUSE_MSEC = 2,	 /* until the next try to get a slot */
 };
 
 struct piece {
 	struct ck_read read; /* first */
 	struct ck_export_fill *fill;
-	bool on_way;
+	bool on_way; /* started, and not ended */
 };
 
 struct ck_export_fill {
@@ -28,17 +32,17 @@ struct ck_export_fill {
 	const struct ck_export *export;
 
 	pthread_mutex_t lock;
-	/* Under lock: */
+	/* Protected by lock: */
 	pthread_cond_t changed;
 	struct piece pieces[AT_A_TIME];
-	uint64_t next; /* bytes that were asked for */
-	uint32_t on_way;
-	int rc;
+	uint64_t next;	 /* first byte of the next piece */
+	uint32_t on_way; /* pieces in flight */
+	int rc;		 /* the first error */
 };
 
-/* --- a piece --------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------- */
 
-/* Under the lock. */
+/* Must hold the lock. */
 static void piece_ended(struct piece *p, int rc)
 {
 	struct ck_export_fill *f = p->fill;
@@ -60,7 +64,7 @@ static void piece_came(struct ck_read *r, int rc)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* The next one, under the lock; NULL: so many are on their way. */
+/* Prepares the next piece. Must hold the lock. NULL if AT_A_TIME pieces are in flight. */
 static struct piece *piece_next(struct ck_export_fill *f)
 {
 	const struct ck_export_wish *w = f->wish;
@@ -87,7 +91,8 @@ static struct piece *piece_next(struct ck_export_fill *f)
 	return p;
 }
 
-/* Under the lock, but while it asks. -EAGAIN: there is no room for it now. */
+/* Starts a piece. Must hold the lock, which is released meanwhile. -EAGAIN if there is no
+ * free slot. */
 static int piece_start(struct ck_export_fill *f, struct piece *p)
 {
 	int rc;
@@ -98,9 +103,9 @@ static int piece_start(struct ck_export_fill *f, struct piece *p)
 	return rc;
 }
 
-/* --- all of them ----------------------------------------------------------------------- */
+/* --- all pieces ------------------------------------------------------------------------- */
 
-/* Under the lock. Something ends soon, or others give back a slot. */
+/* Waits until a piece ends, or a slot may be free. Must hold the lock. */
 static void wait_a_little(struct ck_export_fill *f)
 {
 	struct timespec end = ck_time_in(CLOCK_REALTIME, PAUSE_MSEC);
@@ -111,7 +116,7 @@ static void wait_a_little(struct ck_export_fill *f)
 		f->rc = -EOPNOTSUPP;
 }
 
-/* Under the lock. */
+/* Starts a piece, and waits for a slot if there is none. Must hold the lock. */
 static void bring_piece(struct ck_export_fill *f, struct piece *p)
 {
 	int rc = piece_start(f, p);
@@ -124,7 +129,7 @@ static void bring_piece(struct ck_export_fill *f, struct piece *p)
 		piece_ended(p, rc);
 }
 
-/* Of any thread that helps. */
+/* The main function of a thread that fills. */
 static void *bring(void *arg)
 {
 	struct ck_export_fill *f = arg;
@@ -151,7 +156,7 @@ static uint32_t processors(void)
 		       : (uint32_t)CPU_COUNT(&set);
 }
 
-/* How many may help with so many pieces, which are taken. */
+/* Reserves helpers for so many pieces, and returns their number. */
 static uint32_t helpers_take(struct ck_exports *all, uint64_t pieces)
 {
 	uint32_t n = (uint32_t)ck_min(pieces / PIECES_EACH, HELPERS_MOST + 1);
@@ -174,7 +179,7 @@ static void helpers_give_back(struct ck_exports *all, uint32_t n)
 	pthread_mutex_unlock(&all->lock);
 }
 
-/* Until all has come, or will not. */
+/* Blocks until all pieces have ended. */
 static void bring_all(struct ck_exports *all, struct ck_export_fill *f)
 {
 	struct ck_gatherer *g = f->route->gatherer;

@@ -8,7 +8,7 @@
 #ifndef CK_EXPORT_SLAB_H
 #define CK_EXPORT_SLAB_H
 
-#include "ckptfs/export.h"
+#include "ckptfs/device.h"
 
 enum {
 	CK_SLAB = 2 << 20, /* bytes: the smallest allocation of a driver */

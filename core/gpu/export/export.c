@@ -3,8 +3,9 @@
  * export: who uses which export. Requests search the table, wait for an export that
  * another thread fills, or add and fill one. All state is protected by
  * ck_exports.lock, which is released during allocation and fill. Threads: those
- * that call ck_exports_get(), and their helpers (export_fill.c).
+ * that call get(), and their helpers (export_fill.c).
  */
+#include "export.h"
 #include "export_fill.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
 	       memcmp(e->uuid, w->uuid, sizeof(e->uuid)) == 0;
 }
 
-/* --- giving back. All under the lock -------------------------------------------------- */
+/* --- release; all must hold the lock ------------------------------------------------ */
 
 /* An export in the slab lost its last user. */
 static void slab_left(struct ck_exports *all, struct ck_slab *s)
@@ -103,14 +104,14 @@ static void put(struct ck_exports *all, struct ck_export *e)
 	keep_most(all, all->cache);
 }
 
-void ck_exports_put(struct ck_exports *all, struct ck_export *e)
+static void exports_put(struct ck_exports *all, struct ck_export *e)
 {
 	pthread_mutex_lock(&all->lock);
 	put(all, e);
 	pthread_mutex_unlock(&all->lock);
 }
 
-/* --- making one ------------------------------------------------------------------------ */
+/* --- allocation and fill -------------------------------------------------------------- */
 
 static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
 		    uint64_t bytes, struct ck_gather_memory **out)
@@ -231,7 +232,7 @@ static struct ck_export *add(struct ck_exports *all,
 	return e;
 }
 
-/* --- those who ask --------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------- */
 
 static struct ck_export *find(const struct ck_exports *all,
 			      const struct ck_export_wish *w)
@@ -294,7 +295,7 @@ static int get(struct ck_exports *all, struct ck_export_wish *w,
 	return rc;
 }
 
-/* --- whether the files are still what they were ------------------------------------------ */
+/* --- changed files ---------------------------------------------------------------------- */
 
 /* *touched: the last ctime change of one of its files. */
 static int look_at(struct ck_files *files, const struct ck_layout *layout,
@@ -347,7 +348,7 @@ static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 	return rc == -ESTALE ? rc : 0;
 }
 
-/* --- those who wait ---------------------------------------------------------------------- */
+/* --- waiting requests ------------------------------------------------------------------- */
 
 /* Must hold the lock, both. */
 static void enter(struct ck_exports *all, struct ck_export_wish *w)
@@ -365,8 +366,8 @@ static void leave(struct ck_exports *all, const struct ck_export_wish *w)
 	*at = w->next;
 }
 
-int ck_exports_get(struct ck_exports *all, struct ck_export_wish *w,
-		   struct ck_export **out)
+static int exports_get(struct ck_exports *all, struct ck_export_wish *w,
+		       struct ck_export **out)
 {
 	int rc = look_again(all, w);
 
@@ -391,14 +392,14 @@ static void interrupt(struct ck_exports *all, struct ck_export_wish *w)
 	pthread_cond_broadcast(&all->changed);
 }
 
-void ck_exports_interrupt(struct ck_exports *all, struct ck_export_wish *w)
+static void exports_interrupt(struct ck_exports *all, struct ck_export_wish *w)
 {
 	pthread_mutex_lock(&all->lock);
 	interrupt(all, w);
 	pthread_mutex_unlock(&all->lock);
 }
 
-void ck_exports_stop(struct ck_exports *all)
+static void exports_stop(struct ck_exports *all)
 {
 	pthread_mutex_lock(&all->lock);
 	all->stopped = true;
@@ -407,11 +408,12 @@ void ck_exports_stop(struct ck_exports *all)
 	pthread_mutex_unlock(&all->lock);
 }
 
-/* --- all of a mount -------------------------------------------------------------------- */
+/* --- all exports of a mount ----------------------------------------------------------- */
 
-struct ck_exports *ck_exports_make(struct ck_files *files,
-				   struct ck_backend *remote,
-				   struct ck_gatherer *gatherer, uint64_t cache)
+static struct ck_exports *exports_make(struct ck_files *files,
+				       struct ck_backend *remote,
+				       struct ck_gatherer *gatherer,
+				       uint64_t cache)
 {
 	struct ck_exports *all = calloc(1, sizeof(*all));
 
@@ -429,7 +431,7 @@ struct ck_exports *ck_exports_make(struct ck_files *files,
 	return all;
 }
 
-void ck_exports_free(struct ck_exports *all)
+static void exports_free(struct ck_exports *all)
 {
 	if (!all)
 		return;
@@ -440,3 +442,12 @@ void ck_exports_free(struct ck_exports *all)
 	pthread_mutex_destroy(&all->lock);
 	free(all);
 }
+
+const struct ck_export_ops ck_gpu_exports = {
+	.make = exports_make,
+	.free = exports_free,
+	.get = exports_get,
+	.interrupt = exports_interrupt,
+	.stop = exports_stop,
+	.put = exports_put,
+};
