@@ -52,9 +52,6 @@ struct ck_launch_options {
 /* Checks that mpirun is in PATH, and that the agent exists; NULL: ssh. Returns
  * 0, or: -ENOENT if one is missing, with a message in d. */
 CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
-/* Returns the absolute path of this program, which the caller owns; NULL with
- * errno set. */
-char *ck_launch_program(void);
 
 /* The preflight: asks all hosts in parallel for their versions of mpirun and
  * ckptfs and for reasons why they cannot take part. there: by host. Sets

@@ -128,11 +128,8 @@ static int serve(struct mount *m)
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
 	if (rc == 0)
-		rc = ck_gpus_settle(m->gpus, &d);
-	if (rc == 0)
-		rc = ck_gpus_count(m->gpus, cp, &d);
-	if (rc == 0)
-		rc = ck_gpus_meet(m->gpus, ck_cluster_hosts(m->cluster), &d);
+		rc = ck_gpus_settle(m->gpus, cp, ck_cluster_hosts(m->cluster),
+				    &d);
 	if (rc == 0)
 		rc = check_wanted(m, &d);
 	if (rc == 0) {
@@ -146,7 +143,6 @@ static int serve(struct mount *m)
 	ck_cluster_end(m->cluster);
 	ck_gpus_end(m->gpus);
 	ck_checkpoint_close(cp);
-	ck_gpus_free(m->gpus);
 	if (rc == 0)
 		return CK_EXIT_FINE;
 	ck_log("%s", d.text);

@@ -389,7 +389,7 @@ static int meet(struct ck_cluster *c, struct ck_diag *d)
 static int start(struct ck_cluster *c, struct ck_diag *d)
 {
 	const struct ck_hosts_options *o = c->options;
-	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char *program = ck_subprocess_program();
 	struct ck_launch_options launch = {
 		.hosts = &o->list,
 		.agent = o->agent,

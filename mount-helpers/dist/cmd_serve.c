@@ -17,7 +17,6 @@
 #include "dist/launch/rendezvous.h"
 #include "dist/server/serve.h"
 #include "dist/transport/mpi_load.h"
-#include "gpus.h"
 #include "mpi_tmpdir.h"
 #include "rank_rounds.h"
 #include "serve_rank.h"
@@ -382,8 +381,6 @@ int ck_cmd_serve(int argc, char **argv)
 		return ck_mpi_tmpdir_run(argv + 2);
 	if (argc > 2 && strcmp(argv[1], CK_SPAWN_HELPER_WORD) == 0)
 		return ck_spawn_helper_run(argv + 2);
-	if (argc > 1 && strcmp(argv[1], CK_GPUS_WORD) == 0)
-		return ck_gpus_run(argv + 2);
 	if (argc == 3 && strcmp(argv[1], CK_LAUNCH_SELF) == 0)
 		return tell_self(argv[2]);
 	rc = parse(&s, argc, argv);

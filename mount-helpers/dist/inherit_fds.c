@@ -66,7 +66,7 @@ static int spawn(char *const words[], char *source, char *place,
 		    alone[] = "--" CK_INHERITED_OPTION,
 		    also[] = "--" CK_INHERITED_OPTION "=" CK_INHERITED_ROUNDS;
 	bool rounds = files[ROUNDS_SOCK] >= 0;
-	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char *program = ck_subprocess_program();
 	ck_auto_free char **argv = NULL;
 	size_t n = 0;
 

@@ -174,7 +174,7 @@ static int ask(struct keeper *k, struct ck_diag *d)
 static int job_start(struct keeper *k, char **mpirun, char **environment)
 {
 	static char serve[] = "serve", how[] = "--launch";
-	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char *program = ck_subprocess_program();
 	ck_auto_free char **argv = NULL;
 	size_t n = 0;
 

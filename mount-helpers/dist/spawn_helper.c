@@ -74,7 +74,7 @@ int ck_spawn_helper_make(const struct ck_launch_options *launch,
 			 struct ck_spawn_helper *out)
 {
 	static char serve[] = "serve", jobs[] = CK_SPAWN_HELPER_WORD;
-	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char *program = ck_subprocess_program();
 	struct ck_buf numbers = { 0 };
 	ck_auto_free char **words = calloc(
 		3 + OPTIONS + OF_HOST * launch->hosts->n + 1, sizeof(*words));

@@ -15,7 +15,7 @@ int __real_ck_link_make(const struct ck_link_options *options,
 			struct ck_link **out);
 int __wrap_ck_link_make(const struct ck_link_options *options,
 			struct ck_link **out);
-char *__wrap_ck_launch_program(void);
+char *__wrap_ck_subprocess_program(void);
 
 int __wrap_ck_link_make(const struct ck_link_options *options,
 			struct ck_link **out)
@@ -26,7 +26,7 @@ int __wrap_ck_link_make(const struct ck_link_options *options,
 	return __real_ck_link_make(&patient, out);
 }
 
-char *__wrap_ck_launch_program(void)
+char *__wrap_ck_subprocess_program(void)
 {
 	return strdup(CK_PROGRAM);
 }

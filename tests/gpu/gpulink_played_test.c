@@ -6,7 +6,7 @@
  */
 #include "tap.h"
 
-#include "ckptfs/gpulink.h"
+#include "gpu/worker/gpulink.h"
 #include "gpu/worker/gpulink_internal.h"
 
 #include <errno.h>

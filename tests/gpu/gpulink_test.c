@@ -10,10 +10,10 @@
 #include "only_child.h"
 #include "tap.h"
 
-#include "ckptfs/gpulink.h"
 #include "dist/launch/control_msg.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/launch/subprocess.h"
+#include "gpu/worker/gpulink.h"
 #include "gpu/worker/gpuwire.h"
 
 #include <errno.h>

@@ -108,7 +108,7 @@ static void open_gpus(void)
 	f.memory = grank_map(SIZE);
 	f.sent = grank_map(SIZE);
 	options.memory = f.memory;
-	if (ckptfs_gpu.open(&options, &f.gpu, &d)) {
+	if (ck_gpu_open(&options, &f.gpu, &d)) {
 		printf("Bail out! %s\n", d.text);
 		exit(1);
 	}

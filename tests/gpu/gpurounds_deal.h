@@ -7,7 +7,7 @@
 #define GPUROUNDS_DEAL_H
 
 #include "boxes.h"
-#include "ckptfs/gpu.h"
+#include "gpu/gpu.h"
 #include "xport_case.h"
 
 /* Scale of all sizes. */

@@ -22,8 +22,6 @@ enum {
 	GRANK_UNTOUCHED = 0x5a, /* the initial bytes of a result */
 };
 
-extern const struct ck_gpu_plugin ckptfs_gpu;
-
 /* A planted fault of a rank, which the canary tests must detect. */
 enum grank_spoil {
 	SPOIL_NONE,

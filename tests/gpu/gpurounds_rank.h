@@ -334,7 +334,7 @@ static inline void grank_open(struct grank *k)
 	k->memory = grank_map(options.size);
 	k->sent = grank_map((size_t)GRANK_MOST * GRANK_SLOTS * DEAL_ROOM);
 	options.memory = k->memory;
-	if (ckptfs_gpu.open(&options, &k->gpu, &d))
+	if (ck_gpu_open(&options, &k->gpu, &d))
 		grank_fails(d.text);
 }
 

@@ -17,31 +17,32 @@
 #include <unistd.h>
 
 /* The workers are processes of ckptfs itself, since their modules are in its directory. */
-static char *gpus_launch_program(void)
+static char *gpus_subprocess_program(void)
 {
 	return strdup(CK_PROGRAM);
 }
 
 static int make_chosen(struct ck_mount_options *options, struct ck_gpus **out,
 		       struct ck_diag *d);
-static int count_chosen(struct ck_gpus *g, struct ck_checkpoint *cp,
-			struct ck_diag *d);
-static void free_chosen(struct ck_gpus *g);
+static int settle_chosen(struct ck_gpus *g, struct ck_checkpoint *cp,
+			 struct ck_hosts *hosts, struct ck_diag *d);
+static void end_chosen(struct ck_gpus *g);
 
-#define ck_launch_program gpus_launch_program
-#define ck_gpus_make	  make_chosen
-#define ck_gpus_count	  count_chosen
-#define ck_gpus_free	  free_chosen
-#include "../../mount-helpers/dist/gpus.c"
+#define ck_subprocess_program gpus_subprocess_program
+#define ck_gpus_make	      make_chosen
+#define ck_gpus_settle	      settle_chosen
+#define ck_gpus_end	      end_chosen
+#include "../../mount-helpers/gpu/gpus.c"
 #undef ck_gpus_make
-#undef ck_gpus_count
-#undef ck_gpus_free
+#undef ck_gpus_settle
+#undef ck_gpus_end
 
 enum { PINNED = 16 << 20, HOSTS = 16 };
 
 static struct {
 	int file; /* opened before the process gives up its privileges */
 	struct ck_stats *stats, *own;
+	struct ck_files *files; /* which have the statistics */
 } tally = { .file = -1 };
 
 int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
@@ -73,28 +74,31 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 	return make_chosen(options, out, d);
 }
 
-int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
-		  struct ck_diag *d)
+int ck_gpus_settle(struct ck_gpus *g, struct ck_checkpoint *cp,
+		   struct ck_hosts *hosts, struct ck_diag *d)
 {
-	int rc = count_chosen(g, cp, d);
+	int rc = settle_chosen(g, cp, hosts, d);
 
 	if (rc)
 		return rc;
 	/* Programs that count no bytes get counters here. */
 	if (!ck_files_stats(cp->files)) {
 		tally.own = ck_stats_make(HOSTS);
+		tally.files = cp->files;
 		ck_files_set_stats(cp->files, tally.own);
 	}
 	tally.stats = ck_files_stats(cp->files);
 	return tally.stats ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-void ck_gpus_free(struct ck_gpus *g)
+void ck_gpus_end(struct ck_gpus *g)
 {
 	if (g && tally.file >= 0 && tally.stats)
 		(void)dprintf(tally.file, "%ju\n",
 			      (uintmax_t)tally.stats->gpu_bytes);
 	ck_fd_cleanup(&tally.file);
+	if (tally.own)
+		ck_files_set_stats(tally.files, NULL);
 	free(tally.own);
-	free_chosen(g);
+	end_chosen(g);
 }

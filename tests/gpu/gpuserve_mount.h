@@ -10,9 +10,9 @@
 #include "played_ranks.h"
 #include "tap.h"
 
-#include "ckptfs/gpu.h"
-#include "ckptfs/gpulink.h"
 #include "dist/proto/transfer_list.h"
+#include "gpu/gpu.h"
+#include "gpu/worker/gpulink.h"
 
 #include <semaphore.h>
 #include <signal.h>

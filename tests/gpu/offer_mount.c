@@ -407,8 +407,7 @@ static int open_all(const char *source)
 	rc = ck_offline_open(&offer.u, source);
 	if (rc)
 		return rc;
-	if (ck_gpus_settle(offer.gpus, &d) ||
-	    ck_gpus_count(offer.gpus, offer.u.cp, &d))
+	if (ck_gpus_settle(offer.gpus, offer.u.cp, NULL, &d))
 		return ck_trouble("%s", d.text);
 	ck_route_init(&offer.route, offer.u.cp->files, NULL);
 	offer.route.gatherer = offer.options.gatherer;

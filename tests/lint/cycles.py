@@ -18,7 +18,7 @@ LOWER = 'run tests/lint/run --lower'
 FOLDERS = ('core/', 'fs/', 'mount-helpers/')
 HEADERS = 'include/'
 # Defines functions of a module that is loaded when they are called.
-LOADERS = ('mount-helpers/dist_load.c',)
+LOADERS = ('mount-helpers/dist_load.c', 'mount-helpers/gpu_load.c')
 
 DEFINED = re.compile(
     r'^(?!static\b|extern\b|typedef\b)(?:\w[^;{}()=#]*?\b(ck_\w+)\([^;{}]*\)\s*\{'

@@ -6,6 +6,7 @@
  */
 #include "ckptfs/launch.h"
 #include "dist/launch/launch_internal.h"
+#include "dist/launch/subprocess.h"
 #include "tap.h"
 
 #include <sys/stat.h>
@@ -502,7 +503,7 @@ static void not_asked(void)
 static void finding(void)
 {
 	ck_auto_free char *path = strdup(getenv("PATH"));
-	ck_auto_free char *self = ck_launch_program();
+	ck_auto_free char *self = ck_subprocess_program();
 	ck_auto_free char *cwd = getcwd(NULL, 0);
 
 	ok(self && self[0] == '/' && strstr(self, "launch_test"));

@@ -32,8 +32,10 @@ static int load(const struct ck_component *c, const char *path,
 	void *library;
 
 	if (access(path, F_OK))
-		return ck_fail(d, errno, "%s: there is no %s: %s",
-			       ck_show(name), c->what, strerror(errno));
+		return ck_fail(d, errno,
+			       "%s is not installed: the %s; build ckptfs with "
+			       "-D%s=enabled",
+			       c->file, c->what, c->option);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return ck_fail(d, ELIBACC, "%s: the %s cannot be loaded: %s",

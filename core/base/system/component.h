@@ -13,8 +13,9 @@ struct ck_component {
 	const char *file; /* file name of the module */
 	/* Exported struct, which begins with a ck_component_is: */
 	const char *symbol;
-	const char *what; /* name in messages */
-	uint32_t version; /* of the exported struct */
+	const char *what;   /* name in messages */
+	const char *option; /* of meson, which builds it; for messages */
+	uint32_t version;   /* of the exported struct */
 };
 
 struct ck_component_is {

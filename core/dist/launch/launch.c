@@ -130,11 +130,6 @@ int ck_launch_find(const char *agent, struct ck_diag *d)
 	return 0;
 }
 
-char *ck_launch_program(void)
-{
-	return realpath("/proc/self/exe", NULL);
-}
-
 /* --- options of mpirun ---------------------------------------------------- */
 
 /* Options for all hosts. mpirun treats a command with one host and with many

@@ -25,6 +25,11 @@ enum {
 	HEARD_MOST = 64 << 10, /* bytes of one read: output may be endless */
 };
 
+char *ck_subprocess_program(void)
+{
+	return realpath("/proc/self/exe", NULL);
+}
+
 /* --- starting ------------------------------------------------------------- */
 
 /* Redirects standard error to `errors`, and output to /dev/null, and changes to

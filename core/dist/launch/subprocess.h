@@ -23,6 +23,9 @@ struct ck_subprocess {
 	int status;
 };
 
+/* Returns the absolute path of this program, which the caller owns; NULL with
+ * errno set. */
+char *ck_subprocess_program(void);
 /* Starts a program, with the root as its directory. argv[0] is an absolute
  * path, or is searched in PATH if it has no '/'. environment NULL: that of this
  * process. Caller owns *out and must call ck_subprocess_end(). Returns 0, or

@@ -11,7 +11,7 @@ int ck_plugin_open(const char *path, struct ck_transport **out,
 {
 	static const struct ck_component mpi = { "ckptfs-mpi.so",
 						 CK_TRANSPORT_PLUGIN_NAME,
-						 "MPI transport",
+						 "MPI transport", "mpi",
 						 CK_TRANSPORT_PLUGIN_VERSION };
 	const void *loaded;
 	const struct ck_transport_plugin *p;

@@ -3,7 +3,7 @@
 #ifndef CK_GATHER_TILES_H
 #define CK_GATHER_TILES_H
 
-#include "ckptfs/gpu.h"
+#include "gpu/gpu.h"
 #include "tiles.h"
 
 /* Replaces the contents of out by the tiles of w. staged: device address of the

@@ -6,8 +6,8 @@
 #ifndef CK_SHARED_MEMORY_H
 #define CK_SHARED_MEMORY_H
 
-#include "ckptfs/gpu.h"
 #include "gpu/driver/cuda_device.h"
+#include "gpu/gpu.h"
 
 /* Allocate at least `bytes` bytes: with an IPC handle, or with a descriptor in
  * out->file. The device's context must be current. Return 0, or: -ENOSPC if

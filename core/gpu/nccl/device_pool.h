@@ -2,13 +2,13 @@
 /*
  * device_pool: all devices of this process, each with a pipe and a queue of
  * gather requests, behind struct ck_gpu (gpu.h). device_pool.c has the queues,
- * gpu_module.c all other functions. One thread.
+ * gpu.c all other functions. One thread.
  */
 #ifndef CK_DEVICE_POOL_H
 #define CK_DEVICE_POOL_H
 
-#include "ckptfs/gpu.h"
 #include "gpu/driver/pipe.h"
+#include "gpu/gpu.h"
 
 enum {
 	CK_CARD_WAYS = 8,	 /* requests in flight on a device */

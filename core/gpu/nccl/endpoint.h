@@ -9,8 +9,8 @@
 #ifndef CK_ENDPOINT_H
 #define CK_ENDPOINT_H
 
-#include "ckptfs/gpu.h"
 #include "gpu/driver/cuda_device.h"
+#include "gpu/gpu.h"
 
 struct ck_endpoint; /* opaque; one thread */
 

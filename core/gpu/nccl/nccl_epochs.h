@@ -14,7 +14,7 @@
 #ifndef CK_NCCL_EPOCHS_H
 #define CK_NCCL_EPOCHS_H
 
-#include "ckptfs/gpu.h"
+#include "gpu/gpu.h"
 #include "nccl_comm.h"
 #include "nccl_thread.h"
 

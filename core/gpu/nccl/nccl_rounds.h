@@ -6,8 +6,8 @@
 #ifndef CK_NCCL_ROUNDS_H
 #define CK_NCCL_ROUNDS_H
 
-#include "ckptfs/gpu.h"
 #include "gpu/driver/cuda_device.h"
+#include "gpu/gpu.h"
 
 /* One thread. The arg of its rounds is a struct ck_gpu_round. */
 struct ck_nccl_rounds {

@@ -9,7 +9,7 @@
 #ifndef CK_GPULINK_INTERNAL_H
 #define CK_GPULINK_INTERNAL_H
 
-#include "ckptfs/gpulink.h"
+#include "gpulink.h"
 #include "gpuwire.h"
 
 #include <pthread.h>

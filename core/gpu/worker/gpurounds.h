@@ -11,8 +11,8 @@
 #ifndef CK_GPUROUNDS_H
 #define CK_GPUROUNDS_H
 
-#include "ckptfs/gpu.h"
 #include "dist/proto/transfer_list.h"
+#include "gpu/gpu.h"
 
 /* A gather request, and the transfer list of its remote bytes. Must stay as it
  * is until the request is done. */

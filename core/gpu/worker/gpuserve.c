@@ -10,10 +10,10 @@
  * does not return; in the last two cases memory in use is freed only by the end
  * of the process.
  */
-#include "ckptfs/gpuserve.h"
-#include "ckptfs/gpu.h"
+#include "gpuserve.h"
 #include "fd_passing.h"
 #include "gather_request.h"
+#include "gpu/gpu.h"
 
 #include <errno.h>
 #include <fcntl.h>

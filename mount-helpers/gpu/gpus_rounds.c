@@ -286,15 +286,15 @@ static int wait_settled(struct ck_gpus *g, struct ck_diag *d)
 	return rc;
 }
 
-int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts, struct ck_diag *d)
+int ck_gpus_rounds_meet(struct ck_gpus *g, struct ck_hosts *hosts,
+			struct ck_diag *d)
 {
-	struct ck_gpus_rounds *r;
+	struct ck_gpus_rounds *r = &g->rounds;
 	struct ck_thread_init thread_init;
 	int rc;
 
-	if (!g || !hosts || !g->options->hosts.rounds)
+	if (!hosts || !g->options->hosts.rounds)
 		return 0;
-	r = &g->rounds;
 	r->hosts = hosts;
 	thread_init = ck_fs_thread_init(g->options);
 	rc = ck_thread_start_init(&r->thread, &thread_init, run, g);

@@ -6,11 +6,10 @@
 #ifndef CK_GPUS_INTERNAL_H
 #define CK_GPUS_INTERNAL_H
 
-#include "ckptfs/gpu.h"
-#include "ckptfs/gpulink.h"
 #include "ckptfs/hosts.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/launch/subprocess.h"
+#include "gpu/worker/gpulink.h"
 #include "gpus.h"
 
 #include <pthread.h>
@@ -49,6 +48,7 @@ struct ck_gpus {
 	int sock;		  /* its socket */
 	struct ck_gpulink *link;
 	struct ck_stats *stats;
+	struct ck_files *files; /* of the checkpoint, if they have the stats */
 	char host[256];
 	bool counts; /* the only counter of reads */
 	struct ck_gpus_rounds rounds;
@@ -58,6 +58,10 @@ struct ck_gpus {
 void ck_gpus_rounds_make(struct ck_gpus *g);
 /* The gpulink exists: hands over a job that has come earlier. */
 void ck_gpus_rounds_link(struct ck_gpus *g);
+/* With nccl=force, waits until NCCL has transferred bytes from every host; hosts may
+ * be NULL. -EIO if a host cannot. */
+CK_MUST_USE int ck_gpus_rounds_meet(struct ck_gpus *g, struct ck_hosts *hosts,
+				    struct ck_diag *d);
 /* Prints a row for each host. */
 void ck_gpus_rounds_print(struct ck_gpus *g, struct ck_buf *out);
 /* Ends the thread, and frees the state. */

@@ -28,7 +28,7 @@ int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 			 struct ck_subprocess *job)
 {
 	static char serve[] = "serve", gpus[] = CK_GPUS_WORD;
-	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char *program = ck_subprocess_program();
 	char numbers[CK_GPUS_GIVEN_MOST][NUMBER];
 	char *words[3 + CK_GPUS_GIVEN_MOST + 1] = { program, serve, gpus };
 
@@ -200,31 +200,14 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 
 int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d)
 {
-	int rc;
+	int rc = g ? link_start(g) : 0;
 
-	if (!g)
-		return 0;
-	rc = link_start(g);
 	return rc ? ck_fail(d, -rc, "GPUs: %s", strerror(-rc)) : 0;
 }
 
-int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d)
+/* Counts the bytes that the worker gathers. */
+static int count(struct ck_gpus *g, struct ck_checkpoint *cp, struct ck_diag *d)
 {
-	int rc;
-
-	if (!g)
-		return 0;
-	rc = settle(g, g->options, d);
-	if (rc == 0)
-		ck_gpus_rounds_link(g);
-	return rc;
-}
-
-int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
-		  struct ck_diag *d)
-{
-	if (!g)
-		return 0;
 	g->counts = !cp->elsewhere;
 	if (!g->counts)
 		return 0;
@@ -232,8 +215,21 @@ int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
 	if (!g->stats)
 		return ck_fail(d, ENOMEM, "out of memory");
 	g->stats->hosts[0].name = g->host;
-	ck_files_set_stats(cp->files, g->stats);
+	g->files = cp->files;
+	ck_files_set_stats(g->files, g->stats);
 	return 0;
+}
+
+int ck_gpus_settle(struct ck_gpus *g, struct ck_checkpoint *cp,
+		   struct ck_hosts *hosts, struct ck_diag *d)
+{
+	int rc = g ? settle(g, g->options, d) : 0;
+
+	if (!g || rc)
+		return rc;
+	ck_gpus_rounds_link(g);
+	rc = count(g, cp, d);
+	return rc ? rc : ck_gpus_rounds_meet(g, hosts, d);
 }
 
 void ck_gpus_end(struct ck_gpus *g)
@@ -241,14 +237,9 @@ void ck_gpus_end(struct ck_gpus *g)
 	if (!g)
 		return;
 	ck_gpulink_free(g->link);
-	g->link = NULL;
 	forker_end(g);
-}
-
-void ck_gpus_free(struct ck_gpus *g)
-{
-	if (!g)
-		return;
+	if (g->stats)
+		ck_files_set_stats(g->files, NULL);
 	ck_gpus_rounds_free(g);
 	free(g->stats);
 	free(g);

@@ -4,10 +4,10 @@
  * process has one thread; a worker is killed when another one is requested.
  */
 #include "base/system/privileges.h"
-#include "ckptfs/gpuserve.h"
 #include "cli.h"
 #include "dist/launch/control_msg.h"
 #include "dist/launch/subprocess.h"
+#include "gpu/worker/gpuserve.h"
 #include "gpus.h"
 
 #include <errno.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu: interface of the GPU plugin ckptfs-gpu.so. Only the GPU worker loads it, so
- * the program does not link to CUDA. Plugin and program versions must match.
+ * gpu: the GPUs of a worker process. Only the worker opens them, and only then the
+ * driver is loaded: the module does not link to CUDA.
  *
  * A work is a gather request: started, or staged until its round has completed,
- * then done. All calls come from the thread that opened the plugin. A part of io.
+ * then done. All calls come from the thread that opened the GPUs.
  */
-#ifndef CKPTFS_GPU_H
-#define CKPTFS_GPU_H
+#ifndef CK_GPU_H
+#define CK_GPU_H
 
 #include "ckptfs/device.h"
-#include "ckptfs/round.h"
+#include "dist/round/rounds.h"
 
 enum {
 	CK_GPUS_MOST = 64,
@@ -21,7 +21,7 @@ struct ck_gpu_options {
 	/* Device numbers of the driver; n 0: all devices it shows. */
 	const uint32_t *devices;
 	uint32_t n;
-	/* Memory of all gather requests; pinned while the plugin is open. */
+	/* Memory of all gather requests; pinned while the GPUs are open. */
 	uint8_t *memory;
 	size_t size; /* bytes; 0: no gather requests */
 	size_t room; /* most bytes of `fill` and of the result of one request */
@@ -91,7 +91,7 @@ struct ck_gpu {
 	/* Removes a request that is done; NULL if no request is. Never
 	 * blocks. */
 	struct ck_gpu_work *(*done)(struct ck_gpu *g);
-	/* NULL, or the permanent failure of the plugin. After a failure all
+	/* NULL, or the permanent failure of the GPUs. After a failure all
 	 * requests become done, and only close() is allowed. The process must then
 	 * exit, since memory that devices may still write is not freed. */
 	const char *(*trouble)(const struct ck_gpu *g);
@@ -122,8 +122,8 @@ struct ck_gpu {
 	 * buffer on the first device, and copies `fill` to it. The caller then
 	 * polls is_staged() and calls proceed() once. Returns 0, or: -EAGAIN if
 	 * there is no free buffer; -ENODEV if `to` is on another device; -E2BIG if
-	 * it exceeds a buffer; -EIO. After an error the plugin does not use the
-	 * request. */
+	 * it exceeds a buffer; -EIO. After an error the
+	 * request is not used. */
 	int (*stage)(struct ck_gpu *g, struct ck_gpu_work *w);
 	/* Returns 1 if `fill` is on the device, and a round may write its ranges; 0
 	 * if not yet; -EIO if no round can run. */
@@ -150,25 +150,10 @@ struct ck_gpu {
 	char devices[512]; /* their names, for messages */
 };
 
-/* Loads and opens the plugin; once in a process. Returns 0, or: -ENOENT if there is
- * no such file, or no driver; -ELIBACC if it cannot be loaded; -ELIBBAD if it is of
- * another version; -ENODEV; -ENOSPC if a device has no memory, or memory cannot be
- * pinned; -ENOSYS; -EIO; -ENOMEM. d has the reason. */
+/* Opens devices; once in a process. Returns 0, or: -ENOENT if there is no driver;
+ * -ENODEV; -ENOSPC if a device has no memory, or memory cannot be pinned; -ENOSYS;
+ * -EIO; -ENOMEM. d has the reason. */
 CK_MUST_USE int ck_gpu_open(const struct ck_gpu_options *options,
 			    struct ck_gpu **out, struct ck_diag *d);
-
-/* --- for the plugin ------------------------------------------------------------------ */
-
-enum { CK_GPU_PLUGIN_VERSION = 1 }; /* version of this struct and those above */
-
-/* The only symbol that the plugin exports. */
-#define CK_GPU_PLUGIN_NAME "ckptfs_gpu"
-
-struct ck_gpu_plugin {
-	uint32_t version;
-	char program[28]; /* CK_VERSION of the program */
-	int (*open)(const struct ck_gpu_options *options, struct ck_gpu **out,
-		    struct ck_diag *d);
-};
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu_module: the implementation of struct ck_gpu (gpu.h) that ckptfs-gpu.so
- * exports. It connects the device pool (device_pool.h: gather requests on all
- * devices) with the endpoint for rounds (endpoint.h: first device only) and
- * with exported memory (shared_memory.h).
+ * gpu: the implementation of struct ck_gpu (gpu.h). It connects the device
+ * pool (device_pool.h: gather requests on all devices) with the endpoint for
+ * rounds (endpoint.h: first device only) and with exported memory
+ * (shared_memory.h).
  *
  * States: open; failed, after a device error or if NCCL does not return: then
  * every request completes with -EIO, and memory that may still be written is
@@ -290,8 +290,8 @@ static void name_devices(struct ck_device_pool *all)
 	}
 }
 
-static int open_all(const struct ck_gpu_options *options, struct ck_gpu **out,
-		    struct ck_diag *d)
+int ck_gpu_open(const struct ck_gpu_options *options, struct ck_gpu **out,
+		struct ck_diag *d)
 {
 	struct ck_device_pool *all = calloc(1, sizeof(*all));
 	int rc;
@@ -333,11 +333,3 @@ static int open_all(const struct ck_gpu_options *options, struct ck_gpu **out,
 	*out = &all->is;
 	return 0;
 }
-
-__attribute__((
-	visibility("default"))) extern const struct ck_gpu_plugin ckptfs_gpu;
-const struct ck_gpu_plugin ckptfs_gpu = {
-	.version = CK_GPU_PLUGIN_VERSION,
-	.program = CK_VERSION,
-	.open = open_all,
-};

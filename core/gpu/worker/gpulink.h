@@ -11,8 +11,8 @@
  * Any thread calls the functions. The link has one thread, which starts workers
  * and receives their messages.
  */
-#ifndef CKPTFS_GPULINK_H
-#define CKPTFS_GPULINK_H
+#ifndef CK_GPULINK_H
+#define CK_GPULINK_H
 
 #include "base/system/privileges.h"
 #include "ckptfs/device.h"

@@ -5,10 +5,10 @@
  * other ranks. One thread. It serves until the mount, its rank or a GPU is
  * gone; then the process must exit.
  */
-#ifndef CKPTFS_GPUSERVE_H
-#define CKPTFS_GPUSERVE_H
+#ifndef CK_GPUSERVE_H
+#define CK_GPUSERVE_H
 
-#include "ckptfs/gpu.h"
+#include "gpu/gpu.h"
 
 struct ck_gpuserve_options {
 	/* One end of a pair of ck_control_msg_sockets(), and the memory that is
