@@ -63,7 +63,7 @@ static struct ck_export *find_had(struct ck_handle *h,
 	pthread_mutex_lock(&h->fs->handles_lock);
 	for (had = h->exports; had; had = had->next)
 		if (!had->own && had->export->with_file == w->with_file &&
-		    memcmp(had->uuid, w->uuid, sizeof(w->uuid)) == 0 &&
+		    memcmp(had->export->uuid, w->uuid, sizeof(w->uuid)) == 0 &&
 		    g->holds(g, had->export->memory))
 			break;
 	pthread_mutex_unlock(&h->fs->handles_lock);
@@ -79,7 +79,6 @@ static int keep(struct ck_handle *h, const struct ck_export_wish *w,
 		return -ENOMEM;
 	new->export = export;
 	new->own = w->own;
-	memcpy(new->uuid, w->uuid, sizeof(new->uuid));
 	pthread_mutex_lock(&h->fs->handles_lock);
 	new->next = h->exports;
 	h->exports = new;

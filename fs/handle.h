@@ -33,7 +33,6 @@ struct ck_handle {
 struct ck_handle_export {
 	struct ck_handle_export *next;
 	struct ck_export *export;
-	uint8_t uuid[16];
 	bool own;
 };
 

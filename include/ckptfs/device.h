@@ -145,16 +145,16 @@ struct ck_export {
 	/* first byte of the export in `memory`, a multiple of 256 */
 	uint64_t at;
 	uint64_t bytes;
+	uint8_t uuid[16]; /* UUID of the device */
+	bool with_file;	  /* shared by descriptor, not by handle */
 	/* Private, protected by ck_exports.lock: */
 	struct ck_export *next; /* in the same bucket */
 	uint64_t slice;		/* the key: ck_export_wish.slice */
 	uint64_t touches;	/* ck_files_touches() before the fill */
-	uint8_t uuid[16];
 	/* allocation that contains it; NULL: `memory` is its own */
 	struct ck_slab *slab;
 	uint64_t room;	    /* bytes of `memory` reserved for it */
 	bool own;	    /* not shared with other requests */
-	bool with_file;	    /* shared by descriptor, not by handle */
 	bool there, failed; /* filled; failed; neither: it is being filled */
 	uint32_t users;	    /* users, and the thread that fills it */
 	/* No users: it is in the list of idle exports, ordered by release. */

@@ -8,7 +8,6 @@
 #include "trials.h"
 
 #include "gpu/export/export.h"
-#include "gpu/export/export_fill.h"
 
 struct trial {
 	struct trial_world is; /* first */

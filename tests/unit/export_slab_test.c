@@ -7,8 +7,7 @@
 #include "boxes.h"
 #include "tap.h"
 
-#include "gpu/export/export_slab.h"
-#include "gpu/export/export_table.h"
+#include "gpu/export/export.h"
 
 enum { N = 600, STEPS = 20000, SLABS = 64 };
 

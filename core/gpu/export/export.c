@@ -6,7 +6,6 @@
  * that call get(), and their helpers (export_fill.c).
  */
 #include "export.h"
-#include "export_fill.h"
 
 #include <errno.h>
 

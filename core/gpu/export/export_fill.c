@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_fill: fills an export (export_fill.h). The thread of the request and its helpers
+ * export_fill: fills an export (export.h). The thread of the request and its helpers
  * start pieces, each a read into device memory; completions free them. A fill runs
  * until all pieces have ended: with 0, or with the first error, after which no piece
  * is started. ck_export_fill.lock protects it, and is released while a piece is started.
  */
-#include "export_fill.h"
+#include "export.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_slab: ranges of slabs (export_slab.h), found by first fit. Callers hold
+ * export_slab: ranges of slabs (export.h), found by first fit. Callers hold
  * ck_exports.lock.
  */
-#include "export_slab.h"
+#include "export.h"
 
 #include <errno.h>
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* export_table: see export_table.h. */
-#include "export_table.h"
+/*
+ * export_table: a hash table of exports, chained in buckets (export.h). Callers hold
+ * ck_exports.lock.
+ */
+#include "export.h"
 
 #include <errno.h>
 

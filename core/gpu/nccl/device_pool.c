@@ -6,7 +6,7 @@
  */
 #include "device_pool.h"
 #include "endpoint.h"
-#include "gpu/driver/gather_tiles.h"
+#include "gpu/driver/kernel_launch.h"
 
 #include <errno.h>
 #include <stdio.h>

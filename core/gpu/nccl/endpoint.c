@@ -6,7 +6,7 @@
  * failed; nothing on the device can be relied on. One thread.
  */
 #include "endpoint.h"
-#include "gpu/driver/gather_tiles.h"
+#include "gpu/driver/kernel_launch.h"
 #include "gpu/driver/pipe.h"
 #include "nccl_rounds.h"
 
