@@ -177,8 +177,8 @@ def test_mover(hosts):
         hosts.kill(process(hosts, "h1"))
         check(grows(hosts, "gpu_bytes"),
               "the mover of the mount is killed: there is another one")
-        check(until(lambda: any(len(row) == 6 and "replaced" in row[5]
-                                for row in paths(hosts) if row[1] == "nccl")),
+        check(until(lambda: any("replaced" in row.get("reason", "")
+                                for row in paths(hosts) if row["path"] == "nccl")),
               "and paths says why nothing comes by NCCL", paths(hosts))
 
 
