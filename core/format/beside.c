@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * beside: the line of `status` about files in the directory of a checkpoint that look like
- * parts of a checkpoint, but are not shown. Files are judged by their names and not
- * opened. It is stateless, and any thread may call it.
+ * beside: the line of `status` about files and subdirectories in the directory of a
+ * checkpoint that look like parts of a checkpoint, but are not shown. Files are judged by
+ * their names and not opened; subdirectories are detected like any source. It is stateless,
+ * and any thread may call it.
  */
 #include "detect.h"
 #include "format/load/load_gather.h"
+#include "format/run/run.h"
+#include "warn.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 enum {
 	ENTRIES_MOST = 100000, /* entries of the directory that are read */
 	FOUND_MOST = 10000,    /* names that are stored */
+	OPENS_MOST = 256,      /* subdirectories that are opened */
 	NAMES = 8,	       /* names in the line */
 };
 
@@ -20,14 +26,16 @@ struct beside {
 	struct ck_str *known;
 	size_t nknown;
 	struct ck_dir_names found;
-	uint64_t more; /* names that are not stored */
+	uint64_t more;	/* names that are not stored */
+	unsigned opens; /* subdirectories opened so far */
 	const struct ck_checkpoint *cp;
 };
 
 static bool is_part(const char *name)
 {
 	for (size_t i = 0; i < ck_kinds.n; i++)
-		if (ck_kinds.rows[i].format->is_part &&
+		if (ck_kinds.rows[i].format &&
+		    ck_kinds.rows[i].format->is_part &&
 		    ck_kinds.rows[i].format->is_part(name))
 			return true;
 	return false;
@@ -73,6 +81,34 @@ static void note(struct beside *b, const char *name)
 		b->more++;
 }
 
+/* True if the subdirectory is a checkpoint by itself, or one of a program that is not
+ * read. */
+static bool is_checkpoint(struct beside *b, const char *name)
+{
+	ck_auto_fd int fd = -1;
+	struct ck_src src = { .brief = true };
+	const struct ck_kind *kind;
+
+	if (name[0] == '.' || b->cp->elsewhere || b->opens++ >= OPENS_MOST)
+		return false;
+	fd = ck_open_beneath(b->cp->dirfd, ck_str_from(name),
+			     O_RDONLY | O_DIRECTORY | O_NONBLOCK,
+			     CK_BENEATH_NO_SYMLINKS);
+	src.dirfd = fd;
+	return fd >= 0 && (ck_kind_find(&ck_kinds, &src, &kind, NULL) == 0 ||
+			   ck_producer_name(&src));
+}
+
+static int directory_look(void *arg, const struct dirent *e)
+{
+	struct beside *b = arg;
+
+	if ((e->d_type == DT_DIR || e->d_type == DT_UNKNOWN) &&
+	    is_checkpoint(b, e->d_name))
+		note(b, ck_shown("%s/", e->d_name));
+	return 0;
+}
+
 static int entry_look(void *arg, const struct dirent *e)
 {
 	struct beside *b = arg;
@@ -115,6 +151,9 @@ void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out)
 	if (known_make(&b, cp) == 0) {
 		/* After an error, the entries read so far are printed. */
 		(void)!ck_dir_each(dir, ENTRIES_MOST, entry_look, &b);
+		if (!ck_checkpoint_run(cp))
+			(void)!ck_dir_each(dir, ENTRIES_MOST, directory_look,
+					   &b);
 		print(&b, out);
 	}
 	ck_dir_names_fini(&b.found);

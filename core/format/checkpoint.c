@@ -211,7 +211,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 	for (size_t i = 0; i < kinds->n && rc == -ENOENT; i++) {
 		const struct ck_format *format = kinds->rows[i].format;
 
-		if (!format->metadata ||
+		if (!format || !format->metadata ||
 		    (options->kind && strcmp(format->name, options->kind) != 0))
 			continue;
 		*kind = &kinds->rows[i];
@@ -363,7 +363,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	if (describe_files(cp, c) || ck_misplaced_note(cp, c) ||
-	    ck_deepspeed_note(cp, c))
+	    ck_deepspeed_note(cp, c) || ck_subdirectories_note(cp, c))
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_catalog_finish(c, d);
 	if (rc)

@@ -12,10 +12,12 @@
 #include "format/run/run_kind.h"
 #include "format/safetensors/safetensors_kind.h"
 #include "format/torch/torch_kind.h"
+#include "warn.h"
 
 #include <errno.h>
 
 static const struct ck_kind rows[] = {
+	{ NULL, NULL, ck_producers_are_sure, NULL, NULL, false },
 	{ &ck_format_dcp,
 	  "it has the .metadata of torch.distributed.checkpoint",
 	  ck_dcp_is_here, NULL, "it has no .metadata", false },
@@ -36,6 +38,7 @@ static const struct ck_kind rows[] = {
 	  ck_torch_has_index, NULL, "it has no *.bin.index.json", false },
 	{ &ck_format_torch, "it has pieces of a state dict of torch.save",
 	  ck_torch_has_pieces, NULL, NULL, false },
+	{ NULL, NULL, ck_producers_have_latest, NULL, NULL, false },
 	{ &ck_format_ranks, "it has files of torch.save of several ranks",
 	  ck_ranks_has_family, NULL,
 	  "it has no two files of torch.save whose names differ in a number",
@@ -54,9 +57,15 @@ static const struct ck_kind rows[] = {
 
 const struct ck_kinds ck_kinds = { rows, CK_ARRAY_SIZE(rows) };
 
+/* Rows that refuse hold for the kinds that would join files of other programs, also if the
+ * user insists on such a kind. */
 static bool is_wanted(const struct ck_kind *row, const struct ck_src *src)
 {
-	return !src->kind || strcmp(row->format->name, src->kind) == 0;
+	if (!src->kind)
+		return true;
+	return row->format ? strcmp(row->format->name, src->kind) == 0
+			   : strcmp(ck_format_ranks.name, src->kind) == 0 ||
+				     strcmp(ck_format_run.name, src->kind) == 0;
 }
 
 int ck_kind_find(const struct ck_kinds *kinds, const struct ck_src *src,
@@ -96,7 +105,8 @@ int ck_kind_unfinished(const struct ck_kinds *kinds, const struct ck_src *src,
 static bool is_first(size_t row)
 {
 	for (size_t i = 0; i < row; i++)
-		if (strcmp(ck_kinds.rows[i].format->name,
+		if (ck_kinds.rows[i].format &&
+		    strcmp(ck_kinds.rows[i].format->name,
 			   ck_kinds.rows[row].format->name) == 0)
 			return false;
 	return true;
@@ -108,6 +118,8 @@ int ck_kind_named(const char *name, const char **out, struct ck_diag *d)
 	int rc = 0;
 
 	for (size_t i = 0; i < ck_kinds.n; i++) {
+		if (!ck_kinds.rows[i].format)
+			continue;
 		*out = ck_kinds.rows[i].format->name;
 		if (strcmp(*out, name) == 0)
 			break;

@@ -15,7 +15,8 @@
 extern const struct ck_kinds ck_kinds;
 
 /* Sets *out to the first row of src->kind, or of all kinds, that matches the source. Returns 0,
- * or: -ENOENT if no row matches; errors of reading the source. */
+ * or: -ENOENT if no row matches; -EBADMSG if a row refuses it as another program's; errors of
+ * reading the source. */
 CK_MUST_USE int ck_kind_find(const struct ck_kinds *kinds,
 			     const struct ck_src *src,
 			     const struct ck_kind **out, struct ck_diag *d);

@@ -7,6 +7,7 @@
  */
 #include "detect.h"
 #include "format/load/load_names.h"
+#include "format/ranks/ranks_kind.h"
 #include "format/torch/torch_kind.h"
 #include "warn.h"
 
@@ -33,7 +34,8 @@ enum {
 struct place {
 	char *name; /* relative to the directory; owned */
 	unsigned level;
-	bool is_checkpoint, is_orbax;
+	bool is_checkpoint;
+	const char *program; /* that is known, but not read; or NULL */
 };
 
 struct search {
@@ -108,33 +110,30 @@ static DIR *list_open(const struct search *s, const char *name)
 	return dir;
 }
 
-static bool is_a_checkpoint(const struct search *s, int fd)
+/* Sets the fields of the place that say whose checkpoint the directory is. */
+static void classify(const struct search *s, int fd, struct place *place)
 {
 	const struct ck_src src = { .dirfd = fd, .brief = true };
 	const struct ck_kind *kind;
 
-	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
+	place->is_checkpoint = ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
+	if (!place->is_checkpoint)
+		place->program = ck_producer_name(&src);
 }
 
-/* Classifies a directory below the first one. Records the entries of a directory that is
- * neither a checkpoint nor Orbax's. Returns the place with the result. */
+/* Classifies a directory below the first one. Records the entries of a directory that is no
+ * known program's. Returns the place with the result. */
 static struct place look_in(struct search *s, struct place place)
 {
 	DIR *dir = list_open(s, place.name);
 	const struct dirent *e;
-	struct ck_buf names = { 0 };
 
 	if (!dir)
 		return place;
-	if (place.level > 0) {
-		place.is_checkpoint = is_a_checkpoint(s, dirfd(dir));
-		place.is_orbax = !place.is_checkpoint &&
-				 ck_orbax_print(dirfd(dir), &names);
-	}
-	ck_buf_fini(&names);
-	while (!place.is_checkpoint && !place.is_orbax &&
-	       place.level < LEVELS && s->entries < ENTRIES_MOST &&
-	       (e = readdir(dir))) {
+	if (place.level > 0)
+		classify(s, dirfd(dir), &place);
+	while (!place.is_checkpoint && !place.program && place.level < LEVELS &&
+	       s->entries < ENTRIES_MOST && (e = readdir(dir))) {
 		s->entries++;
 		note_entry(s, place.name, place.level, e);
 	}
@@ -201,24 +200,26 @@ static int place_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
 }
 
-/* Appends "; try DIR/a, DIR/b" for checkpoints, or for directories of Orbax the same list with
- * other words. Names are never cut. */
-static void print_places(const struct search *s, struct ck_str dir, bool orbax,
+/* Appends "; try DIR/a, DIR/b" for checkpoints, or "; not read: DIR/a (Orbax)" for those of
+ * programs that are not read. Names are never cut. */
+static void print_places(const struct search *s, struct ck_str dir, bool read,
 			 struct ck_buf *text)
 {
-	const char *words = orbax ? "; Orbax, not read: " : "; try ";
+	const char *words = read ? "; try " : "; not read: ";
 	size_t shown = 0, all = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
 		const struct place *p = &s->places[i];
 
-		if (!(orbax ? p->is_orbax : p->is_checkpoint) ||
+		if (!(read ? p->is_checkpoint : p->program != NULL) ||
 		    all++ >= NAMES || text->len + dir.len > TEXT_MOST)
 			continue;
 		ck_buf_text(text, shown++ ? ", " : words);
 		ck_buf_escaped(text, dir);
 		ck_buf_text(text, "/");
 		ck_buf_escaped(text, ck_str_from(p->name));
+		if (!read)
+			ck_buf_printf(text, " (%s)", p->program);
 	}
 	if (shown < all)
 		ck_buf_printf(text, "%s%s and %zu more", shown ? "" : words,
@@ -260,19 +261,11 @@ static void print_part(const struct search *s, struct ck_buf *text)
 /* Appends the description of the directory itself. */
 static void print_here(const struct search *s, struct ck_buf *text)
 {
-	ck_auto_free char *latest = ck_deepspeed_latest(s->dirfd);
-	struct ck_buf orbax = { 0 };
-
 	if (s->saving[0]) {
 		ck_buf_text(text, "no .metadata, but ");
 		ck_buf_escaped(text, ck_str_from(s->saving));
 		ck_buf_text(text, ": saving this checkpoint did not end, or "
 				  "its .metadata is on another machine");
-	} else if (ck_orbax_print(s->dirfd, &orbax)) {
-		ck_buf_printf(text,
-			      "Orbax, not read: found %s; load it with "
-			      "orbax.checkpoint and save it as safetensors",
-			      orbax.data);
 	} else {
 		ck_buf_text(text, "no checkpoint known here; expected "
 				  ".metadata of "
@@ -280,12 +273,8 @@ static void print_here(const struct search *s, struct ck_buf *text)
 				  "safetensors, or files of torch.save");
 		print_found(s, text);
 	}
-	if (latest)
-		ck_buf_printf(text, "; DeepSpeed's file latest names %s",
-			      ck_show(ck_str_from(latest)));
 	if (s->part[0])
 		print_part(s, text);
-	ck_buf_fini(&orbax);
 }
 
 int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
@@ -302,11 +291,41 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 	if (s.n)
 		qsort(s.places, s.n, sizeof(*s.places), place_cmp);
 	print_here(&s, &text);
-	print_places(&s, dir, false, &text);
 	print_places(&s, dir, true, &text);
+	print_places(&s, dir, false, &text);
 	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
 		      : ck_fail(d, EBADMSG, "%s", text.data);
 	ck_buf_fini(&text);
+	search_fini(&s);
+	return rc;
+}
+
+/* A few files of torch.save hide subdirectories: a trainer may keep only its own state in such
+ * a file, and the models below it. */
+int ck_subdirectories_note(const struct ck_checkpoint *cp, struct ck_catalog *c)
+{
+	struct search s = { .kinds = &ck_kinds, .dirfd = cp->dirfd };
+	struct ck_buf line = { 0 };
+	char top[] = "";
+	int rc = 0;
+
+	if (cp->file || cp->elsewhere ||
+	    (cp->format != &ck_format_torch && cp->format != &ck_format_ranks))
+		return 0;
+	(void)look_in(&s, (struct place){ .name = top });
+	if (s.n)
+		qsort(s.places, s.n, sizeof(*s.places), place_cmp);
+	for (size_t i = 0; i < s.n; i++) {
+		s.places[i].level = LEVELS; /* not below */
+		s.places[i] = look_in(&s, s.places[i]);
+	}
+	print_places(&s, ck_str_from(cp->path), true, &line);
+	if (line.len)
+		rc = ck_catalog_doubt_add(
+			c, ck_shown("checkpoints in subdirectories are not "
+				    "shown%s",
+				    line.data));
+	ck_buf_fini(&line);
 	search_fini(&s);
 	return rc;
 }

@@ -139,6 +139,8 @@ struct ck_src {
 
 /* One way in which a checkpoint is recognised. */
 struct ck_kind {
+	/* NULL for a row that refuses directories of other programs: its holds()
+	 * returns 0 or an error. */
 	const struct ck_format *format;
 	const char *why; /* the reason, as `status` shows it */
 	/* Returns 1 if the source is such a checkpoint, 0 if not, or a negative errno

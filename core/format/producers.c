@@ -1,107 +1,200 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * producers: recognises directories of DeepSpeed and Orbax by the names of files in them.
- * Checkpoints of Orbax are not read; those of DeepSpeed only in part. Stateless.
+ * producers: recognises, by names in the directory, checkpoints of DeepSpeed, Megatron's
+ * legacy format and Orbax. They are not read: their files of torch.save look like files of
+ * ranks, but hold slices that only those programs put together. Stateless.
  *
- * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (save_checkpoint); Orbax 0.12.8,
- * orbax/checkpoint/_src/metadata/checkpoint.py and the driver OCDBT of TensorStore.
+ * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (save_checkpoint,
+ * _get_zero_ckpt_name, _get_ckpt_name); Megatron-LM, megatron/training/checkpointing.py
+ * (get_checkpoint_name); Orbax 0.12.8, orbax/checkpoint/_src/metadata/checkpoint.py and the
+ * driver OCDBT of TensorStore.
  */
+#include "detect.h"
+#include "format/load/load_gather.h"
 #include "format/run/run.h"
+#include "format/run/run_kind.h"
 #include "warn.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <stdio.h>
 #include <unistd.h>
 
-enum { TEXT_MOST = 1024 };
+/* --- names ------------------------------------------------------------------------ */
 
-static bool has(int dirfd, const char *name)
+/* True if the name begins with the text, and a digit follows. */
+static bool is_numbered(const char *name, const char *text)
 {
-	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	size_t len = strlen(text);
+
+	return strncmp(name, text, len) == 0 && name[len] >= '0' &&
+	       name[len] <= '9';
 }
 
-/* --- DeepSpeed ---------------------------------------------------------------------- */
-
-/* Reads at most TEXT_MOST bytes of a regular file, and removes white space at their end.
- * Returns the number of bytes, or -1 if it is 0 or the file cannot be read. */
-static ssize_t text_read(int dirfd, const char *name, char text[TEXT_MOST])
+static bool is_zero(const char *name)
 {
-	ck_auto_fd int fd = ck_open_beneath(dirfd, ck_str_from(name),
-					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
-					    CK_BENEATH_NO_SYMLINKS);
-	struct stat st;
-	ssize_t n;
-
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return -1;
-	n = read(fd, text, TEXT_MOST);
-	while (n > 0 && strchr(" \t\r\n", text[n - 1]))
-		n--;
-	return n > 0 ? n : -1;
+	return is_numbered(name, "zero_pp_rank_") ||
+	       is_numbered(name, "bf16_zero_pp_rank_");
 }
 
-char *ck_deepspeed_latest(int dirfd)
+static bool is_model_states(const char *name)
 {
-	char text[TEXT_MOST];
-	ssize_t n;
+	const char *at = strstr(name, "mp_rank_");
 
-	if (!has(dirfd, "zero_to_fp32.py"))
-		return NULL;
-	n = text_read(dirfd, "latest", text);
-	return n > 0 ? strndup(text, (size_t)n) : NULL;
+	return at && is_numbered(at, "mp_rank_") &&
+	       ck_name_ends(name, "_model_states.pt");
 }
 
-/* True if the run directory shows a step of this name. run may be NULL. */
-static bool is_step(struct ck_rundir *run, const char *name)
+static bool is_mp_rank(const char *name)
 {
-	const struct ck_steps *steps;
-	bool found = false;
+	return is_numbered(name, "mp_rank_");
+}
 
-	if (!run || ck_run_steps(run, &steps))
-		return false;
-	for (uint32_t i = 0; i < steps->nshown && !found; i++)
-		found = strcmp(steps->all[i].name, name) == 0;
-	ck_steps_put(steps);
-	return found;
+static bool is_orbax(const char *name)
+{
+	return strcmp(name, "_CHECKPOINT_METADATA") == 0 ||
+	       strcmp(name, "manifest.ocdbt") == 0;
+}
+
+static bool is_latest(const char *name)
+{
+	return strcmp(name, "latest") == 0;
+}
+
+static bool is_global_step(const char *name)
+{
+	return is_numbered(name, "global_step");
+}
+
+#define CONVERT                                                                \
+	"zero_to_fp32.py DIR OUT, which DeepSpeed saves beside it, writes "    \
+	"files that are read"
+
+enum { LATEST, GLOBAL_STEP, SURE, NMARKS = 6 };
+
+/* The first two together are DeepSpeed's. Each of the others is sure. In the order in which
+ * they are reported. */
+static const struct mark {
+	bool (*is)(const char *name);
+	const char *program, *advice;
+} marks[NMARKS] = {
+	{ is_latest, "DeepSpeed", CONVERT },
+	{ is_global_step, "DeepSpeed", CONVERT },
+	{ is_zero, "DeepSpeed", CONVERT },
+	{ is_model_states, "DeepSpeed",
+	  "load it with DeepSpeed and save the state_dict() of its module, or "
+	  "give one of the files" },
+	{ is_mp_rank, "Megatron's legacy format",
+	  "save it with Megatron's --ckpt-format torch_dist" },
+	{ is_orbax, "Orbax",
+	  "load it with orbax.checkpoint and save it as safetensors" },
+};
+
+/* --- directories ------------------------------------------------------------------- */
+
+/* For each mark the first of its names, and their number. */
+struct found {
+	char first[NMARKS][NAME_MAX + 1];
+	size_t n[NMARKS];
+};
+
+static int entry_look(void *arg, const struct dirent *e)
+{
+	struct found *f = arg;
+
+	for (size_t i = 0; i < NMARKS; i++) {
+		char *first = f->first[i];
+
+		if (!marks[i].is(e->d_name))
+			continue;
+		if (f->n[i]++ == 0 ||
+		    ck_str_natural_cmp(ck_str_from(e->d_name),
+				       ck_str_from(first)) < 0)
+			snprintf(first, NAME_MAX + 1, "%s", e->d_name);
+	}
+	return 0;
+}
+
+static int look(const struct ck_src *src, struct found *f)
+{
+	*f = (struct found){ 0 };
+	return src->file ? 0
+			 : ck_dir_each(ck_src_dir(src),
+				       src->brief ? CK_DIR_BRIEF : SIZE_MAX,
+				       entry_look, f);
+}
+
+/* The first sure mark that was found; NMARKS if there is none. */
+static size_t sure_mark(const struct found *f)
+{
+	size_t i = SURE;
+
+	while (i < NMARKS && !f->n[i])
+		i++;
+	return i;
+}
+
+const char *ck_producer_name(const struct ck_src *src)
+{
+	struct found f;
+	size_t i;
+
+	/* After an error, the entries read so far decide. */
+	(void)!look(src, &f);
+	i = sure_mark(&f);
+	if (i < NMARKS)
+		return marks[i].program;
+	return f.n[LATEST] && f.n[GLOBAL_STEP] ? marks[LATEST].program : NULL;
+}
+
+static int refuse(const struct found *f, size_t i, const char *and,
+		  struct ck_diag *d)
+{
+	const char *more = f->n[i] > 1 ? ck_shown(" and %zu more", f->n[i] - 1)
+				       : "";
+
+	return ck_fail(d, EBADMSG, "%s, not read: found %s%s%s; %s",
+		       marks[i].program, and, ck_show(ck_str_from(f->first[i])),
+		       more, marks[i].advice);
+}
+
+int ck_producers_are_sure(const struct ck_src *src, struct ck_diag *d)
+{
+	struct found f;
+	int rc = look(src, &f);
+	size_t i = sure_mark(&f);
+
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	return i < NMARKS ? refuse(&f, i, "", d) : 0;
+}
+
+int ck_producers_have_latest(const struct ck_src *src, struct ck_diag *d)
+{
+	struct found f;
+	int rc = look(src, &f);
+
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	if (!f.n[LATEST] || !f.n[GLOBAL_STEP] || ck_run_is_sure(src, NULL) > 0)
+		return 0;
+	return refuse(&f, GLOBAL_STEP, "latest, ", d);
 }
 
 int ck_deepspeed_note(const struct ck_checkpoint *cp, struct ck_catalog *c)
 {
-	ck_auto_free char *latest = NULL;
+	const struct ck_src src = { .dirfd = cp->dirfd, .file = cp->file };
+	struct found f;
 
-	if (cp->file || cp->elsewhere)
-		return 0;
-	latest = ck_deepspeed_latest(cp->dirfd);
-	if (!latest)
+	if (cp->elsewhere || ck_checkpoint_run(cp) ||
+	    faccessat(cp->dirfd, "latest", F_OK, AT_SYMLINK_NOFOLLOW) ||
+	    look(&src, &f) || !f.n[LATEST] || !f.n[GLOBAL_STEP])
 		return 0;
 	return ck_catalog_doubt_add(
-		c, ck_shown("DeepSpeed: latest names %s, %s",
-			    ck_show(ck_str_from(latest)),
-			    is_step(ck_checkpoint_run(cp), latest)
-				    ? "which is one of these checkpoints; "
-				      "slices of ZeRO in it are not put "
-				      "together, zero_to_fp32.py does that"
-				    : "which is not shown here; give that "
-				      "directory"));
-}
-
-/* --- Orbax --------------------------------------------------------------------------- */
-
-bool ck_orbax_print(int dirfd, struct ck_buf *names)
-{
-	static const char *const marks[] = { "_CHECKPOINT_METADATA",
-					     "manifest.ocdbt", "_METADATA" };
-	bool some = false;
-
-	if (!has(dirfd, marks[0]) && !has(dirfd, marks[1]))
-		return false;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(marks); i++) {
-		if (!has(dirfd, marks[i]))
-			continue;
-		ck_buf_text(names, some ? ", " : "");
-		ck_buf_text(names, marks[i]);
-		some = true;
-	}
-	return true;
+		c,
+		ck_shown("DeepSpeed: %s/%s is not read; " CONVERT,
+			 ck_show(ck_str_from(f.first[GLOBAL_STEP])),
+			 f.n[GLOBAL_STEP] > 1 ? ck_shown(" and %zu more",
+							 f.n[GLOBAL_STEP] - 1)
+					      : ""));
 }

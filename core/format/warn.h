@@ -40,17 +40,30 @@ void ck_newer_save_print(const struct ck_checkpoint *cp,
 CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
 
+/* --- diagnose.c ------------------------------------------------------------------- */
+
+/* Adds a note about subdirectories that are checkpoints, beside files of torch.save. Does
+ * nothing for a single file, or over several hosts. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_subdirectories_note(const struct ck_checkpoint *cp,
+				       struct ck_catalog *c);
+
 /* --- producers.c ------------------------------------------------------------------ */
 
-/* Returns the directory that DeepSpeed's file `latest` names. Caller frees it. NULL if the
- * directory is not DeepSpeed's, the file cannot be read, or memory is short. */
-char *ck_deepspeed_latest(int dirfd);
-/* Adds a note if the directory is DeepSpeed's. Does nothing for a single file, or over several
- * hosts. Returns 0, or -ENOMEM. */
+/* ck_kind.holds of rows that refuse a directory. Return 0, or: -EBADMSG, with a message that
+ * names the program that saved it, the files found, and the remedy; errors of listing. */
+
+/* DeepSpeed's `zero_pp_rank_*`, `mp_rank_*` of DeepSpeed and Megatron, or Orbax. */
+CK_MUST_USE int ck_producers_are_sure(const struct ck_src *src,
+				      struct ck_diag *d);
+/* DeepSpeed's `latest` beside `global_step*`, except for a run directory of steps that are
+ * sure. */
+CK_MUST_USE int ck_producers_have_latest(const struct ck_src *src,
+					 struct ck_diag *d);
+/* The program whose checkpoint one of these rows refuses; NULL for any other directory. */
+const char *ck_producer_name(const struct ck_src *src);
+/* Adds a note that names `global_step*` beside `latest`, for checkpoints of other programs in
+ * the same directory. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_deepspeed_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
-/* Appends the names of Orbax's files in the directory. False if the directory is not
- * Orbax's. */
-bool ck_orbax_print(int dirfd, struct ck_buf *names);
 
 #endif

@@ -87,4 +87,22 @@ unmounted
 mounted ranks
 equal 'nor of names that say rank' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
 unmounted
+
+# --- a step of verl: its own state in a file, and the models in subdirectories
+mkdir -p verl/global_step_8/logs
+cp -r "$FIXTURES/files_ranks" verl/global_step_8/actor
+cp -r "$FIXTURES/files_ranks" verl/global_step_8/critic
+cp "$FIXTURES/files_zip/checkpoint.pt" verl/global_step_8/data.pt
+said="checkpoints in subdirectories are not shown; try $WORK/verl/global_step_8/actor, $WORK/verl/global_step_8/critic"
+mounted verl/global_step_8
+equal 'checkpoints in subdirectories: status' "$(grep -c "^$said\$" "$mnt/.ckptfs/status")" 1
+equal 'checkpoints in subdirectories: not shown' "$(beside)" 'actor/, critic/'
+equal 'checkpoints in subdirectories: the log' "$(grep -c "$said\$" "$mnt/.ckptfs/log")" 1
+unmounted
+"$CKPTFS" inspect verl/global_step_8 >out 2>&1
+equal 'checkpoints in subdirectories: inspect' "$(grep -c "$said\$" out)" 1
+mounted verl/global_step_8 -o kind=run
+equal 'checkpoints in subdirectories: kind=run shows them' \
+	"$(ls "$mnt" | paste -sd ' ') $(beside)" 'actor critic latest data.pt'
+unmounted
 done_testing

@@ -138,7 +138,7 @@ here 'a .bin of no checkpoint' "$none: training_args.bin; training_args.bin: an 
 	training_args.bin
 here 'three levels below' "$none: a/; try other/a/b/c" a/b/c/.metadata
 here 'a directory of Orbax' \
-	'Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt; load it with orbax.checkpoint and save it as safetensors' \
+	'Orbax, not read: found _CHECKPOINT_METADATA and 1 more; load it with orbax.checkpoint and save it as safetensors' \
 	_CHECKPOINT_METADATA manifest.ocdbt d/1
 here 'data files alone' \
 	'no .metadata, but __0_0.distcp: saving this checkpoint did not end, or its .metadata is on another machine' \

@@ -4,7 +4,7 @@
 
     messages.py CKPTFS
 
-Small directories in the form that DCP, accelerate, DeepSpeed and Orbax leave them, with files of torch.save and dcp.save.
+Small directories in the form that DCP, accelerate, DeepSpeed, Megatron and Orbax leave them, with files of torch.save and dcp.save.
 Each command must name the files found and the next step; check and status must have the same warnings. The result is TAP.
 """
 import json
@@ -92,13 +92,17 @@ def files(bench):
 
 
 def orbax(bench):
+    import torch
     made = bench.directory("orbax/0")
     for name in "_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt":
         (made / name).write_text("{}")
     (made / "d").mkdir()
-    bench.prints("Orbax", 2, "ckptfs: orbax/0: Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt, _METADATA; load it "
-               "with orbax.checkpoint and save it as safetensors", "inspect", "orbax/0")
-    bench.prints("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; Orbax, not read: orbax/0", "inspect", "orbax")
+    message = ("Orbax, not read: found _CHECKPOINT_METADATA and 1 more; load it with orbax.checkpoint and save it as "
+               "safetensors")
+    refused(bench, "Orbax", "orbax/0", message)
+    bench.prints("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; not read: orbax/0 (Orbax)", "inspect", "orbax")
+    torch.save({"w": torch.ones(2)}, made / "other.pt")
+    refused(bench, "Orbax beside another file", "orbax/0", message)
 
 
 # ---- files of ranks --------------------------------------------------------------------------------------------------------
@@ -111,47 +115,96 @@ def accelerate(bench):
     bench.status("accelerate", "kind: ranks (it has files of torch.save of several ranks)", "files: 2")
 
 
-def deepspeed(bench, stage):
+def zero_files(torch, step, stage):
     """Linear(8, 7) in two ranks, as DeepSpeed 0.19.8 lays its files out."""
-    import torch
-    top = bench.directory(f"zero{stage}")
-    (top / "latest").write_text("global_step3")
-    (top / "zero_to_fp32.py").touch()
-    step = bench.directory(f"zero{stage}/global_step3")
+    step.mkdir(parents=True)
     shapes = [{"a.weight": torch.Size([7, 8]), "a.bias": torch.Size([7])}]
     for rank in range(2):
-        empty = {name: torch.empty(0) for name in shapes[0]}
         if stage == 3:
-            torch.save({"module": empty, "param_shapes": shapes},
+            torch.save({"module": {name: torch.empty(0) for name in shapes[0]}, "param_shapes": shapes},
                        step / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
         torch.save({"optimizer_state_dict": {"fp32_flat_groups": [torch.arange(32.) + rank]}},
                    step / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
     if stage == 1:
         torch.save({"module": {"a.weight": torch.ones(7, 8)}}, step / "mp_rank_00_model_states.pt")
-    note = ("DeepSpeed: latest names global_step3, which is one of these checkpoints; slices of ZeRO in it are not put "
-            "together, zero_to_fp32.py does that")
-    bench.prints(f"ZeRO-{stage}: the directory in latest", 2, f"ckptfs: zero{stage}: {note}", "inspect", f"zero{stage}")
-    bench.status(f"zero{stage}", note)
-    torch.save({}, top / "scheduler.pt")
-    bench.status(f"zero{stage}", "DeepSpeed: latest names global_step3, which is not shown here; give that directory")
-    return f"zero{stage}/global_step3"
+
+
+def refused(bench, what, source, message, *words):
+    """Commands that open it end with status 2 and that message."""
+    for command in "inspect", "check", "ls":
+        bench.prints(f"{what}: {command}", 2, f"ckptfs: {source}: {message}", command, source, *words)
+
+
+CONVERT = "zero_to_fp32.py DIR OUT, which DeepSpeed saves beside it, writes files that are read"
 
 
 def zero(bench):
-    step = deepspeed(bench, 3)
-    note = ("DeepSpeed ZeRO-3: 4 empty tensors of zero_pp_rank_0_mp_rank_00_model_states.pt and 1 more files are not shown: the "
-            "parameters are slices in *_optim_states.pt, which are not put together; zero_to_fp32.py does that")
-    bench.status(step, note)
-    bench.prints("ZeRO-3: inspect", 0, f"ckptfs: {step}: {note}", "inspect", step)
-    bench.prints("ZeRO-3: check", 1, f"warning: {note}", "check", step)
-    _, lines = bench.run("inspect", step)
-    bench.tap.check(not any("module" in line and "[0]" in line for line in lines), "ZeRO-3: no empty tensors", *lines)
-    step = deepspeed(bench, 1)
-    bench.status(step, "DeepSpeed ZeRO: fp32 parameters and state of optimizers in "
-                 "zero_pp_rank_0_mp_rank_00_optim_states.pt are slices of a rank, which are not put together; zero_to_fp32.py "
-                 "does that")
-    _, lines = bench.run("inspect", step)
-    bench.tap.check(any(line.endswith("module.a.weight") for line in lines), "ZeRO-1: its module", *lines)
+    import torch
+    for stage, first in (3, "zero_pp_rank_0_mp_rank_00_model_states.pt and 3 more"), \
+                        (1, "zero_pp_rank_0_mp_rank_00_optim_states.pt and 1 more"):
+        top = bench.directory(f"zero{stage}")
+        (top / "latest").write_text("global_step3")
+        (top / "zero_to_fp32.py").touch()
+        zero_files(torch, top / "global_step3", stage)
+        refused(bench, f"ZeRO-{stage}", f"zero{stage}/global_step3", f"DeepSpeed, not read: found {first}; {CONVERT}")
+        refused(bench, f"ZeRO-{stage}: its directory", f"zero{stage}",
+                f"DeepSpeed, not read: found latest, global_step3; {CONVERT}")
+    for kind in "ranks", "run":
+        bench.prints(f"ZeRO-3: kind={kind} is refused, too", 2, "ckptfs: zero3/global_step3: DeepSpeed, not read: found "
+                   f"zero_pp_rank_0_mp_rank_00_model_states.pt and 3 more; {CONVERT}", "inspect", "zero3/global_step3", "-o",
+                   f"kind={kind}")
+    code, lines = bench.run("inspect", "zero3/global_step3", "-o", "kind=torch")
+    bench.tap.check(code == 0, "ZeRO-3: kind=torch shows each file by itself", *lines)
+    code, lines = bench.run("inspect", "zero1/global_step3/mp_rank_00_model_states.pt")
+    bench.tap.check(code == 0 and any(line.endswith("  a.weight") for line in lines), "ZeRO-1: one file is shown", *lines)
+
+
+def gathered(bench):
+    """A checkpoint of Trainer with DeepSpeed: the whole model is beside the directory of slices."""
+    import torch
+    top = bench.directory("gathered")
+    head = json.dumps({"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
+    (top / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(16))
+    (top / "latest").write_text("global_step3")
+    zero_files(torch, top / "global_step3", 3)
+    note = f"DeepSpeed: global_step3/ is not read; {CONVERT}"
+    bench.prints("ZeRO beside safetensors: inspect", 0, f"ckptfs: gathered: {note}", "inspect", "gathered")
+    bench.prints("ZeRO beside safetensors: check", 0, f"warning: {note}", "check", "gathered")
+    bench.status("gathered", "kind: safetensors (it has safetensors files)", note)
+
+
+def foreign_steps(bench):
+    """Steps of a run directory, one of which is DeepSpeed's; names of DeepSpeed without its files."""
+    import torch
+    run = bench.directory("mixed")
+    dcp_save({"m": torch.ones(2, 2)}, run / "step-1")
+    zero_files(torch, run / "step-2", 3)
+    bench.status("mixed", "steps: 1", f"  step-2: DeepSpeed, not read: found zero_pp_rank_0_mp_rank_00_model_states.pt and 3 more; "
+                 f"{CONVERT}")
+    run = bench.directory("named")
+    dcp_save({"m": torch.ones(2, 2)}, run / "global_step3")
+    (run / "latest").write_text("global_step3")
+    bench.status("named", "kind: run (its subdirectories are checkpoints)", "steps: 1")
+
+
+def megatron(bench):
+    """Megatron's format before torch_dist: a directory for each model-parallel rank."""
+    import torch
+    for rank in range(2):
+        torch.save({"model": {"w": torch.ones(2) * rank}},
+                   bench.directory(f"legacy/iter_0000100/mp_rank_0{rank}") / "model_optim_rng.pt")
+    (bench.home / "legacy/latest_checkpointed_iteration.txt").write_text("100")
+    advice = "save it with Megatron's --ckpt-format torch_dist"
+    refused(bench, "Megatron's legacy format", "legacy/iter_0000100",
+            f"Megatron's legacy format, not read: found mp_rank_00 and 1 more; {advice}")
+    bench.prints("Megatron's legacy format below", 2, f"ckptfs: legacy: {NO_CHECKPOINT}iter_0000100/, "
+               "latest_checkpointed_iteration.txt; not read: legacy/iter_0000100 (Megatron's legacy format)", "inspect",
+               "legacy")
+    files = bench.directory("states")
+    for rank in range(2):
+        torch.save({"module": {"w": torch.ones(2) * rank}}, files / f"mp_rank_0{rank}_model_states.pt")
+    refused(bench, "DeepSpeed without ZeRO", "states", "DeepSpeed, not read: found mp_rank_00_model_states.pt and 1 more; load "
+            "it with DeepSpeed and save the state_dict() of its module, or give one of the files")
 
 
 # ---- what only items have ----------------------------------------------------------------------------------------------------
@@ -255,7 +308,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in deep, files, orbax, accelerate, zero, quantized, packed, objects, many:
+        for test in deep, files, orbax, accelerate, zero, gathered, foreign_steps, megatron, quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 

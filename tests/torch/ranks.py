@@ -23,7 +23,7 @@ import nested
 import oracle
 import spawn
 
-NAMES = ("rank_{r}.pt", "model_world_size_{w}_rank_{r}.pt", "local_state_{r}.pth", "checkpoint.{r}.bin", "mp_rank_0{r}_model.pt",
+NAMES = ("rank_{r}.pt", "model_world_size_{w}_rank_{r}.pt", "local_state_{r}.pth", "checkpoint.{r}.bin", "tp_rank_0{r}_model.pt",
          "{r}.ckpt")
 
 

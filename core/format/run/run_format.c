@@ -34,12 +34,17 @@ static int below(struct probe *p, int dirfd, unsigned level);
 
 static bool is_step(struct probe *p, int fd, unsigned level)
 {
-	const struct ck_src src = { .dirfd = fd, .brief = true };
+	const struct ck_src src = { .dirfd = fd,
+				    .brief = true,
+				    .level = level - 1,
+				    .kinds = p->kinds };
 
 	for (size_t i = 0; i < p->kinds->n; i++) {
 		const struct ck_kind *kind = &p->kinds->rows[i];
 
-		if (kind->format != &ck_format_run &&
+		if (!kind->format && kind->holds(&src, NULL) < 0)
+			return false;
+		if (kind->format && kind->format != &ck_format_run &&
 		    kind->format->is_sure == p->sure &&
 		    kind->holds(&src, NULL) > 0)
 			return true;

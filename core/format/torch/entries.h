@@ -211,11 +211,6 @@ CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str *name);
 
-/* --- zero.c -------------------------------------------------------------------------- */
-
-/* Hides the empty tensors in files of DeepSpeed's ZeRO, and adds a note about them. */
-CK_MUST_USE int ck_torch_zero_note(struct ck_torch_load *l);
-
 /* --- known.c ------------------------------------------------------------------------ */
 
 /* Finds or adds the row of a text. (*as)->is of a new one is NULL; caller sets it. */

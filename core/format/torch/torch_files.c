@@ -129,7 +129,7 @@ int ck_torch_files_try(struct ck_torch_load *l, bool *some)
 		rc = file_read(l, i);
 		*some |= l->files[i].good;
 	}
-	return rc ? rc : ck_torch_zero_note(l);
+	return rc;
 }
 
 int ck_torch_files_read(struct ck_torch_load *l)
