@@ -16,7 +16,7 @@
  *
  * Source: miniz's writer as PyTorch 1.13 to 2.15 configures it; records are
  * never deflated, and data that follow their header's zeros have a
- * descriptor.
+ * descriptor. Other writers add extras, comments, and entries for directories.
  */
 #include "zip_internal.h"
 
@@ -32,11 +32,12 @@ enum {
 	DESCRIPTOR_LEN = 16,
 	DESCRIPTOR64_LEN = 24,
 
+	FLAGS_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13,
 	FLAG_DESCRIPTOR = 1 << 3,
 	FLAG_UTF8 = 1 << 11,
 
 	EXTRA_ZIP64 = 0x0001,
-	EXTRA_PADDING = 0x4246, /* "FB" */
+	EXTRA_UNICODE_PATH = 0x7075, /* gives some readers another name */
 };
 
 /* --- records --------------------------------------------------------------- */
@@ -52,7 +53,7 @@ struct record {
 	struct fields f; /* of its entry */
 	struct ck_str name;
 	uint64_t header; /* of its local header */
-	uint64_t len;
+	uint64_t len, packed;
 	uint64_t data; /* set by local_check() */
 	bool zip64;    /* its descriptor has 64-bit sizes */
 };
@@ -70,8 +71,8 @@ static void fields_take(struct ck_cur *c, struct fields *f)
 	f->extra_len = ck_zip_u16(c);
 }
 
-/* Finds the zip64 block among extras; only padding may be beside it. */
-static bool extra_parse(struct ck_str extra, bool padding, struct ck_cur *zip64)
+/* Finds the zip64 block among extras, such as padding or times. */
+static bool extra_parse(struct ck_str extra, struct ck_cur *zip64)
 {
 	struct ck_cur c = ck_cur_make(extra.p, extra.len);
 	struct ck_str block;
@@ -83,10 +84,10 @@ static bool extra_parse(struct ck_str extra, bool padding, struct ck_cur *zip64)
 		if (!ck_cur_u16(&c, &id) || !ck_cur_u16(&c, &len) ||
 		    !ck_cur_bytes(&c, len, &block))
 			return false;
-		if (id == EXTRA_PADDING && padding)
-			continue;
-		if (id != EXTRA_ZIP64 || found)
+		if (id == EXTRA_UNICODE_PATH || (id == EXTRA_ZIP64 && found))
 			return false;
+		if (id != EXTRA_ZIP64)
+			continue;
 		*zip64 = ck_cur_make(block.p, block.len);
 		found = true;
 	}
@@ -103,27 +104,42 @@ static bool widen(struct ck_cur *zip64, uint32_t narrow, uint64_t *wide)
 /* Sizes, position and extra of an entry; c is behind its shared fields. */
 static bool entry_rest(struct ck_cur *c, struct record *r)
 {
-	uint16_t comment = ck_zip_u16(c), disk = ck_zip_u16(c);
+	uint16_t disk;
 	struct ck_str extra;
 	struct ck_cur zip64;
 	uint32_t header;
-	uint64_t packed;
 
+	(void)ck_zip_u16(c); /* length of the comment */
+	disk = ck_zip_u16(c);
 	(void)ck_zip_take(c, 6); /* attributes */
 	header = ck_zip_u32(c);
-	return comment == 0 && disk == 0 &&
-	       ck_cur_bytes(c, r->f.name_len, &r->name) &&
+	return disk == 0 && ck_cur_bytes(c, r->f.name_len, &r->name) &&
 	       ck_cur_bytes(c, r->f.extra_len, &extra) &&
-	       extra_parse(extra, false, &zip64) &&
-	       widen(&zip64, r->f.len, &r->len) &&
-	       widen(&zip64, r->f.packed, &packed) &&
-	       widen(&zip64, header, &r->header) && ck_cur_left(&zip64) == 0 &&
-	       packed == r->len;
+	       extra_parse(extra, &zip64) && widen(&zip64, r->f.len, &r->len) &&
+	       widen(&zip64, r->f.packed, &r->packed) &&
+	       widen(&zip64, header, &r->header) && ck_cur_left(&zip64) == 0;
 }
 
-static bool stored_plainly(const struct fields *f)
+/* Refuses a record that is compressed or encrypted, which is no damage. */
+static int storing_check(struct ck_zip_bytes *b, const struct record *r,
+			 struct ck_diag *d)
 {
-	return f->method == 0 && !(f->flags & ~(FLAG_DESCRIPTOR | FLAG_UTF8));
+	bool encrypted = r->f.flags & FLAGS_ENCRYPTED;
+
+	b->unsupported = encrypted || r->f.method != 0;
+	if (encrypted)
+		return ck_fail(d, EBADMSG,
+			       "unsupported: record %s is encrypted",
+			       ck_show(r->name));
+	if (r->f.method != 0)
+		return ck_fail(d, EBADMSG,
+			       "unsupported: record %s is compressed; load the "
+			       "file with torch and save it again",
+			       ck_show(r->name));
+	if (r->f.flags & ~(FLAG_DESCRIPTOR | FLAG_UTF8) || r->packed != r->len)
+		return ck_fail(d, EBADMSG, "malformed zip entry of record %s",
+			       ck_show(r->name));
+	return 0;
 }
 
 /* The entry at *dirpos, which moves behind it. */
@@ -132,18 +148,19 @@ static int entry_parse(struct ck_zip_bytes *b, uint64_t *dirpos,
 {
 	struct ck_cur c;
 	uint32_t sig;
+	uint16_t comment;
 	size_t len;
 	int rc = ck_zip_fetch(b, &b->dir, *dirpos, CK_ZIP_ENTRY_LEN, &c, d);
 
+	b->unsupported = false;
 	if (rc < 0)
 		return rc;
 	sig = ck_zip_u32(&c);
 	(void)ck_zip_u32(&c); /* versions */
 	fields_take(&c, &r->f);
-	if (sig != ENTRY_SIG || !stored_plainly(&r->f))
-		return ck_fail(d, EBADMSG,
-			       "zip entry at %" PRIu64
-			       " is malformed, compressed or encrypted",
+	comment = ck_zip_u16(&c);
+	if (sig != ENTRY_SIG)
+		return ck_fail(d, EBADMSG, "malformed zip entry at %" PRIu64,
 			       *dirpos);
 	len = CK_ZIP_ENTRY_LEN + (size_t)r->f.name_len + r->f.extra_len;
 	rc = ck_zip_fetch(b, &b->dir, *dirpos, len, &c, d);
@@ -152,8 +169,8 @@ static int entry_parse(struct ck_zip_bytes *b, uint64_t *dirpos,
 	if (!ck_cur_skip(&c, CK_ZIP_ENTRY_LEN - 14) || !entry_rest(&c, r))
 		return ck_fail(d, EBADMSG, "malformed zip entry at %" PRIu64,
 			       *dirpos);
-	*dirpos += len;
-	return 0;
+	*dirpos += len + comment;
+	return storing_check(b, r, d);
 }
 
 /* True if the sizes of a local header fit those of the entry. With a descriptor
@@ -193,7 +210,7 @@ static bool local_agrees(struct ck_cur *c, struct record *r)
 		return false;
 	if (!ck_cur_bytes(c, f.name_len, &name) || !ck_str_eq(name, r->name) ||
 	    !ck_cur_bytes(c, f.extra_len, &extra) ||
-	    !extra_parse(extra, true, &zip64))
+	    !extra_parse(extra, &zip64))
 		return false;
 	r->zip64 = ck_cur_left(&zip64) != 0;
 	return local_sizes_agree(r, &f, zip64);
@@ -345,6 +362,18 @@ struct walk {
 	size_t prefix; /* its length; zip->names begins with it */
 };
 
+/* An entry for a directory has a slash at its end and no bytes. Nothing is recorded for
+ * it. */
+static bool is_directory(const struct record *r)
+{
+	struct ck_str above = r->name;
+
+	if (r->len || above.len == 0 || above.p[above.len - 1] != '/')
+		return false;
+	above.len--;
+	return name_is_normal(above);
+}
+
 static int walk_add(struct walk *w, const struct record *r, struct ck_diag *d)
 {
 	struct ck_buf *names = &w->zip->names;
@@ -379,6 +408,26 @@ static int walk_add(struct walk *w, const struct record *r, struct ck_diag *d)
 	return 0;
 }
 
+/* True if any entry has TorchScript's record of constants. Entries are read up to the first
+ * one that is malformed. */
+static bool is_torchscript(struct ck_zip_bytes *b, const struct ck_zip_ends *e)
+{
+	uint64_t dirpos = e->dir;
+	bool found = false;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < e->count && rc == 0 && !found; i++) {
+		struct record r = { 0 };
+
+		rc = entry_parse(b, &dirpos, &r, NULL);
+		if (b->unsupported)
+			rc = 0;
+		found = r.name.len > 14 && memcmp(r.name.p + r.name.len - 14,
+						  "/constants.pkl", 14) == 0;
+	}
+	return found;
+}
+
 static int walk_all(struct walk *w, const struct ck_zip_ends *e,
 		    struct ck_diag *d)
 {
@@ -402,7 +451,7 @@ static int walk_all(struct walk *w, const struct ck_zip_ends *e,
 		rc = data_check(b, &r, e->dir, &next, d);
 		if (rc < 0)
 			return rc;
-		rc = walk_add(w, &r, d);
+		rc = is_directory(&r) ? 0 : walk_add(w, &r, d);
 		if (rc < 0)
 			return rc;
 	}
@@ -443,6 +492,9 @@ static int zip_read(struct ck_zip *zip, struct ck_diag *d)
 	if (rc < 0)
 		return rc;
 	rc = walk_all(&w, &e, d);
+	zip->unsupported = rc < 0 && b->unsupported;
+	if (zip->unsupported && is_torchscript(b, &e))
+		return ck_fail(d, EBADMSG, CK_ZIP_TORCHSCRIPT);
 	if (rc < 0)
 		return rc;
 	return names_settle(&w, d);
@@ -458,8 +510,12 @@ int ck_zip_read(const struct ck_zip_source *src, struct ck_zip *zip,
 		return ck_fail(d, ENOMEM, "out of memory");
 	zip->bytes->src = *src;
 	rc = zip_read(zip, d);
-	if (rc < 0)
+	if (rc < 0) {
+		bool unsupported = zip->unsupported;
+
 		ck_zip_fini(zip);
+		zip->unsupported = unsupported;
+	}
 	return rc;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * zip: the container of one torch.save, in the dialect that PyTorch writes
- * (miniz, stored records, 64-byte alignment, zip64 where sizes need it) and
- * no other.
+ * (miniz, stored records, 64-byte alignment, zip64 where sizes need it), or as
+ * other writers make it that store its records.
  */
 #ifndef CKPTFS_ZIP_H
 #define CKPTFS_ZIP_H
@@ -12,6 +12,11 @@
 /* Bytes of both ends of an archive that are read first, and often nothing
  * else. */
 enum { CK_ZIP_EDGE = 4096 };
+
+/* The message about an archive of torch.jit.save. */
+#define CK_ZIP_TORCHSCRIPT                                                     \
+	"TorchScript, not read: load it with torch.jit.load and save its "     \
+	"state_dict()"
 
 /* Bytes of one item; ipos counts from its start. */
 struct ck_zip_source {
@@ -34,6 +39,8 @@ struct ck_zip {
 	uint32_t nrecords;
 	struct ck_buf names;	    /* the records' names */
 	struct ck_zip_bytes *bytes; /* private: bytes read from the source */
+	/* After an error: the archive is compressed or encrypted, not damaged. */
+	bool unsupported;
 };
 
 /* Reads and checks the directory, every local header and every descriptor.

@@ -24,6 +24,7 @@ struct ck_zip_bytes {
 	struct ck_zip_source src;
 	struct ck_zip_window front, tail; /* the item's edges: kept */
 	struct ck_zip_window dir, local;  /* slide forward */
+	bool unsupported; /* the last entry is compressed or encrypted */
 };
 
 void ck_zip_bytes_free(struct ck_zip_bytes *b);

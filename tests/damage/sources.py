@@ -262,7 +262,7 @@ kinds("torch", "zip", [
     ("a negative offset", torch(c={"offset": -1}), Want(gone={"c": "EBADMSG"})),
     ("a stride that overflows", torch(c={"stride": (1 << 62,)}), BAD_C),
     ("a key of a storage that leads out", torch(c={"key": "../../x"}), BAD_C),
-    ("records are compressed", torch(deflate=True), refused("model.pt")),
+    ("records are compressed", torch(deflate=True), refused("is compressed; load the file with torch")),
     ("an order of bytes that is none", torch(order=b"middle"), refused("model.pt")),
     ("a record twice", torch(more=[("data/c", s.values("c"))]), refused("model.pt")),
     ("cut in the middle", cut("model.pt", 300), refused("model.pt")),

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 import warnings
+import zipfile
 
 import live                                                             # finds the modules of tests/fixtures, too
 from tap import Tap
@@ -103,6 +104,46 @@ def orbax(bench):
     bench.prints("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; not read: orbax/0 (Orbax)", "inspect", "orbax")
     torch.save({"w": torch.ones(2)}, made / "other.pt")
     refused(bench, "Orbax beside another file", "orbax/0", message)
+
+
+def archives(bench):
+    """Archives that torch.load reads, but torch.save does not make."""
+    import torch
+    home = bench.directory("archives")
+    torch.save({"w": torch.arange(6.), "b": torch.ones(3)}, home / "saved.pt")
+    repacked(home / "saved.pt", home / "other.pt", zipfile.ZIP_STORED)
+    repacked(home / "saved.pt", home / "small.pt", zipfile.ZIP_DEFLATED)
+    bench.tap.check(torch.load(home / "other.pt")["w"].tolist() == torch.load(home / "small.pt")["w"].tolist() == list(range(6)),
+                    "archives by another writer: torch.load")
+    names = bench.run("ls", "archives/saved.pt", "full")[1]
+    bench.tap.check(names == bench.run("ls", "archives/other.pt", "full")[1], "extras, comments, directories: names", *names)
+    bench.tap.check(all(subprocess.run([bench.program, "cat", home / "other.pt", f"full/{name}"], capture_output=True,
+                                       check=True).stdout ==
+                        subprocess.run([bench.program, "cat", home / "saved.pt", f"full/{name}"], capture_output=True,
+                                       check=True).stdout for name in names), "extras, comments, directories: bytes")
+    said = "unsupported: record saved/data.pkl is compressed; load the file with torch and save it again"
+    bench.prints("a compressed archive", 2, f"ckptfs: archives/small.pt: small.pt: {said}", "inspect", "archives/small.pt")
+    code, lines = bench.run("check", "archives")
+    bench.tap.check(code == 1 and any(said in line for line in lines), "a compressed archive beside others: check", *lines)
+    with live.Daemon(bench.program, home, "ro") as mount:
+        damage = mount.report("damage")
+    bench.tap.check(said in damage and "EOPNOTSUPP" in damage, "a compressed archive beside others: damage", damage)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)).save(str(bench.home / "traced.pt"))
+    bench.prints("torch.jit.save", 2, "ckptfs: traced.pt: traced.pt: TorchScript, not read: load it with torch.jit.load and save "
+               "its state_dict()", "inspect", "traced.pt")
+
+
+def repacked(source, target, method):
+    """A copy with directories, and a comment and an extra for each record, as other programs write them."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        new.writestr(zipfile.ZipInfo("saved/"), b"")
+        new.writestr(zipfile.ZipInfo("saved/data/"), b"")
+        for record in old.infolist():
+            info = zipfile.ZipInfo(record.filename)
+            info.compress_type, info.comment, info.extra = method, b"a comment", b"UT\5\0\1abcd"
+            new.writestr(info, old.read(record))
 
 
 # ---- files of ranks --------------------------------------------------------------------------------------------------------
@@ -308,7 +349,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in deep, files, orbax, accelerate, zero, gathered, foreign_steps, megatron, quantized, packed, objects, many:
+        for test in deep, files, orbax, archives, accelerate, zero, gathered, foreign_steps, megatron, quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 

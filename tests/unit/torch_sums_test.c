@@ -41,7 +41,7 @@ static void take(struct ck_torch_load *l, uint32_t number,
 	static struct ck_torch_file f; /* large */
 
 	f.number = number;
-	f.zip = (struct ck_zip){ records, n, { 0 }, NULL };
+	f.zip = (struct ck_zip){ .records = records, .nrecords = n };
 	if (ck_torch_sums_take(l, &f))
 		abort();
 }

@@ -173,6 +173,35 @@ static void test_nul_in_a_name(void)
 	eq_err(take_zip(w), -EBADMSG);
 }
 
+/* A record that is compressed or encrypted is reported as such, other entries are damage. */
+static void test_unsupported(void)
+{
+	static const struct {
+		unsigned pos, value;
+		bool unsupported;
+		const char *word;
+	} cases[] = {
+		{ 8, 0x0809, true, "version is encrypted" },
+		{ 8, 0x0848, true, "version is encrypted" },
+		{ 10, 8, true, "version is compressed" },
+		{ 8, 0x0c08, false, "malformed" },
+		{ 20, 1, false, "malformed" },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		struct iw *w = item(storage);
+		struct ck_zip_source src = { w, iw_read, iw_len(w) };
+		struct ck_diag d = { 0 };
+		struct ck_zip zip;
+
+		iw_set(w, w->at[5].entry + cases[i].pos, cases[i].value, 2);
+		eq_err(ck_zip_read(&src, &zip, &d), -EBADMSG);
+		ok(zip.unsupported == cases[i].unsupported);
+		ok(strstr(d.text, cases[i].word) != NULL);
+		iw_free(w);
+	}
+}
+
 /* ck_zip_fini() may be called again after a refusal. */
 static void test_refused_twice(void)
 {
@@ -468,6 +497,7 @@ int main(void)
 	test_end_record_alone();
 	test_nul_in_a_name();
 	test_refused_twice();
+	test_unsupported();
 	test_every_truncation_is_refused();
 	test_every_shift_is_refused();
 	test_every_bit_flip_is_refused_or_harmless();

@@ -182,6 +182,26 @@ static void test_bytes_after_the_end(void)
 	eq_err(take_zip(w), -EBADMSG);
 }
 
+/* Directories, and an extra that only its writer knows. */
+static void test_other_writers(void)
+{
+	struct iw *w = iw_make();
+	struct ck_zip zip;
+
+	iw_record(w, "", CK_STR(""));
+	iw_record(w, "data.pkl", CK_STR("N."));
+	iw_record(w, "data/", CK_STR(""));
+	iw_record(w, "data/0", storage);
+	iw_finish(w);
+	iw_set(w, w->at[3].header + 30 + strlen(w->at[3].name), 0x5455, 2);
+	eq_err(read_zip(w, &zip), 0);
+	eq_u64(zip.nrecords, 2);
+	ok(ck_zip_find(&zip, CK_STR("data/0")) != NULL);
+	ok(ck_zip_find(&zip, CK_STR("data/")) == NULL);
+	ck_zip_fini(&zip);
+	iw_free(w);
+}
+
 int main(void)
 {
 	test_worked_example();
@@ -192,5 +212,6 @@ int main(void)
 	test_many_records();
 	test_zip64();
 	test_bytes_after_the_end();
+	test_other_writers();
 	return tap_done();
 }

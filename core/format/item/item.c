@@ -85,9 +85,11 @@ int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 	const struct ck_zip_record *r = ck_zip_find(zip, CK_STR("data.pkl"));
 	int rc;
 
-	if (!r || ck_zip_find(zip, CK_STR("constants.pkl")))
-		return ck_fail(d, EBADMSG, "not made by torch.save: %s",
-			       r ? "TorchScript" : "no data.pkl");
+	if (r && ck_zip_find(zip, CK_STR("constants.pkl")))
+		return ck_fail(d, EBADMSG, CK_ZIP_TORCHSCRIPT);
+	if (!r)
+		return ck_fail(d, EBADMSG,
+			       "not made by torch.save: no data.pkl");
 	if (r->len > limit)
 		return ck_fail(d, EBADMSG, "data.pkl of %" PRIu64 " bytes",
 			       r->len);

@@ -58,6 +58,10 @@ static int zip_read(struct ck_stored *stored, struct ck_torch_file *f,
 	struct ck_zip_source src = ck_source_stored(stored);
 	int rc = ck_zip_read(&src, &f->zip, d);
 
+	if (rc && f->zip.unsupported) {
+		rc = -EOPNOTSUPP;
+		d->err = EOPNOTSUPP;
+	}
 	if (rc)
 		return rc;
 	f->is_zip = true;
