@@ -363,7 +363,8 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	if (describe_files(cp, c) || ck_misplaced_note(cp, c) ||
-	    ck_deepspeed_note(cp, c) || ck_subdirectories_note(cp, c))
+	    ck_deepspeed_note(cp, c) || ck_subdirectories_note(cp, c) ||
+	    ck_huggingface_note(cp, c))
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_catalog_finish(c, d);
 	if (rc)

@@ -2,7 +2,8 @@
 /*
  * producers: recognises, by names in the directory, checkpoints of DeepSpeed, Megatron's
  * legacy format and Orbax. They are not read: their files of torch.save look like files of
- * ranks, but hold slices that only those programs put together. Stateless.
+ * ranks, but hold slices that only those programs put together. It also finds the directory
+ * where verl saves config.json. Stateless.
  *
  * Source: DeepSpeed 0.19.8, deepspeed/runtime/engine.py (save_checkpoint,
  * _get_zero_ckpt_name, _get_ckpt_name); Megatron-LM, megatron/training/checkpointing.py
@@ -197,4 +198,28 @@ int ck_deepspeed_note(const struct ck_checkpoint *cp, struct ck_catalog *c)
 			 f.n[GLOBAL_STEP] > 1 ? ck_shown(" and %zu more",
 							 f.n[GLOBAL_STEP] - 1)
 					      : ""));
+}
+
+/* --- verl ------------------------------------------------------------------------- */
+
+static bool has(const struct ck_checkpoint *cp, const char *name)
+{
+	return faccessat(cp->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int ck_huggingface_note(const struct ck_checkpoint *cp, struct ck_catalog *c)
+{
+	ck_auto_free char *path = NULL;
+
+	if (cp->file || cp->elsewhere || has(cp, "config.json") ||
+	    !has(cp, "huggingface/config.json"))
+		return 0;
+	if (asprintf(&path, "%s/huggingface", cp->path) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	return ck_catalog_note_add(c, ck_shown("hf: config.json is in a "
+					       "subdirectory: use "
+					       "-o hf_template=%s",
+					       ck_show(ck_str_from(path))));
 }

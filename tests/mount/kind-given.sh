@@ -105,4 +105,22 @@ mounted verl/global_step_8 -o kind=run
 equal 'checkpoints in subdirectories: kind=run shows them' \
 	"$(ls "$mnt" | paste -sd ' ') $(beside)" 'actor critic latest data.pt'
 unmounted
+
+# --- the file of one rank, and config.json where verl saves it
+"$CKPTFS" inspect "$FIXTURES/files_ranks/model_world_size_3_rank_1.pt" >out 2>&1
+said="one file: rank 1 of 3; whole tensors need the files of all ranks: try the directory"
+equal 'the file of one rank: inspect' "$(grep -c "$said .*/files_ranks\$" out)" 1
+cp "$FIXTURES/files_ranks/model_world_size_3_rank_1.pt" alone.pt
+mounted alone.pt
+equal 'the file of one rank: status' "$(grep -c "^$said $WORK\$" "$mnt/.ckptfs/status")" 1
+unmounted
+mkdir verl/global_step_8/actor/huggingface
+echo '{}' >verl/global_step_8/actor/huggingface/config.json
+mounted verl/global_step_8/actor
+said="hf: config.json is in a subdirectory: use -o hf_template=$WORK/verl/global_step_8/actor/huggingface"
+equal 'config.json in huggingface/: status' "$(grep -c "^$said\$" "$mnt/.ckptfs/status")" 1
+unmounted
+mounted verl/global_step_8/actor -o "${said#*-o }"
+check 'config.json in huggingface/: hf/ has it' test -e "$mnt/hf/config.json"
+unmounted
 done_testing

@@ -7,6 +7,7 @@
 Small directories in the form that DCP, accelerate, DeepSpeed, Megatron and Orbax leave them, with files of torch.save and dcp.save.
 Each command must name the files found and the next step; check and status must have the same warnings. The result is TAP.
 """
+import collections
 import json
 import os
 import pathlib
@@ -133,6 +134,23 @@ def archives(bench):
         torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)).save(str(bench.home / "traced.pt"))
     bench.prints("torch.jit.save", 2, "ckptfs: traced.pt: traced.pt: TorchScript, not read: load it with torch.jit.load and save "
                "its state_dict()", "inspect", "traced.pt")
+
+
+def values(bench):
+    """A Counter, which is a mapping like others; tensors in protocol 0, which torch.load refuses."""
+    import torch
+    torch.save({"c": collections.Counter(a=1)}, bench.home / "counter.pt")
+    _, lines = bench.run("check", "counter.pt")
+    bench.tap.check(not any("unknown" in line for line in lines), "a Counter is no unknown class", *lines)
+    torch.save({"n": 1, "l": [2.5]}, bench.home / "plain.pt", pickle_protocol=0)
+    code, lines = bench.run("inspect", "plain.pt")
+    bench.tap.check(code == 0, "protocol 0 without tensors", *lines)
+    for zipped, where in (True, "data.pkl: pickle: byte "), (False, "byte "):
+        torch.save({"w": torch.ones(2)}, bench.home / "zero.pt", pickle_protocol=0, _use_new_zipfile_serialization=zipped)
+        code, lines = bench.run("inspect", "zero.pt")
+        bench.tap.check(code == 2 and any(line.startswith(f"ckptfs: zero.pt: zero.pt: {where}") and "protocol 0, which torch.load "
+                                          "does not read either" in line for line in lines),
+                        f"protocol 0 with tensors, {zipped}: the message", *lines)
 
 
 def repacked(source, target, method):
@@ -349,7 +367,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in deep, files, orbax, archives, accelerate, zero, gathered, foreign_steps, megatron, quantized, packed, objects, many:
+        for test in deep, files, orbax, archives, values, accelerate, zero, gathered, foreign_steps, megatron, quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 

@@ -105,6 +105,7 @@ static const char *const known_globals[] = {
 	"torch.contiguous_format",
 	"torch.preserve_format",
 	"collections.defaultdict",
+	"collections.Counter",
 	"copyreg._reconstructor",
 	"_codecs.encode",
 };

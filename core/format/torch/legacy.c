@@ -141,7 +141,10 @@ static int piece_read(struct ck_stored *s, uint64_t at, uint64_t most,
 	if (rc == -ENOMEM)
 		return ck_fail(d, ENOMEM, "out of memory");
 	return rc ? ck_fail(d, EBADMSG,
-			    "byte %" PRIu64 ": no pickle, or it is cut short",
+			    "byte %" PRIu64
+			    ": no pickle; it is cut short, or has tensors "
+			    "in protocol 0, which torch.load does not read "
+			    "either",
 			    at)
 		  : 0;
 }

@@ -10,6 +10,7 @@
 #include "torch_kind.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 #define INDEX ".bin.index.json"
 
@@ -266,6 +267,26 @@ static int trees_find(struct ck_torch_load *l)
 	return ck_rank_trees_find(l);
 }
 
+/* Adds a note if the source is the file of one rank of several. */
+static int rank_note(const struct ck_torch_load *l)
+{
+	const struct ck_torch_file *f = l->files;
+	const char *slash = strrchr(l->cp->path, '/');
+	int above = slash ? (int)(slash - l->cp->path) : 0;
+
+	if (!l->cp->file || l->nfiles != 1 || f->rank == CK_NO_RANK ||
+	    l->world < 2)
+		return 0;
+	return ck_catalog_doubt_add(
+		       l->c,
+		       ck_shown("one file: rank %" PRIu64 " of %" PRIu64
+				"; whole tensors need the files of all ranks: "
+				"try the directory %.*s",
+				f->rank, l->world, above, l->cp->path))
+		       ? ck_fail(l->d, ENOMEM, "out of memory")
+		       : 0;
+}
+
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_brought *brought, struct ck_diag *d)
@@ -282,6 +303,8 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		rc = ck_torch_files_read(&l);
 	if (rc == 0)
 		rc = trees_find(&l);
+	if (rc == 0)
+		rc = rank_note(&l);
 	if (rc == 0)
 		rc = ck_torch_rows_show(&l);
 	if (rc == 0)

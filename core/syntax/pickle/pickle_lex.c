@@ -237,6 +237,9 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 {
 	static const char cut[] =
 		"an argument is bad or reaches past the end: it is cut short or damaged";
+	static const char text_id[] =
+		"a tensor in pickle protocol 0, which torch.load does not "
+		"read either: save again with protocol 2";
 	struct ck_cur c = ck_cur_make(in, len);
 
 	for (;;) {
@@ -262,7 +265,10 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 		}
 		if (!skip_arg(lex, &c, kind)) {
 			lex->end = at;
-			return bad(d, at, kind ? cut : "unknown opcode");
+			return bad(d, at,
+				   kind			 ? cut
+				   : in[at] == OP_PERSID ? text_id
+							 : "unknown opcode");
 		}
 	}
 	lex->end = len;
