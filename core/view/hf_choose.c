@@ -44,6 +44,7 @@ enum by { BY_ALL, BY_NAME, BY_PATH, BY_TRAINERS };
 
 struct rule {
 	enum by by;
+	bool beside;		  /* also tensors of files beside the model */
 	const char *name;	  /* BY_NAME: the prefix before the dot */
 	const char *const *parts; /* BY_PATH */
 };
@@ -119,13 +120,20 @@ static bool is_trainers(struct ck_str name)
 	return false;
 }
 
+/* True for a tensor of a file beside the model, such as an optimizer's. */
+static bool is_beside(const struct ck_catalog *c, uint32_t tensor)
+{
+	return tensor >= c->beside && tensor - c->beside < c->nbeside;
+}
+
 static struct rule rule_of_paths(const struct ck_catalog *c)
 {
 	unsigned found = 0;
 	uint32_t tensor;
 
 	for (size_t at = 0; !(found & 1) && next_tensor(c, &at, &tensor);)
-		for (size_t i = 0; i < CK_ARRAY_SIZE(roots); i++)
+		for (size_t i = 0;
+		     i < CK_ARRAY_SIZE(roots) && !is_beside(c, tensor); i++)
 			found |= (unsigned)is_below(
 					 &ck_catalog_tensor(c, tensor)->entry,
 					 roots[i])
@@ -141,9 +149,12 @@ static struct rule rule_of(const struct ck_catalog *c,
 			   const struct ck_view_options *o)
 {
 	if (o->root && o->root[0])
-		return (struct rule){ .by = BY_NAME, .name = o->root };
-	return o->root || c->is_model ? (struct rule){ .by = BY_ALL }
-				      : rule_of_paths(c);
+		return (struct rule){ .by = BY_NAME,
+				      .name = o->root,
+				      .beside = true };
+	return o->root || c->is_model
+		       ? (struct rule){ .by = BY_ALL, .beside = o->root }
+		       : rule_of_paths(c);
 }
 
 /* True if a name begins with root and a dot. */
@@ -158,6 +169,8 @@ static bool is_name_below(struct ck_str name, const char *root)
 static bool is_meant(const struct ck_catalog *c, const struct rule *rule,
 		     uint32_t tensor)
 {
+	if (!rule->beside && is_beside(c, tensor))
+		return false;
 	switch (rule->by) {
 	case BY_NAME:
 		return is_name_below(ck_tensor_names(c, tensor).name,

@@ -132,9 +132,10 @@ struct ck_catalog {
 	struct ck_rows replicas; /* struct ck_replica, sorted by chunk */
 	/* bytes of all tensors, aliases not counted; UINT64_MAX: that or more */
 	uint64_t nbytes;
-	uint64_t generation; /* number of edits of entries or items */
-	uint32_t unseen;     /* number of files with `unseen` */
-	bool is_model;	     /* all entries are parameters of one model */
+	uint64_t generation;	  /* number of edits of entries or items */
+	uint32_t unseen;	  /* number of files with `unseen` */
+	uint32_t beside, nbeside; /* rows of tensors in files beside it */
+	bool is_model;		  /* all others are parameters of one model */
 	/* some host was down at the mount: its boxes may be missing */
 	bool partly;
 	/* Number of rows that only local/ shows: */

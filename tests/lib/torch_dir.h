@@ -162,6 +162,7 @@ static const char *const tc_made[] = {
 	"pytorch_model.bin.index.json",
 	"x.bin.index.json",
 	"lord-of-rings-1-of-2.bin",
+	"pytorch_model.bin",
 };
 
 static inline void tc_clear(void)

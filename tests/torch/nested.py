@@ -214,8 +214,16 @@ def pieces(lot, home):
     state, names, of = cut(lot)
     for name in names:
         save(lot, {key: value for key, value in state.items() if of[key] == name}, home / name)
-    save(lot, {"args": 1}, home / "training_args.bin")
-    return {key: state[key] for name in names for key in state if of[key] == name}, home
+    return job(lot, home, {key: state[key] for name in names for key in state if of[key] == name}), home
+
+
+def job(lot, home, model):
+    """The state of the job beside its model, as Trainer and accelerate name it."""
+    for name in sorted(lot.sample(("optimizer.pt", "rng_state_0.pth", "rng_state_1.pth", "scheduler.bin"), 3)):
+        state = state_of(lot)
+        save(lot, state, home / name)
+        model = entries(state, [(str, name.rpartition(".")[0])], model)
+    return model
 
 
 def indexed(lot, home):
@@ -223,7 +231,21 @@ def indexed(lot, home):
     for name in names:
         save(lot, {key: value for key, value in state.items() if of[key] == name} | {"more": 1}, home / name)
     (home / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": of}))
-    return state, home
+    return job(lot, home, state), home
+
+
+def trainer(lot, home):
+    """A model of safetensors, with an index or without one, and the state of the job."""
+    import torch
+    from safetensors.torch import save_file
+    keys = lot.sample(("weight", "optimizer", "optimizer.layers~2", "optimizer.a.b", "rng_state_0", "scheduler.0", "x"), 5)
+    model = {key: torch.arange(lot.randrange(9), dtype=torch.int16) for key in keys}
+    names = [f"model-{i + 1:05}-of-00002.safetensors" for i in range(2)]
+    of = {key: names[i % 2] for i, key in enumerate(model)}
+    for name in names:
+        save_file({key: value for key, value in model.items() if of[key] == name}, home / name)
+    (home / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": of}))
+    return job(lot, home, model), home
 
 
 def megatron(lot, home):
@@ -241,7 +263,8 @@ def megatron(lot, home):
     return entries(common, [(str, "common")], tensors), home
 
 
-SAVERS = one, new_dtypes, bare, beside, pieces, indexed, megatron
+SAVERS = one, new_dtypes, bare, beside, pieces, indexed, megatron, trainer
+KINDS = {megatron: "dcp", trainer: "safetensors"}
 
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
@@ -303,7 +326,7 @@ def problems_of(ckptfs, lot, saver, home):
         if problems:
             problems = pathlib.Path(os.fsdecode(top), ".ckptfs/damage").read_text().splitlines() + problems
         status = pathlib.Path(os.fsdecode(top), ".ckptfs/status").read_text().splitlines()
-        if not status[2].startswith("kind: dcp (" if saver is megatron else "kind: torch ("):
+        if not status[2].startswith(f"kind: {KINDS.get(saver, 'torch')} ("):
             problems.append(status[2])
         if lot.random() < 0.2 and any(t.numel() for t in tensors.values()):
             problems += [f"canary missed: {what}" for what in interop.canary(top, table)]
@@ -328,7 +351,7 @@ def check_paths(lot):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(14, 60))
+    options = live.arguments(__doc__, cases=(16, 60))
     seed = live.seed()
     tap, lot, sums = interop.Tap(), random.Random(seed), [0, 0]
     bad = check_paths(lot)

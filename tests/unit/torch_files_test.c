@@ -3,6 +3,8 @@
  * torch_files: tensors in one or several files of torch.save, in a zip archive or in the format
  * before 1.6. The test checks their locations, lost files and tensors, and refused files.
  */
+#include "format/load/numbered.h"
+#include "model/catalog/catalog_edit.h"
 #include "torch_dir.h"
 
 /* --- tensors --------------------------------------------------------------------------------- */
@@ -263,19 +265,138 @@ static void test_pieces(void)
 		"",
 		"file 0 size=1066 p-00001-of-00002.bin\n"
 		"file 1 size=417 p-00002-of-00002.bin\n"
+		"file 2 size=938 a.pt\n"
 		"tensor a dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[1] file=0 pos=576 length=4\n"
 		"tensor b dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EIO \"in p-00001-of-00002.bin and p-00002-of-00002.bin\"\n"
 		"tensor c dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[1] file=1 pos=401 length=4\n"
-		"object d file=1 pos=74 length=301 value=5 storages=0\n");
+		"object d file=1 pos=74 length=301 value=5 storages=0\n"
+		"tensor a.x dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
+		" chunk off=[0] size=[1] file=2 pos=448 length=4\n");
 	tc_put("lord-of-rings-1-of-2.bin", tc_zip("{ 'a +7:1 s", "7:1"));
-	tc_put("a.pt", tc_zip("{ 'x +7:1 s", "7:1"));
 	tc_shows(
 		"",
 		"file 0 size=938 lord-of-rings-1-of-2.bin\n"
 		"tensor a dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
-		" chunk off=[0] size=[1] file=0 pos=448 length=4\n");
+		" chunk off=[0] size=[1] file=0 pos=448 length=4\n"
+		"lost err=ENODATA \"lord-of-rings-2-of-2.bin is missing: its "
+		"tensors are not shown until it is in the directory\"\n");
+	/* One that is no torch file is damage, and not missing. */
+	tc_put(P1, tc_zip("{ 'a +7:1 s", "7:1"));
+	tc_put_text(P2, "text");
+	tc_shows(
+		"",
+		"file 0 size=938 p-00001-of-00002.bin\n"
+		"file 1 size=4 p-00002-of-00002.bin\n"
+		"tensor a dtype=float32 shape=[1] bytes=4 chunks=1 kind=tensor\n"
+		" chunk off=[0] size=[1] file=0 pos=448 length=4\n"
+		"lost file=1 err=EBADMSG \"not made by torch.save\"\n");
+}
+
+/* Other files beside pieces, an index, or a whole model with an index, which is not used. A
+ * damaged or dangerous one is lost alone. */
+static void test_beside(void)
+{
+	tc_put(P1, tc_zip("{ ( 'a.x 1 'b 2 u", ""));
+	tc_put(P2, tc_zip("{ 'c 3 s", ""));
+	tc_put("a.pt", tc_zip("{ 'x 4 s", ""));
+	tc_put("optimizer.pt", tc_zip("{ 'x @posix:system ( 'true t R s", ""));
+	tc_put_text("model.bin", "PK\3\4");
+	tc_shows(
+		"",
+		"file 0 size=622 p-00001-of-00002.bin\n"
+		"file 1 size=622 p-00002-of-00002.bin\n"
+		"file 2 size=622 a.pt\n"
+		"file 3 size=4 model.bin\n"
+		"file 4 size=622 optimizer.pt\n"
+		"object a.x file=0 pos=64 length=30 value=5 storages=0\n"
+		" path str:a.x\n"
+		"object b file=0 pos=64 length=30 value=5 storages=0\n"
+		"object c file=1 pos=64 length=16 value=5 storages=0\n"
+		"object a.x~2 file=2 pos=64 length=16 value=5 storages=0\n"
+		" path str:a str:x\n"
+		"lost file=3 err=EBADMSG \"no zip end record in 4 bytes\"\n"
+		"lost file=4 err=EBADMSG \"data.pkl: pickle: dangerous global posix.system: refused\"\n");
+	tc_put("pytorch_model.bin", tc_zip("{ 'a 1 s", ""));
+	tc_put("optimizer.pt", tc_zip("{ 'x 4 s", ""));
+	tc_put(P1, tc_zip("{ 'b 2 s", ""));
+	tc_put_text("pytorch_model.bin.index.json",
+		    "{\"weight_map\":{\"b\":\"" P1 "\"}}");
+	tc_shows(
+		"",
+		"file 0 size=622 pytorch_model.bin\n"
+		"file 1 size=622 optimizer.pt\n"
+		"object a file=0 pos=64 length=16 value=5 storages=0\n"
+		"object optimizer.x file=1 pos=64 length=16 value=5 storages=0\n"
+		"note pytorch_model.bin is shown, as transformers loads it; pytorch_model.bin.index.json beside it is not used\n");
+}
+
+/* Files of which n has no number. */
+static void test_numbered(void)
+{
+	static const struct {
+		const char *name;
+		uint64_t i, n;
+	} cases[] = {
+		{ "m-1-of-2.bin", 1, 2 },
+		{ "m-00003-of-00002.bin", 3, 2 },
+		{ "m-2-of-3-1-of-999999999.bin", 1, 999999999 },
+		{ "m-1-of-1000000000.bin", 0, 0 },
+		{ "m-1-of-18446744073709551617.bin", 0, 0 },
+		{ "-1-of-2.bin", 0, 0 },
+		{ "m1-of-2.bin", 0, 0 },
+		{ "m--of-2.bin", 0, 0 },
+		{ "m-1-of-.bin", 0, 0 },
+		{ "m-1-of-2.pt", 0, 0 },
+		{ ".bin", 0, 0 },
+	};
+	struct ck_numbered_name got;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		bool is = ck_numbered_of(cases[i].name, ".bin", &got);
+
+		ok(is == (cases[i].n > 0));
+		ok(!is || (got.i == cases[i].i && got.n == cases[i].n));
+	}
+}
+
+/* Checks the number of lines about missing files, and the text of the last one. */
+static void missing(const char *const *names, size_t n, size_t want,
+		    const char *text)
+{
+	struct ck_catalog *c = ck_catalog_make("");
+	struct ck_dir_names all = { 0 };
+
+	for (size_t i = 0; i < n; i++)
+		if (ck_dir_names_add(&all, names[i]))
+			abort();
+	if (!c || ck_numbered_lose(c, &all, ".bin"))
+		abort();
+	eq_u64(c->nlosses, want);
+	if (want && c->nlosses == want)
+		eq_text(c->losses[want - 1].what.p, text);
+	ck_dir_names_fini(&all);
+	ck_catalog_put(c);
+}
+
+static void test_missing(void)
+{
+	static const char *const all[] = { "a-2-of-2.bin", "a-1-of-2.bin",
+					   "b-01-of-01.bin", "c.bin" };
+	static const char *const two[] = { "a-2-of-2.bin", "a-1-of-3.bin",
+					   "b-1-of-2.bin", "b-2-of-2.bin" };
+	static const char *const odd[] = { "a-0-of-2.bin", "a-7-of-2.bin" };
+	static const char *const far[] = { "a-000000017-of-999999999.bin" };
+
+	missing(all, 4, 0, "");
+	missing(two, 4, 3,
+		"a-3-of-3.bin is missing: its tensors are not shown until it "
+		"is in the directory");
+	missing(odd, 2, 2,
+		"a-2-of-2.bin is missing: its tensors are not shown until it "
+		"is in the directory");
+	missing(far, 1, 17, "999999982 more files are missing");
 }
 
 static void test_index(void)
@@ -393,6 +514,9 @@ int main(void)
 	test_legacy_big_endian();
 	test_files();
 	test_pieces();
+	test_beside();
+	test_numbered();
+	test_missing();
 	test_index();
 	test_dangerous();
 	test_refused();

@@ -56,7 +56,7 @@ static void make(struct ck_files *files)
 	cp.files = files;
 	take(&l, 2, third, CK_ARRAY_SIZE(third));
 	take(&l, 0, first, CK_ARRAY_SIZE(first));
-	if (ck_torch_own_make(&l, &own))
+	if (ck_torch_own_add(&l, &own))
 		abort();
 	ck_torch_rows_fini(&l);
 }

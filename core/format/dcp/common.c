@@ -12,7 +12,7 @@
  */
 #include "dcp_common.h"
 #include "format/load/load_gather.h"
-#include "format/torch/entries.h"
+#include "format/torch/torch_beside.h"
 #include "syntax/json_reader.h"
 
 #include <errno.h>
@@ -141,26 +141,20 @@ static int is_somewhere(const struct ck_checkpoint *cp, struct ck_catalog *c,
 
 static int file_show(struct ck_torch_load *l, struct ck_torch_own **own)
 {
-	bool good = false;
 	int rc = ck_torch_file_add(l, CK_DCP_COMMON);
 
 	if (rc)
 		return rc;
-	l->files[0].above = CK_STR(CK_DCP_COMMON_PART);
 	rc = ck_checkpoint_gather_beside(l->cp, l->c, l->files[0].number, l->d);
 	if (rc == 0)
-		rc = ck_torch_files_try(l, &good);
-	if (rc == 0 && good)
-		rc = ck_torch_names_reserve(l, CK_STR(CK_DCP_COMMON_PART));
-	if (rc == 0 && good)
-		rc = ck_torch_rows_show(l);
-	return rc ? rc : ck_torch_own_make(l, own);
+		rc = ck_torch_beside_add(l);
+	return rc ? rc : ck_torch_own_add(l, own);
 }
 
 static int common_add(struct ck_checkpoint *cp, struct ck_catalog *c,
 		      struct ck_dcp_common *out, struct ck_diag *d)
 {
-	struct ck_torch_load l = { .cp = cp, .c = c, .d = d, .beside = true };
+	struct ck_torch_load l = { .cp = cp, .c = c, .d = d };
 	int rc = file_show(&l, &out->own);
 
 	if (rc == 0)

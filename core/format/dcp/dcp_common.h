@@ -7,8 +7,7 @@
 
 #include "format/kind.h"
 
-#define CK_DCP_COMMON	   "common.pt"
-#define CK_DCP_COMMON_PART "common"
+#define CK_DCP_COMMON "common.pt"
 
 struct ck_torch_own; /* ../torch/own.c */
 

@@ -114,7 +114,7 @@ static int params_add(struct ck_torch_load *l)
 			rc = flat_add(l, t);
 	}
 	if (rc == 0 && l->nflats)
-		rc = ck_torch_names_reserve(l, CK_STR(""));
+		rc = ck_torch_names_reserve(l);
 	return rc || l->nflats == 0 ? rc : ck_rank_params_add(l);
 }
 

@@ -45,6 +45,19 @@ int ck_index_lose(struct ck_catalog *c, const struct ck_weight_row *row,
 
 /* --- choice of an index ----------------------------------------------------------- */
 
+int ck_index_ignore(struct ck_catalog *c, const struct ck_dir_names *found,
+		    const char *single)
+{
+	return found->n ? ck_catalog_doubt_add(
+				  c,
+				  ck_shown("%s is shown, as transformers "
+					   "loads it; %s beside it is not "
+					   "used",
+					   single,
+					   ck_show(ck_str_from(found->all[0]))))
+			: 0;
+}
+
 int ck_index_pick(const struct ck_dir_names *found, const char *usual,
 		  const char **out, struct ck_diag *d)
 {

@@ -30,6 +30,12 @@ void ck_index_fini(struct ck_index *x);
 CK_MUST_USE int ck_index_lose(struct ck_catalog *c,
 			      const struct ck_weight_row *row, uint32_t file,
 			      bool good, struct ck_str absent);
+/* Adds a doubt: `single`, which has the whole model, is shown, and the indexes beside it
+ * are not used, as in transformers. Adds nothing without indexes. Returns 0, or:
+ * -ENOMEM. */
+CK_MUST_USE int ck_index_ignore(struct ck_catalog *c,
+				const struct ck_dir_names *found,
+				const char *single);
 /* Chooses an index: the usual one, or the only one. *out stays NULL if `found` is
  * empty. Returns 0, or: -EBADMSG if there are several, without the usual one. */
 CK_MUST_USE int ck_index_pick(const struct ck_dir_names *found,

@@ -30,8 +30,12 @@ int ck_src_has_name(const struct ck_src *src, bool (*wanted)(const char *name),
 int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
 			struct ck_diag *d)
 {
-	struct ck_str what = c->losses[0].what;
+	struct ck_str what;
+	size_t i = 0;
 
+	while (i + 1 < c->nlosses && c->losses[i].file == CK_NO_FILE)
+		i++;
+	what = c->losses[i].what;
 	return ck_fail(d, EBADMSG, "%s: %.*s%s", ck_show(ck_str_from(first)),
 		       (int)what.len, what.p,
 		       n > 1 ? "; no other file is any better" : "");

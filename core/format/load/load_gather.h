@@ -30,7 +30,7 @@ CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
 				bool (*wanted)(const char *name),
 				struct ck_diag *d);
 /* Fails because none of n files can be used: d names the first one and the first line
- * of damage of the catalog. Returns -EBADMSG. */
+ * of damage about a file that is there. Returns -EBADMSG. */
 CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
 				    const char *first, size_t n,
 				    struct ck_diag *d);

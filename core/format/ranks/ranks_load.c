@@ -65,7 +65,8 @@ int ck_ranks_has_family(const struct ck_src *src, struct ck_diag *d)
 
 	if (src->file)
 		return 0;
-	rc = ck_torch_names_find(ck_src_dir(src), src->brief, &names);
+	rc = ck_torch_names_find(ck_src_dir(src), ck_torch_is_name, src->brief,
+				 &names);
 	parsed = calloc(names.n + 1, sizeof(*parsed));
 	if (rc == 0)
 		rc = parsed ? families_find(&names, parsed, &n) : -ENOMEM;

@@ -2,10 +2,12 @@
 /*
  * safetensors: the format of a safetensors file, or of a directory with such files, as
  * transformers and HuggingFaceStorageWriter of torch.distributed.checkpoint write them.
- * The load runs in one thread. The state that remains, cp->own, is constant: the size
- * of each header.
+ * Torch files beside them are shown, too. The load runs in one thread. The state that
+ * remains, cp->own, is constant: the size of each header, and the state of torch files.
  */
 #include "format/load/load_gather.h"
+#include "format/load/numbered.h"
+#include "format/torch/torch_beside.h"
 #include "safetensors_internal.h"
 #include "safetensors_kind.h"
 
@@ -94,11 +96,27 @@ static int load_index(struct ck_safetensors_load *l, const char *name,
 	return rc;
 }
 
+/* Adds lines of damage for missing files of a directory. Names of ranks are left out: a
+ * rank writes a file only if it has tensors for it. */
+static int missing_lose(struct ck_safetensors_load *l,
+			const struct ck_dir_names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (ck_safetensors_rank(ck_str_from(names->all[i])) !=
+		    CK_NO_RANK)
+			return 0;
+	return l->cp->file || ck_numbered_lose(l->c, names, "." SUFFIX) == 0
+		       ? 0
+		       : ck_fail(l->d, ENOMEM, "out of memory");
+}
+
 static int load_files(struct ck_safetensors_load *l, struct ck_dir_names *names,
 		      const struct ck_format_options *options)
 {
-	int rc;
+	int rc = missing_lose(l, names);
 
+	if (rc)
+		return rc;
 	if (names->n)
 		qsort(names->all, names->n, sizeof(*names->all), metadata_cmp);
 	rc = ck_metadata_open_first(l->cp, l->c, names, options, l->d);
@@ -128,27 +146,42 @@ static int names_find(const struct ck_checkpoint *cp, struct ck_dir_names *out)
 	return rc;
 }
 
+static bool is_model_alone(const struct ck_dir_names *names)
+{
+	return names->n == 1 && strcmp(names->all[0], MODEL) == 0;
+}
+
+static int choose(struct ck_safetensors_load *l,
+		  const struct ck_dir_names *indexes,
+		  struct ck_dir_names *names,
+		  const struct ck_format_options *options)
+{
+	const char *index = NULL;
+	int rc = 0;
+
+	if (!is_model_alone(names))
+		rc = ck_index_pick(indexes, "model" INDEX, &index, l->d);
+	else if (ck_index_ignore(l->c, indexes, MODEL))
+		rc = ck_fail(l->d, ENOMEM, "out of memory");
+	if (rc)
+		return rc;
+	return index ? load_index(l, index, options)
+		     : load_files(l, names, options);
+}
+
 static int load_names(struct ck_safetensors_load *l,
 		      const struct ck_format_options *options)
 {
 	const struct ck_dir_want want = { is_index, SIZE_MAX, SIZE_MAX };
 	struct ck_dir_names indexes = { 0 }, names = { 0 };
-	const char *index = NULL;
-	int rc = 0;
+	int rc = names_find(l->cp, &names);
 
 	l->c->is_model = true;
-	if (!l->cp->file)
+	if (rc == 0 && !l->cp->file)
 		rc = ck_dir_names_read(ck_checkpoint_dir(l->cp), &want,
 				       &indexes);
-	if (rc == 0)
-		rc = ck_index_pick(&indexes, "model" INDEX, &index, l->d);
-	if (rc == 0 && index) {
-		rc = load_index(l, index, options);
-	} else if (rc == 0) {
-		rc = names_find(l->cp, &names);
-		rc = rc ? ck_fail(l->d, -rc, "%s", strerror(-rc))
-			: load_files(l, &names, options);
-	}
+	rc = rc ? ck_fail(l->d, -rc, "%s", strerror(-rc))
+		: choose(l, &indexes, &names, options);
 	ck_dir_names_fini(&indexes);
 	ck_dir_names_fini(&names);
 	return rc;
@@ -259,35 +292,65 @@ static int notes_add(const struct ck_safetensors_load *l)
 	return rc ? ck_fail(l->d, ENOMEM, "out of memory") : 0;
 }
 
-/* --- heads ------------------------------------------------------------------------------ */
+/* --- the state -------------------------------------------------------------------- */
 
-/* Bytes of the header of each file, by number in cp->files. */
-struct heads {
+/* cp->own. All bytes of a torch file are in use, also those between storages. */
+struct own {
+	struct ck_torch_own *beside; /* torch files */
 	size_t n;
+	/* of the header, or of a torch file, by number in cp->files */
 	uint64_t bytes[];
 };
 
-static int heads_keep(struct ck_safetensors_load *l)
+static int own_keep(struct ck_safetensors_load *l, struct ck_torch_load *beside)
 {
 	size_t n = ck_files_count(l->cp->files);
-	struct heads *heads =
-		calloc(1, sizeof(*heads) + n * sizeof(heads->bytes[0]));
+	struct own *own = calloc(1, sizeof(*own) + n * sizeof(own->bytes[0]));
 
-	if (!heads)
+	l->cp->own = own;
+	if (!own)
 		return ck_fail(l->d, ENOMEM, "out of memory");
-	heads->n = n;
+	own->n = n;
 	for (size_t i = 0; i < l->nfiles; i++)
 		if (l->files[i].good)
-			heads->bytes[l->files[i].number] = l->files[i].data;
-	l->cp->own = heads;
-	return 0;
+			own->bytes[l->files[i].number] = l->files[i].data;
+	for (size_t i = 0; i < beside->nfiles; i++) {
+		uint32_t file = beside->files[i].number;
+
+		own->bytes[file] = ck_files_info(l->cp->files, file)->size;
+	}
+	return ck_torch_own_add(beside, &own->beside);
 }
 
 static uint64_t head(const struct ck_checkpoint *cp, uint32_t file)
 {
-	const struct heads *heads = cp->own;
+	const struct own *own = cp->own;
 
-	return file < heads->n ? heads->bytes[file] : 0;
+	return file < own->n ? own->bytes[file] : 0;
+}
+
+/* Only torch files have sums. */
+static struct ck_sum *sum(const struct ck_checkpoint *cp,
+			  const struct ck_item *item)
+{
+	const struct own *own = cp->own;
+
+	return ck_torch_own_sum(own->beside, item);
+}
+
+static struct ck_sum *pickle_sum(const struct ck_checkpoint *cp, uint32_t file)
+{
+	const struct own *own = cp->own;
+
+	return ck_torch_own_pickle_sum(own->beside, file);
+}
+
+static bool record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
+		   struct ck_item *out)
+{
+	const struct own *own = cp->own;
+
+	return ck_torch_own_record(own->beside, file, i, out);
 }
 
 static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
@@ -295,27 +358,41 @@ static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
 	return ck_safetensors_rank(ck_files_info(cp->files, file)->path);
 }
 
+/* Loads the files of l, and the torch files beside them. */
+static int load_all(struct ck_safetensors_load *l,
+		    struct ck_torch_load **beside,
+		    const struct ck_format_options *options)
+{
+	int rc = load_names(l, options);
+
+	if (rc == 0)
+		rc = ck_torch_beside_find(l->cp, l->c, beside, l->d);
+	if (rc == 0)
+		rc = ck_checkpoint_gather(l->cp, l->c, options, rank, l->d);
+	if (rc == 0)
+		rc = ck_safetensors_files_read(l);
+	if (rc == 0)
+		rc = ck_safetensors_tensors_add(l);
+	if (rc == 0)
+		rc = ck_consolidated_note(l);
+	if (rc == 0)
+		rc = notes_add(l);
+	if (rc == 0)
+		rc = ck_torch_beside_add(*beside);
+	return rc ? rc : own_keep(l, *beside);
+}
+
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_brought *brought, struct ck_diag *d)
 {
 	struct ck_safetensors_load l = { .cp = cp, .c = c, .d = d };
-	int rc = load_names(&l, options);
+	struct ck_torch_load *beside = NULL;
+	int rc = load_all(&l, &beside, options);
 
 	(void)brought;
-	if (rc == 0)
-		rc = ck_checkpoint_gather(cp, c, options, rank, d);
-	if (rc == 0)
-		rc = ck_safetensors_files_read(&l);
-	if (rc == 0)
-		rc = ck_safetensors_tensors_add(&l);
-	if (rc == 0)
-		rc = ck_consolidated_note(&l);
-	if (rc == 0)
-		rc = notes_add(&l);
-	if (rc == 0)
-		rc = heads_keep(&l);
 	load_fini(&l);
+	ck_torch_beside_free(beside);
 	return rc;
 }
 
@@ -326,7 +403,11 @@ static bool is_part(const char *name)
 
 static void forget(struct ck_checkpoint *cp)
 {
-	free(cp->own);
+	struct own *own = cp->own;
+
+	if (own)
+		ck_torch_own_free(own->beside);
+	free(own);
 }
 
 const struct ck_format ck_format_safetensors = {
@@ -335,6 +416,9 @@ const struct ck_format ck_format_safetensors = {
 	.is_part = is_part,
 	.rank = rank,
 	.head = head,
+	.sum = sum,
+	.pickle_sum = pickle_sum,
+	.record = record,
 	.load = load,
 	.forget = forget,
 	.is_sure = true,

@@ -138,7 +138,7 @@ struct ck_torch_load {
 	size_t nfiles, files_cap;
 	struct ck_dir_names paths; /* of each */
 	bool by_rank; /* the files are of ranks, and `above` of each is set */
-	bool beside;  /* one file beside another format; with `above` */
+	bool beside;  /* files beside a checkpoint, torch_beside.h */
 	bool has_index;
 	struct ck_index index; /* its files are the first ones in files */
 	bool is_union;	       /* names of all files form one state dict */
@@ -168,28 +168,29 @@ struct ck_torch_load {
 
 /* --- torch_files.c ---------------------------------------------------------------- */
 
+/* Lists the torch files of a directory that `called` accepts, by name and first bytes, in
+ * natural order. If `brief`, reads only the first entries. Caller frees `out`. Errors of
+ * open(2). */
+CK_MUST_USE int ck_torch_names_find(struct ck_directory dir,
+				    bool (*called)(const char *name),
+				    bool brief, struct ck_dir_names *out);
+/* Adds a file by its name, relative to the checkpoint. */
+CK_MUST_USE int ck_torch_file_add(struct ck_torch_load *l, const char *path);
+void ck_torch_load_fini(struct ck_torch_load *l);
 /* Reads all files and their rows; an unreadable file becomes a line of damage. -EBADMSG
  * if no file can be read or one is dangerous; transient errors of files. */
 CK_MUST_USE int ck_torch_files_read(struct ck_torch_load *l);
 /* Like ck_torch_files_read(), but returns 0 if no file can be read. Sets *some if a
  * file could be read. */
 CK_MUST_USE int ck_torch_files_try(struct ck_torch_load *l, bool *some);
+/* Adds all rows that were read to the catalog. */
+CK_MUST_USE int ck_torch_entries_add(struct ck_torch_load *l);
 
 /* --- torch.c ---------------------------------------------------------------------------- */
 
-/* Lists the torch files of a directory, by name and first bytes, in natural order. If
- * `brief`, reads only the first entries. Caller frees `out`. Errors of open(2). */
-CK_MUST_USE int ck_torch_names_find(struct ck_directory dir, bool brief,
-				    struct ck_dir_names *out);
-/* Adds a file by its name, relative to the checkpoint. */
-CK_MUST_USE int ck_torch_file_add(struct ck_torch_load *l, const char *path);
 /* Adds the one file of the checkpoint, or the pieces of one state dict (is_union is
  * set), or else all torch files of the directory. Errors of ck_torch_names_find(). */
 CK_MUST_USE int ck_torch_files_find(struct ck_torch_load *l);
-void ck_torch_load_fini(struct ck_torch_load *l);
-/* ck_format.is_part and .head of formats with torch files. */
-bool ck_torch_is_part(const char *name);
-uint64_t ck_torch_head(const struct ck_checkpoint *cp, uint32_t file);
 
 /* --- torch_rows.c ----------------------------------------------------------------- */
 
@@ -201,10 +202,8 @@ CK_MUST_USE int ck_torch_rows_read(struct ck_torch_load *l, uint32_t file,
 /* Adds the rows to the catalog: those that the index names, or without an index all
  * except for pieces of flat parameters. */
 CK_MUST_USE int ck_torch_rows_show(struct ck_torch_load *l);
-/* Reserves the names of all catalog entries that begin with `prefix`: no row gets
- * one. */
-CK_MUST_USE int ck_torch_names_reserve(struct ck_torch_load *l,
-				       struct ck_str prefix);
+/* Reserves the names of all entries of the catalog: no row gets one. */
+CK_MUST_USE int ck_torch_names_reserve(struct ck_torch_load *l);
 void ck_torch_rows_fini(struct ck_torch_load *l);
 /* Gives a row a name: its key, or `<key>~<n>` if another row has that name. */
 CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,

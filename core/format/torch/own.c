@@ -153,33 +153,40 @@ void ck_torch_own_free(struct ck_torch_own *s)
 	free(s);
 }
 
-static int ranks_keep(struct ck_torch_own *s, const struct ck_torch_load *l)
+/* NULL if out of memory. */
+static struct ck_torch_own *own_make(size_t n)
 {
-	s->nranks = ck_files_count(l->cp->files);
-	s->ranks = malloc((s->nranks + 1) * sizeof(*s->ranks));
-	s->pickles = calloc(s->nranks + 1, sizeof(*s->pickles));
-	s->sums = calloc(s->nranks + 1, sizeof(struct ck_torch_sums *));
-	if (!s->ranks || !s->pickles || !s->sums)
-		return -ENOMEM;
-	for (size_t i = 0; i < s->nranks; i++)
+	struct ck_torch_own *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->nranks = n;
+	s->ranks = malloc((n + 1) * sizeof(*s->ranks));
+	s->pickles = calloc(n + 1, sizeof(*s->pickles));
+	s->sums = calloc(n + 1, sizeof(struct ck_torch_sums *));
+	if (!s->ranks || !s->pickles || !s->sums) {
+		ck_torch_own_free(s);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++)
 		s->ranks[i] = CK_NO_RANK;
+	return s;
+}
+
+int ck_torch_own_add(struct ck_torch_load *l, struct ck_torch_own **own)
+{
+	struct ck_torch_own *s = *own ? *own
+				      : own_make(ck_files_count(l->cp->files));
+
+	if (!s)
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	*own = s;
 	for (size_t i = 0; i < l->nfiles; i++) {
 		const struct ck_torch_file *f = &l->files[i];
 
 		s->ranks[f->number] = f->rank;
 		if (f->good && f->is_zip)
 			s->pickles[f->number] = f->fpos;
-	}
-	return 0;
-}
-
-int ck_torch_own_make(struct ck_torch_load *l, struct ck_torch_own **out)
-{
-	struct ck_torch_own *s = calloc(1, sizeof(*s));
-
-	if (!s || ranks_keep(s, l)) {
-		ck_torch_own_free(s);
-		return ck_fail(l->d, ENOMEM, "out of memory");
 	}
 	for (size_t i = 0; i < l->nsums; i++) {
 		struct ck_torch_sums **at = &s->sums[l->sums[i]->file];
@@ -188,14 +195,13 @@ int ck_torch_own_make(struct ck_torch_load *l, struct ck_torch_own **out)
 		*at = l->sums[i];
 	}
 	l->nsums = 0;
-	*out = s;
 	return 0;
 }
 
 int ck_torch_own_keep(struct ck_torch_load *l)
 {
-	struct ck_torch_own *s = NULL;
-	int rc = ck_torch_own_make(l, &s);
+	struct ck_torch_own *s = l->cp->own;
+	int rc = ck_torch_own_add(l, &s);
 
 	l->cp->own = s;
 	return rc;
@@ -317,10 +323,9 @@ struct ck_sum *ck_torch_pickle_sum(const struct ck_checkpoint *cp,
 	return ck_torch_own_pickle_sum(cp->own, file);
 }
 
-bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
-		     struct ck_item *out)
+bool ck_torch_own_record(const struct ck_torch_own *own, uint32_t file,
+			 size_t i, struct ck_item *out)
 {
-	const struct ck_torch_own *own = cp->own;
 	const struct ck_torch_sums *s = file < own->nranks ? own->sums[file]
 							   : NULL;
 
@@ -331,4 +336,10 @@ bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
 				 .file = file,
 				 .form = CK_FORM_ELEMENTS };
 	return true;
+}
+
+bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
+		     struct ck_item *out)
+{
+	return ck_torch_own_record(cp->own, file, i, out);
 }

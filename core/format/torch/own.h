@@ -17,10 +17,11 @@ struct ck_torch_sums;
 CK_MUST_USE int ck_torch_sums_take(struct ck_torch_load *l,
 				   const struct ck_torch_file *f);
 void ck_torch_sums_free(struct ck_torch_sums *s);
-/* Makes the state of a checkpoint; takes l->sums. Returns 0, or: -ENOMEM. Caller must
- * call ck_torch_own_free(). */
-CK_MUST_USE int ck_torch_own_make(struct ck_torch_load *l,
-				  struct ck_torch_own **out);
+/* Adds the files of a load to the state of a checkpoint; takes l->sums. Makes the state
+ * if *own is NULL; all files must be in cp->files by then. Returns 0, or: -ENOMEM. Caller
+ * must call ck_torch_own_free(), also after an error. */
+CK_MUST_USE int ck_torch_own_add(struct ck_torch_load *l,
+				 struct ck_torch_own **own);
 void ck_torch_own_free(struct ck_torch_own *own);
 /* Returns the sum that covers the first byte of an item; NULL if no sum does. Without
  * memory for sums, returns one of the calling thread, valid until its next call. */
@@ -28,7 +29,10 @@ struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
 				const struct ck_item *item);
 /* Returns the sum of data.pkl of a file; NULL if it has no sum. */
 struct ck_sum *ck_torch_own_pickle_sum(struct ck_torch_own *own, uint32_t file);
-/* ck_torch_own_make() into cp->own. The following functions use it. */
+/* Sets *out to the bytes of sum number i of a file; false if it has i sums or fewer. */
+bool ck_torch_own_record(const struct ck_torch_own *own, uint32_t file,
+			 size_t i, struct ck_item *out);
+/* ck_torch_own_add() to cp->own. The following functions use it. */
 CK_MUST_USE int ck_torch_own_keep(struct ck_torch_load *l);
 /* ck_format.sum. */
 struct ck_sum *ck_torch_sum(const struct ck_checkpoint *cp,

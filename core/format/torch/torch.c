@@ -6,13 +6,16 @@
  * in one thread (struct ck_torch_load); the state that remains is in own.c.
  */
 #include "format/load/load_gather.h"
+#include "format/load/numbered.h"
 #include "format/ranks/ranks_flat.h"
+#include "torch_beside.h"
 #include "torch_kind.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
 #define INDEX ".bin.index.json"
+#define WHOLE "pytorch_model.bin"
 
 /* --- names ------------------------------------------------------------------------------- */
 
@@ -21,54 +24,17 @@ static bool is_index(const char *name)
 	return ck_name_ends(name, INDEX);
 }
 
-static bool is_called_so(const char *name)
+static bool is_whole(const char *name)
 {
-	return ck_name_ends(name, ".pt") || ck_name_ends(name, ".pth") ||
-	       ck_name_ends(name, ".bin") || ck_name_ends(name, ".ckpt");
+	return strcmp(name, WHOLE) == 0;
 }
 
-/* Returns the end of the digits at p; NULL without digits. */
-static const char *skip_number(const char *p)
-{
-	const char *begin = p;
-
-	while (*p >= '0' && *p <= '9')
-		p++;
-	return p > begin ? p : NULL;
-}
-
-static const char *last_of(const char *name)
-{
-	const char *found = NULL, *p = name;
-
-	while ((p = strstr(p, "-of-")))
-		found = p++;
-	return found;
-}
-
-/* True for `*-<i>-of-<n>.bin`. */
 static bool is_piece(const char *name)
 {
-	const char *of = ck_name_ends(name, ".bin") ? last_of(name) : NULL;
-	const char *end = of ? skip_number(of + 4) : NULL, *begin = of;
-
-	while (begin && begin > name && begin[-1] >= '0' && begin[-1] <= '9')
-		begin--;
-	return end && strcmp(end, ".bin") == 0 && begin < of && begin > name &&
-	       begin[-1] == '-';
+	return ck_numbered_of(name, ".bin", &(struct ck_numbered_name){ 0 });
 }
 
 /* --- the kind ------------------------------------------------------------------------------ */
-
-/* Lists the torch files of a directory with such names, in natural order. */
-static int names_find(struct ck_directory dir, bool (*called)(const char *name),
-		      size_t entries, struct ck_dir_names *out)
-{
-	const struct ck_dir_want want = { called, SIZE_MAX, entries };
-	int rc = ck_dir_names_read(dir, &want, out);
-
-	return rc ? rc : ck_dir_names_begin(dir, ck_torch_begins, out);
-}
 
 struct wanted {
 	int dirfd;
@@ -91,7 +57,7 @@ static int has_elsewhere(const struct ck_src *src,
 			 bool (*called)(const char *name))
 {
 	struct ck_dir_names names = { 0 };
-	int rc = names_find(ck_src_dir(src), called, SIZE_MAX, &names);
+	int rc = ck_torch_names_find(ck_src_dir(src), called, false, &names);
 
 	if (rc == 0)
 		rc = names.n > 0;
@@ -130,7 +96,7 @@ int ck_torch_has_pieces(const struct ck_src *src, struct ck_diag *d)
 
 int ck_torch_has_files(const struct ck_src *src, struct ck_diag *d)
 {
-	return has_files(src, is_called_so, d);
+	return has_files(src, ck_torch_is_name, d);
 }
 
 int ck_torch_is_file(const struct ck_src *src, struct ck_diag *d)
@@ -140,28 +106,6 @@ int ck_torch_is_file(const struct ck_src *src, struct ck_diag *d)
 			 : 0;
 
 	return rc < 0 ? ck_fail(d, -rc, "%s", strerror(-rc)) : rc;
-}
-
-/* --- files ------------------------------------------------------------------------------------ */
-
-int ck_torch_file_add(struct ck_torch_load *l, const char *path)
-{
-	struct ck_torch_file *files = ck_grow(l->files, &l->files_cap,
-					      l->nfiles, 1, sizeof(*files));
-	struct ck_torch_file *f;
-
-	if (files)
-		l->files = files;
-	if (!files || ck_dir_names_add(&l->paths, path))
-		return ck_fail(l->d, ENOMEM, "out of memory");
-	f = &files[l->nfiles++];
-	*f = (struct ck_torch_file){ .name = l->paths.all[l->paths.n - 1],
-				     .above = { "", 0 },
-				     .rank = CK_NO_RANK,
-				     .family = CK_RANK_NO_FAMILY };
-	if (ck_files_add(l->cp->files, ck_str_from(path), &f->number))
-		return ck_fail(l->d, ENOMEM, "out of memory");
-	return 0;
 }
 
 /* --- loading ------------------------------------------------------------------------------------ */
@@ -177,11 +121,19 @@ static int load_index(struct ck_torch_load *l, const char *name,
 	return rc;
 }
 
-int ck_torch_names_find(struct ck_directory dir, bool brief,
-			struct ck_dir_names *out)
+/* Lists the pieces of a state dict, and adds a line of damage for each missing one. If one
+ * of them is a torch file, all are listed, so that the others become damage. */
+static int pieces_find(struct ck_torch_load *l, struct ck_dir_names *out)
 {
-	return names_find(dir, is_called_so, brief ? CK_DIR_BRIEF : SIZE_MAX,
-			  out);
+	const struct ck_dir_want want = { is_piece, SIZE_MAX, SIZE_MAX };
+	struct ck_directory dir = ck_checkpoint_dir(l->cp);
+	int rc = ck_torch_names_find(dir, is_piece, false, out);
+
+	l->is_union = out->n > 0;
+	ck_dir_names_fini(out);
+	if (rc == 0 && l->is_union)
+		rc = ck_dir_names_read(dir, &want, out);
+	return rc ? rc : ck_numbered_lose(l->c, out, ".bin");
 }
 
 int ck_torch_files_find(struct ck_torch_load *l)
@@ -192,12 +144,10 @@ int ck_torch_files_find(struct ck_torch_load *l)
 	if (l->cp->file)
 		return ck_torch_file_add(l, l->cp->file);
 	if (!l->by_rank)
-		rc = names_find(ck_checkpoint_dir(l->cp), is_piece, SIZE_MAX,
-				&names);
-	l->is_union = names.n > 0;
+		rc = pieces_find(l, &names);
 	if (rc == 0 && !l->is_union)
-		rc = ck_torch_names_find(ck_checkpoint_dir(l->cp), false,
-					 &names);
+		rc = ck_torch_names_find(ck_checkpoint_dir(l->cp),
+					 ck_torch_is_name, false, &names);
 	if (rc)
 		rc = ck_fail(l->d, -rc, "%s", strerror(-rc));
 	for (size_t i = 0; i < names.n && rc == 0; i++)
@@ -206,65 +156,48 @@ int ck_torch_files_find(struct ck_torch_load *l)
 	return rc;
 }
 
+/* Adds the files of an index, or of the whole model, or else those of the directory. */
+static int files_open(struct ck_torch_load *l, const char *index, bool whole,
+		      const struct ck_format_options *options)
+{
+	int rc;
+
+	if (index)
+		return load_index(l, index, options);
+	rc = whole ? ck_torch_file_add(l, WHOLE) : ck_torch_files_find(l);
+	return rc ? rc
+		  : ck_metadata_open_first(l->cp, l->c, &l->paths, options,
+					   l->d);
+}
+
+/* A whole model beside an index is used instead of it, as in transformers. */
 static int files_choose(struct ck_torch_load *l,
 			const struct ck_format_options *options)
 {
 	const struct ck_dir_want want = { is_index, SIZE_MAX, SIZE_MAX };
-	struct ck_dir_names indexes = { 0 };
+	struct ck_dir_names indexes = { 0 }, whole = { 0 };
 	const char *index = NULL;
 	int rc = 0;
 
 	if (!l->cp->file)
 		rc = ck_dir_names_read(ck_checkpoint_dir(l->cp), &want,
 				       &indexes);
+	if (rc == 0 && indexes.n)
+		rc = ck_torch_names_find(ck_checkpoint_dir(l->cp), is_whole,
+					 false, &whole);
+	if (rc == 0 && whole.n)
+		rc = ck_index_ignore(l->c, &indexes, WHOLE);
 	if (rc)
 		rc = ck_fail(l->d, -rc, "%s", strerror(-rc));
-	else
+	else if (whole.n == 0)
 		rc = ck_index_pick(&indexes, "pytorch_model" INDEX, &index,
 				   l->d);
-	l->c->is_model = index;
-	if (rc == 0 && index) {
-		rc = load_index(l, index, options);
-	} else if (rc == 0) {
-		rc = ck_torch_files_find(l);
-		if (rc == 0)
-			rc = ck_metadata_open_first(l->cp, l->c, &l->paths,
-						    options, l->d);
-	}
+	l->c->is_model = indexes.n > 0;
+	if (rc == 0)
+		rc = files_open(l, index, whole.n > 0, options);
 	ck_dir_names_fini(&indexes);
+	ck_dir_names_fini(&whole);
 	return rc;
-}
-
-void ck_torch_load_fini(struct ck_torch_load *l)
-{
-	for (size_t i = 0; i < l->nfiles; i++)
-		ck_torch_file_fini(&l->files[i]);
-	free(l->files);
-	ck_dir_names_fini(&l->paths);
-	ck_index_fini(&l->index);
-	ck_torch_rows_fini(l);
-}
-
-/* Shows pieces of flat parameters one by one: each path has one file. */
-static int pieces_show(struct ck_torch_load *l)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < l->nrows && rc == 0; i++) {
-		const struct ck_torch_row *row = &l->rows[i];
-
-		if (row->piece && !row->unread)
-			rc = ck_rank_pieces_show(l, &row, 1);
-	}
-	return rc;
-}
-
-/* Finds optimizer states, and the number of ranks as the files have it. */
-static int trees_find(struct ck_torch_load *l)
-{
-	for (size_t i = 0; i < l->nfiles; i++)
-		l->world = ck_max(l->world, l->files[i].answer.world);
-	return ck_rank_trees_find(l);
 }
 
 /* Adds a note if the source is the file of one rank of several. */
@@ -287,35 +220,41 @@ static int rank_note(const struct ck_torch_load *l)
 		       : 0;
 }
 
+/* Loads the files of l, and those beside them if they are of one model. */
+static int load_files(struct ck_torch_load *l, struct ck_torch_load **beside,
+		      const struct ck_format_options *options)
+{
+	int rc = files_choose(l, options);
+
+	if (rc == 0 && (l->is_union || l->c->is_model))
+		rc = ck_torch_beside_find(l->cp, l->c, beside, l->d);
+	if (rc == 0)
+		rc = ck_checkpoint_gather(l->cp, l->c, options, NULL, l->d);
+	if (rc == 0)
+		rc = ck_flat_said_read(l->cp, l->c, options, &l->said, l->d);
+	if (rc == 0)
+		rc = ck_torch_files_read(l);
+	if (rc == 0)
+		rc = ck_torch_entries_add(l);
+	if (rc == 0)
+		rc = rank_note(l);
+	if (rc == 0)
+		rc = ck_torch_own_keep(l);
+	if (rc == 0 && *beside)
+		rc = ck_torch_beside_add(*beside);
+	return rc || !*beside ? rc : ck_torch_own_keep(*beside);
+}
+
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_brought *brought, struct ck_diag *d)
 {
-	struct ck_torch_load l = { .cp = cp, .c = c, .d = d };
-	int rc = files_choose(&l, options);
+	struct ck_torch_load l = { .cp = cp, .c = c, .d = d }, *beside = NULL;
+	int rc = load_files(&l, &beside, options);
 
 	(void)brought;
-	if (rc == 0)
-		rc = ck_checkpoint_gather(cp, c, options, NULL, d);
-	if (rc == 0)
-		rc = ck_flat_said_read(cp, c, options, &l.said, d);
-	if (rc == 0)
-		rc = ck_torch_files_read(&l);
-	if (rc == 0)
-		rc = trees_find(&l);
-	if (rc == 0)
-		rc = rank_note(&l);
-	if (rc == 0)
-		rc = ck_torch_rows_show(&l);
-	if (rc == 0)
-		rc = ck_rank_states_show(&l);
-	if (rc == 0)
-		rc = ck_rank_params_add(&l);
-	if (rc == 0)
-		rc = pieces_show(&l);
-	if (rc == 0)
-		rc = ck_torch_own_keep(&l);
 	ck_torch_load_fini(&l);
+	ck_torch_beside_free(beside);
 	return rc;
 }
 
@@ -327,7 +266,7 @@ uint64_t ck_torch_head(const struct ck_checkpoint *cp, uint32_t file)
 
 bool ck_torch_is_part(const char *name)
 {
-	return is_called_so(name) || is_index(name);
+	return ck_torch_is_name(name) || is_index(name);
 }
 
 const struct ck_format ck_format_torch = {

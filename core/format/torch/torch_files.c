@@ -1,10 +1,61 @@
 /* SPDX-License-Identifier: MIT */
-/* torch_files: reads the pickles of all files, one after the other, and appends their
- * rows. All files share one memory limit. An unreadable file becomes a line of
- * damage. */
-#include "entries.h"
+/* torch_files: the files of a load. Finds them by name, reads their pickles one after the
+ * other, and adds their entries. All files share one memory limit. An unreadable file
+ * becomes a line of damage. */
+#include "format/ranks/ranks_flat.h"
 
 #include <errno.h>
+
+/* --- names ------------------------------------------------------------------------------- */
+
+bool ck_torch_is_name(const char *name)
+{
+	return ck_name_ends(name, ".pt") || ck_name_ends(name, ".pth") ||
+	       ck_name_ends(name, ".bin") || ck_name_ends(name, ".ckpt");
+}
+
+int ck_torch_names_find(struct ck_directory dir,
+			bool (*called)(const char *name), bool brief,
+			struct ck_dir_names *out)
+{
+	const struct ck_dir_want want = { called, SIZE_MAX,
+					  brief ? CK_DIR_BRIEF : SIZE_MAX };
+	int rc = ck_dir_names_read(dir, &want, out);
+
+	return rc ? rc : ck_dir_names_begin(dir, ck_torch_begins, out);
+}
+
+int ck_torch_file_add(struct ck_torch_load *l, const char *path)
+{
+	struct ck_torch_file *files = ck_grow(l->files, &l->files_cap,
+					      l->nfiles, 1, sizeof(*files));
+	struct ck_torch_file *f;
+
+	if (files)
+		l->files = files;
+	if (!files || ck_dir_names_add(&l->paths, path))
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	f = &files[l->nfiles++];
+	*f = (struct ck_torch_file){ .name = l->paths.all[l->paths.n - 1],
+				     .above = { "", 0 },
+				     .rank = CK_NO_RANK,
+				     .family = CK_RANK_NO_FAMILY };
+	if (ck_files_add(l->cp->files, ck_str_from(path), &f->number))
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	return 0;
+}
+
+void ck_torch_load_fini(struct ck_torch_load *l)
+{
+	for (size_t i = 0; i < l->nfiles; i++)
+		ck_torch_file_fini(&l->files[i]);
+	free(l->files);
+	ck_dir_names_fini(&l->paths);
+	ck_index_fini(&l->index);
+	ck_torch_rows_fini(l);
+}
+
+/* --- reading ----------------------------------------------------------------------------- */
 
 /* Adds a line of damage for a file whose contents are unknown. */
 static int lose(const struct ck_torch_load *l, const struct ck_torch_file *f,
@@ -19,16 +70,16 @@ static int lose(const struct ck_torch_load *l, const struct ck_torch_file *f,
 		       : 0;
 }
 
-/* Returns the prefix of the paths of a file. Each of several independent files gets its
- * name as prefix. */
+/* Returns the prefix of the paths of a file. Each of several independent files, and each
+ * file beside a checkpoint, gets its name as prefix. */
 static struct ck_str above(const struct ck_torch_load *l,
 			   const struct ck_torch_file *f)
 {
 	const char *dot = strrchr(f->name, '.');
 
-	if (l->by_rank || l->beside)
+	if (l->by_rank)
 		return f->above;
-	if (l->is_union || l->nfiles == 1)
+	if (!l->beside && (l->is_union || l->nfiles == 1))
 		return (struct ck_str){ "", 0 };
 	return (struct ck_str){ f->name, dot ? (size_t)(dot - f->name)
 					     : strlen(f->name) };
@@ -106,7 +157,7 @@ static int file_read(struct ck_torch_load *l, uint32_t i)
 		ck_remarks_classes(l->cp->remarks, &f->pickle);
 	if (rc == 0)
 		rc = rows_read(l, i, &d);
-	/* A dangerous file of a rank, or beside another format, becomes a line of
+	/* A dangerous file of a rank, or beside a checkpoint, becomes a line of
 	 * damage. Any other dangerous file ends the load. */
 	if (ck_is_shortage(rc) ||
 	    (f->pickle.dangerous && !l->by_rank && !l->beside))
@@ -140,4 +191,41 @@ int ck_torch_files_read(struct ck_torch_load *l)
 	if (rc || some || l->nfiles == 0)
 		return rc;
 	return ck_say_none_is_good(l->c, l->files[0].name, l->nfiles, l->d);
+}
+
+/* --- entries ----------------------------------------------------------------------------- */
+
+/* Shows pieces of flat parameters one by one: each path has one file. */
+static int pieces_show(struct ck_torch_load *l)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < l->nrows && rc == 0; i++) {
+		const struct ck_torch_row *row = &l->rows[i];
+
+		if (row->piece && !row->unread)
+			rc = ck_rank_pieces_show(l, &row, 1);
+	}
+	return rc;
+}
+
+/* Finds optimizer states, and the number of ranks as the files have it. */
+static int trees_find(struct ck_torch_load *l)
+{
+	for (size_t i = 0; i < l->nfiles; i++)
+		l->world = ck_max(l->world, l->files[i].answer.world);
+	return ck_rank_trees_find(l);
+}
+
+int ck_torch_entries_add(struct ck_torch_load *l)
+{
+	int rc = trees_find(l);
+
+	if (rc == 0)
+		rc = ck_torch_rows_show(l);
+	if (rc == 0)
+		rc = ck_rank_states_show(l);
+	if (rc == 0)
+		rc = ck_rank_params_add(l);
+	return rc ? rc : pieces_show(l);
 }

@@ -8,8 +8,8 @@
  *   flatten.c      a nested state dict to paths
  *
  * The further steps, in entries.h, turn the leaves of all files into catalog entries:
- * torch_files.c, torch_rows.c, known.c, hold.c, entries.c, torch_values.c, zero.c. Used
- * by one thread, that of the load.
+ * torch_files.c, torch_rows.c, known.c, hold.c, entries.c, torch_values.c, zero.c. Files
+ * beside a checkpoint are in torch_beside.h. Used by one thread, that of the load.
  */
 #ifndef CK_TORCH_INTERNAL_H
 #define CK_TORCH_INTERNAL_H
@@ -55,6 +55,14 @@ struct ck_torch_file {
 	struct ck_torch_storage *storages;
 	size_t nstorages;
 };
+
+/* --- names ------------------------------------------------------------------------ */
+
+/* True if the name has an extension of torch files. In torch_files.c. */
+bool ck_torch_is_name(const char *name);
+/* ck_format.is_part and .head of formats with torch files. In torch.c. */
+bool ck_torch_is_part(const char *name);
+uint64_t ck_torch_head(const struct ck_checkpoint *cp, uint32_t file);
 
 /* --- container.c ------------------------------------------------------------------------- */
 

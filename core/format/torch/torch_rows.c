@@ -328,7 +328,7 @@ int ck_torch_name_take(struct ck_torch_load *l, const struct ck_torch_row *row,
 	return 0;
 }
 
-int ck_torch_names_reserve(struct ck_torch_load *l, struct ck_str prefix)
+int ck_torch_names_reserve(struct ck_torch_load *l)
 {
 	/* A row without a path: different from all rows. */
 	static const struct ck_torch_row none;
@@ -336,13 +336,10 @@ int ck_torch_names_reserve(struct ck_torch_load *l, struct ck_str prefix)
 	const struct ck_torch_row *other;
 	int rc = 0;
 
-	for (size_t i = 0; i < c->listing->n && rc == 0; i++) {
-		struct ck_str key =
-			ck_catalog_entry(c, c->listing->entries[i])->key;
-
-		if (ck_str_starts(key, prefix))
-			rc = name_take(l, key, &none, &other);
-	}
+	for (size_t i = 0; i < c->listing->n && rc == 0; i++)
+		rc = name_take(l,
+			       ck_catalog_entry(c, c->listing->entries[i])->key,
+			       &none, &other);
 	return rc ? no_memory(l) : 0;
 }
 
