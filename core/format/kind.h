@@ -2,16 +2,8 @@
 /*
  * kind: the interface of a format. A format is a folder with one const struct ck_format. It
  * has one row of detect.c (struct ck_kind) for each way in which its checkpoints are
- * recognised. These structs are constant; states are in struct ck_checkpoint. The layers of core/format, from the top:
- *
- *   core/format/    detect.c, diagnose.c and checkpoint.c detect and load; other files
- *                   check, list and print loaded checkpoints
- *   dcp/ ranks/ run/ safetensors/ torch/    formats, called through these structs
- *   load/ flat/     functions that formats share when they load
- *   current/        the current catalog, access rights, metadata file, layouts, commits
- *   item/           the bytes of one item
- *
- * A file calls functions of its own layer and of layers below. tests/lint/run checks it.
+ * recognised. These structs are constant; states are in struct ck_checkpoint. README.md has
+ * the layers of core/format, and the steps to add a format.
  */
 #ifndef CK_KIND_H
 #define CK_KIND_H
