@@ -223,7 +223,7 @@ static void segments_arrived(struct ck_stream_read *s, int rc)
 	struct async_read *l = s->arg;
 
 	if (rc) {
-		l->read.brief = true;
+		l->read.short_deadline = true;
 		fetch_directly(l);
 		return;
 	}
@@ -339,9 +339,9 @@ void ck_async_fetch_init(struct ck_async_fetch *l, struct ck_fs *fs,
 	*l = (struct ck_async_fetch){
 		.reply = { .fs = fs,
 			   .req = req,
-			   .waiter = &l->errand.waiter,
+			   .waiter = &l->headers.waiter,
 			   .may_end = true },
-		.errand = { .done = fetched, .arg = l },
+		.headers = { .done = fetched, .arg = l },
 		.again = again,
 	};
 }
@@ -352,15 +352,15 @@ int ck_async_fetch_run(struct ck_async_fetch *l, int (*run)(void *arg),
 	int rc = l->rc;
 
 	while (rc == 0) {
-		ck_fetch_begin(&l->errand.fetch);
+		ck_fetch_begin(&l->headers.fetch);
 		rc = run(arg);
-		ck_fetch_end(&l->errand.fetch);
+		ck_fetch_end(&l->headers.fetch);
 		if (rc != -EREMOTE)
 			break;
 		if (!l->waits)
 			reply_begin(&l->reply);
 		l->waits = true;
-		rc = ck_route_errand(&l->reply.fs->route, &l->errand);
+		rc = ck_route_fetch(&l->reply.fs->route, &l->headers);
 		if (rc == -EINPROGRESS)
 			return 1;
 	}
@@ -373,5 +373,5 @@ void ck_async_fetch_end(struct ck_async_fetch *l)
 {
 	if (l->waits)
 		reply_end(&l->reply);
-	ck_header_fetch_fini(&l->errand);
+	ck_header_fetch_fini(&l->headers);
 }

@@ -43,7 +43,7 @@ void ck_async_read(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 struct ck_async_fetch {
 	/* Private: */
 	struct ck_async_reply reply; /* first */
-	struct ck_header_fetch errand;
+	struct ck_header_fetch headers;
 	bool waits;
 	int rc; /* result of the last fetch */
 	void (*again)(struct ck_async_fetch *l);

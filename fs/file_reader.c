@@ -83,5 +83,5 @@ int ck_file_reader_read(struct ck_file_reader *r, uint64_t vpos, size_t len,
 	if (r->file.err)
 		return -r->file.err;
 	ck_ahead_note(r->fs->ahead, &r->stream, &read);
-	return ck_move_read(&r->fs->route, &read);
+	return ck_io_read(&r->fs->route, &read);
 }

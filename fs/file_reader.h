@@ -5,7 +5,7 @@
 #ifndef CKPTFS_FILE_READER_H
 #define CKPTFS_FILE_READER_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/tree.h"
 #include <stdatomic.h>
 

@@ -21,7 +21,7 @@ struct request {
 	fuse_req_t req;
 	struct ck_handle *handle;
 	struct ckptfs_gpu gpu;
-	struct ck_export_wish wish;
+	struct ck_export_request wish;
 	bool has_bytes; /* the tensor has elements */
 };
 
@@ -52,9 +52,9 @@ static int check(fuse_req_t req, const struct ck_handle *h,
 /* The export of an earlier request with the same arguments, if its memory is
  * still valid. */
 static struct ck_export *find_had(struct ck_handle *h,
-				  const struct ck_export_wish *w)
+				  const struct ck_export_request *w)
 {
-	struct ck_gatherer *g = h->fs->options->gatherer;
+	struct ck_gather_engine *g = h->fs->options->gather_engine;
 	struct ck_handle_export *had;
 
 	if (w->own)
@@ -70,7 +70,7 @@ static struct ck_export *find_had(struct ck_handle *h,
 	return had ? had->export : NULL;
 }
 
-static int keep(struct ck_handle *h, const struct ck_export_wish *w,
+static int keep(struct ck_handle *h, const struct ck_export_request *w,
 		struct ck_export *export)
 {
 	struct ck_handle_export *new = calloc(1, sizeof(*new));
@@ -96,13 +96,14 @@ static int get(struct request *r, struct ck_export **out)
 	*out = find_had(h, &r->wish);
 	if (*out)
 		return 0;
-	rc = h->fs->options->gatherer->exports->get(h->fs->exports, &r->wish,
-						    out);
+	rc = h->fs->options->gather_engine->exports->get(h->fs->exports,
+							 &r->wish, out);
 	if (rc)
 		return rc;
 	rc = keep(h, &r->wish, *out);
 	if (rc)
-		h->fs->options->gatherer->exports->put(h->fs->exports, *out);
+		h->fs->options->gather_engine->exports->put(h->fs->exports,
+							    *out);
 	return rc;
 }
 
@@ -126,7 +127,7 @@ static void interrupted(fuse_req_t req, void *arg)
 	struct ck_fs *fs = r->handle->fs;
 
 	(void)req;
-	fs->options->gatherer->exports->interrupt(fs->exports, &r->wish);
+	fs->options->gather_engine->exports->interrupt(fs->exports, &r->wish);
 }
 
 static void request_end(struct request *r, int rc)

@@ -56,11 +56,12 @@ int ck_gpu_ioctl_describe(const struct ck_tree_file *f, struct ckptfs_gpu *gpu)
 
 /* The elements of a tensor are one part of the slice, behind a header. */
 bool ck_gpu_ioctl_wish(const struct ck_tree_file *f,
-		       const struct ckptfs_gpu *gpu, struct ck_export_wish *out)
+		       const struct ckptfs_gpu *gpu,
+		       struct ck_export_request *out)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(f->opened);
 
-	*out = (struct ck_export_wish){
+	*out = (struct ck_export_request){
 		.from = f->opened,
 		.files = ck_root_checkpoint(f->node.dir.root)->files,
 		.slice = f->node.number,

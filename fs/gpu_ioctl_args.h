@@ -24,7 +24,7 @@ CK_MUST_USE int ck_gpu_ioctl_describe(const struct ck_tree_file *f,
  * is complete then. */
 CK_MUST_USE bool ck_gpu_ioctl_wish(const struct ck_tree_file *f,
 				   const struct ckptfs_gpu *gpu,
-				   struct ck_export_wish *out);
+				   struct ck_export_request *out);
 /* Fills gpu with the location of an export. */
 void ck_gpu_ioctl_fill(struct ckptfs_gpu *gpu, const struct ck_export *e);
 

@@ -58,8 +58,8 @@ static void exports_put(struct ck_handle *h)
 	while (h->exports) {
 		struct ck_handle_export *next = h->exports->next;
 
-		h->fs->options->gatherer->exports->put(h->fs->exports,
-						       h->exports->export);
+		h->fs->options->gather_engine->exports->put(h->fs->exports,
+							    h->exports->export);
 		free(h->exports);
 		h->exports = next;
 	}

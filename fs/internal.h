@@ -12,7 +12,7 @@
 #include "caller.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
 #include "node.h"

@@ -234,7 +234,7 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		ck_handle_reply(req, h, &r, size, rc);
 		return;
 	}
-	if (fs->route.remote || fs->route.gatherer) {
+	if (fs->route.remote || fs->route.gather_engine) {
 		ck_async_read(req, h, &r, size, may_end);
 		return;
 	}

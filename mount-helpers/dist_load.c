@@ -88,9 +88,9 @@ void ck_hosts_let_wait(struct ck_hosts *h)
 	dist->hosts_let_wait(h);
 }
 
-struct ck_backend *ck_hosts_mover(struct ck_hosts *h)
+struct ck_backend *ck_hosts_backend(struct ck_hosts *h)
 {
-	return dist->hosts_mover(h);
+	return dist->hosts_backend(h);
 }
 
 /* The next two are for ckptfs-gpu.so, which has hosts of this module only. */

@@ -12,7 +12,7 @@
 
 #include "base/bits.h"
 #include "ckptfs/commit.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "files_made.h"
 #include "format/rewrite.h"
 #include "written_ranges.h"

@@ -21,8 +21,8 @@ enum {
 /* The part of a copy descriptor that one READ requests. The runs of the parts
  * follow each other in packed order. */
 struct ck_ask_part {
-	struct ck_move *whole;
-	struct ck_move move; /* its loops belong to the ck_ask */
+	struct ck_copy_desc *whole;
+	struct ck_copy_desc desc; /* its loops belong to the ck_ask */
 	uint64_t bytes;
 };
 

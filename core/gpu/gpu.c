@@ -96,7 +96,7 @@ static bool leave(struct ck_gpu *is)
 }
 
 static int join(struct ck_gpu *is, uint32_t rank, uint8_t *memory, size_t size,
-		struct ck_round_mover **out, struct ck_diag *d)
+		struct ck_round_backend **out, struct ck_diag *d)
 {
 	struct ck_device_pool *all = (struct ck_device_pool *)is;
 	const struct ck_endpoint_options options = { .rank = rank,

@@ -109,7 +109,7 @@ struct ck_gpu {
 	 * `nccl`. Returns 0, or: -ENOENT, -ENOEXEC or -ENOSYS if NCCL cannot be
 	 * used; -ENOSPC; -EIO; -ENOMEM. */
 	int (*join)(struct ck_gpu *g, uint32_t rank, uint8_t *memory,
-		    size_t size, struct ck_round_mover **out,
+		    size_t size, struct ck_round_backend **out,
 		    struct ck_diag *d);
 	/* Leaves the job. No round may run. Discards staged requests and parcels;
 	 * done() still returns those that have proceeded. No effect if not joined.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* header_fetch: an array of moves, their loop nests, and a list of changes. */
+/* header_fetch: an array of descriptors, their loop nests, and a list of
+ * changes. */
 #include "header_fetch.h"
 #include "io/local/gather.h"
 
@@ -15,13 +16,13 @@ struct ck_remote_change {
 	uint8_t how[]; /* enum ck_change of each copy */
 };
 
-int ck_remote_add(struct ck_remote_moves *m, const struct ck_plan *plan,
+int ck_remote_add(struct ck_remote_batch *m, const struct ck_plan *plan,
 		  size_t i, const struct ck_extent *extent, uint8_t *to)
 {
 	const struct ck_plan_op *c = &plan->copies[i];
 	size_t bytes = c->nloops * sizeof(struct ck_loop);
-	struct ck_move *list = ck_grow(m->list, &m->cap, m->n, 1,
-				       sizeof(*list));
+	struct ck_copy_desc *list = ck_grow(m->list, &m->cap, m->n, 1,
+					    sizeof(*list));
 	struct ck_loop *loops = NULL;
 
 	if (!list)
@@ -33,16 +34,16 @@ int ck_remote_add(struct ck_remote_moves *m, const struct ck_plan *plan,
 			return -ENOMEM;
 		memcpy(loops, plan->loops + c->loop, bytes);
 	}
-	list[m->n++] = (struct ck_move){ .file = extent->file,
-					 .nloops = c->nloops,
-					 .loops = loops,
-					 .fpos = extent->pos + c->src,
-					 .run = c->run,
-					 .to = to + c->dst };
+	list[m->n++] = (struct ck_copy_desc){ .file = extent->file,
+					      .nloops = c->nloops,
+					      .loops = loops,
+					      .fpos = extent->pos + c->src,
+					      .run = c->run,
+					      .to = to + c->dst };
 	return 0;
 }
 
-int ck_remote_change(struct ck_remote_moves *m, struct ck_plan *plan,
+int ck_remote_change(struct ck_remote_batch *m, struct ck_plan *plan,
 		     const struct ck_layout *layout, uint8_t *whole,
 		     uint64_t skip, uint64_t len, uint8_t *to)
 {
@@ -73,7 +74,7 @@ static void change(const struct ck_remote_change *c)
 	memcpy(c->to, c->whole + c->skip, c->len);
 }
 
-int ck_remote_finish(struct ck_remote_moves *m)
+int ck_remote_finish(struct ck_remote_batch *m)
 {
 	for (size_t i = 0; i < m->n; i++)
 		if (m->list[i].rc)
@@ -83,7 +84,7 @@ int ck_remote_finish(struct ck_remote_moves *m)
 	return 0;
 }
 
-void ck_remote_fini(struct ck_remote_moves *m)
+void ck_remote_fini(struct ck_remote_batch *m)
 {
 	while (m->changes) {
 		struct ck_remote_change *next = m->changes->next;
@@ -95,5 +96,5 @@ void ck_remote_fini(struct ck_remote_moves *m)
 	}
 	free(m->list);
 	ck_arena_fini(&m->loops);
-	*m = (struct ck_remote_moves){ 0 };
+	*m = (struct ck_remote_batch){ 0 };
 }

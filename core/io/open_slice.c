@@ -6,7 +6,7 @@
  * it: one that takes its place is chained before it. One takes its place only if
  * more could be read by it, so that retries during an outage cost nothing.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <errno.h>
 
@@ -140,7 +140,7 @@ int ck_open_slice_again(struct ck_open_slice *o, uint32_t i,
 	const struct ck_layout *layout;
 	int rc;
 
-	if (old->layout != failed) /* somebody else asked */
+	if (old->layout != failed) /* another thread has retried */
 		return use(old->layout, arg);
 	rc = ask(o, i, &layout);
 	if (rc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pack: moves whose runs lie one behind the other, as they do on their way between
- * hosts.
+ * pack: descriptors whose runs lie one behind the other, as they do on their
+ * way between hosts.
  */
 #include "io/local/gather.h"
 #include "io/local/range.h"
@@ -14,7 +14,8 @@ void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
 	}
 }
 
-bool ck_move_measure(const struct ck_move *m, uint64_t *bytes, uint64_t *end)
+bool ck_copy_desc_measure(const struct ck_copy_desc *m, uint64_t *bytes,
+			  uint64_t *end)
 {
 	*bytes = m->run;
 	for (uint32_t k = 0; k < m->nloops; k++)
@@ -24,7 +25,7 @@ bool ck_move_measure(const struct ck_move *m, uint64_t *bytes, uint64_t *end)
 	       ck_loops_end(m->loops, m->nloops, end);
 }
 
-void ck_move_unpack(const struct ck_move *m, const uint8_t *packed)
+void ck_copy_desc_unpack(const struct ck_copy_desc *m, const uint8_t *packed)
 {
 	struct ck_loop loops[CK_MAX_DIMS];
 	struct ck_plan_op copy = { .run = m->run, .nloops = m->nloops };

@@ -20,7 +20,7 @@
  * ends when the chunks found fill the piece. Nothing is assumed about grids,
  * except that chunks are disjoint.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <errno.h>
 

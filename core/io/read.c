@@ -2,7 +2,7 @@
 /*
  * read: the bytes of a slice, part by part. A box of a tensor is planned, and its
  * plan is run on mapped files; files that cannot be mapped are read with pread(2).
- * Ranges of remote files are recorded as moves for the remote backend.
+ * Ranges of remote files are recorded as descriptors for the remote backend.
  *
  * A read operation is: planned and run; then its files are stat'ed again. If one has
  * changed, the read runs again or fails with ESTALE. No state is kept between reads but
@@ -12,7 +12,7 @@
  * bytes of a tensor and the pages of the reader are aligned differently, so that
  * the kernel looks up each source page and copies it in two pieces.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "io/local/gather.h"
 #include "io/local/range.h"
 #include "io/local/run_plan.h"
@@ -93,7 +93,7 @@ static int run_changed(const struct ck_layout *layout, struct part_read *p)
 	return 0;
 }
 
-/* Runs the plan into the slot of the gatherer. */
+/* Runs the plan into the slot of the gather engine. */
 static int run_packed(const struct ck_layout *layout, struct part_read *p)
 {
 	struct ck_packing *packing = p->rd->packing;
@@ -127,7 +127,8 @@ static int read_box(const struct ck_layout *layout, void *arg)
 		  ck_open_slice_is_old(p->from, layout);
 	if (rd->old)
 		rc = -ESTALE;
-	/* Recorded moves of a failed plan may lead to memory that was freed. */
+	/* Recorded descriptors of a failed plan may lead to memory that was
+	 * freed. */
 	if (rc && rd->remote)
 		rd->remote->n = recorded;
 	if (rc && rd->packing)
@@ -286,7 +287,7 @@ static bool is_touched(struct ck_read_op *rd)
 }
 
 int ck_read_slice(struct ck_files *files, const struct ck_read *r,
-		  struct ck_remote_moves *remote, struct ck_packing *packing)
+		  struct ck_remote_batch *remote, struct ck_packing *packing)
 {
 	uint64_t size = ck_open_slice_slice(r->from)->size;
 	struct ck_read_op rd = { .files = files,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: reads and header fetches of remote files. A read runs as if all files were
- * local, and records a move for each remote range. The remote backend then runs
- * these moves in one batch, whatever hosts they are on. If headers of items are
- * needed to plan, they are fetched first, and the read runs again.
+ * route: reads and header fetches of remote files. A read runs as if all files
+ * were local, and records a descriptor for each remote range. The remote
+ * backend then runs these descriptors in one batch, whatever hosts they are on.
+ * If headers of items are needed to plan, they are fetched first, and the read
+ * runs again.
  *
- * No thread blocks: a read continues in the thread in which the backend or gatherer
- * completes. With a gatherer, the bytes of boxes are packed into a slot, and
- * delivered when the slot is done.
+ * No thread blocks: a read continues in the thread in which the backend or
+ * gather engine completes. With a gather engine, the bytes of boxes are packed
+ * into a slot, and delivered when the slot is done.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "header_fetch.h"
 #include "staging.h"
 
@@ -27,10 +28,10 @@ void ck_route_fini(struct ck_route *route)
 	pthread_mutex_destroy(&route->lock);
 }
 
-/* --- moves in flight ------------------------------------------------------------ */
+/* --- descriptors in flight ------------------------------------------------ */
 
 /* Maps errors of hosts to those that programs may see. */
-static int told(int rc)
+static int shown_errno(int rc)
 {
 	switch (rc) {
 	case 0:
@@ -44,12 +45,13 @@ static int told(int rc)
 }
 
 /* Records changed files and failovers, and maps the errors. */
-static void learn(const struct ck_route *route, const struct ck_moves *moves)
+static void results_record(const struct ck_route *route,
+			   const struct ck_copy_batch *batch)
 {
 	struct ck_stats *stats = ck_files_stats(route->files);
 
-	for (size_t i = 0; i < moves->n; i++) {
-		struct ck_move *m = &moves->list[i];
+	for (size_t i = 0; i < batch->n; i++) {
+		struct ck_copy_desc *m = &batch->list[i];
 
 		if (m->rc == 0 || m->rc == -ESTALE)
 			ck_files_note_changed(route->files, m->file,
@@ -57,38 +59,39 @@ static void learn(const struct ck_route *route, const struct ck_moves *moves)
 		if (m->rc == 0 && stats &&
 		    ck_files_is_left(route->files, m->file))
 			ck_count(&stats->copies, 1);
-		m->rc = told(m->rc);
+		m->rc = shown_errno(m->rc);
 	}
 }
 
-/* Ends the wait of `w`. Returns true unless it was interrupted. */
-static bool arrive(struct ck_route *route, struct ck_waiter *w,
-		   const struct ck_moves *moves)
+/* Ends the wait of `w` for a batch. Returns true unless `w` was interrupted. */
+static bool wait_end(struct ck_route *route, struct ck_waiter *w,
+		     const struct ck_copy_batch *batch)
 {
-	bool unwanted;
+	bool cancelled;
 
 	pthread_mutex_lock(&route->lock);
-	w->moving = NULL;
-	unwanted = w->unwanted;
+	w->batch = NULL;
+	cancelled = w->cancelled;
 	pthread_mutex_unlock(&route->lock);
-	learn(route, moves);
-	return !unwanted;
+	results_record(route, batch);
+	return !cancelled;
 }
 
-/* Begins a wait. Returns 0, and the backend must be called next, or an error. */
-static int check_in(struct ck_route *route, struct ck_waiter *w,
-		    struct ck_moves *moves)
+/* Begins a wait for a batch. Returns 0, and the backend must be called next, or
+ * an error. */
+static int wait_begin(struct ck_route *route, struct ck_waiter *w,
+		      struct ck_copy_batch *batch)
 {
-	bool unwanted;
+	bool cancelled;
 
 	if (!route->remote)
 		return -EIO;
 	pthread_mutex_lock(&route->lock);
-	unwanted = w->unwanted;
-	if (!unwanted)
-		w->moving = moves;
+	cancelled = w->cancelled;
+	if (!cancelled)
+		w->batch = batch;
 	pthread_mutex_unlock(&route->lock);
-	return unwanted ? -EINTR : 0;
+	return cancelled ? -EINTR : 0;
 }
 
 void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
@@ -96,75 +99,76 @@ void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
 	struct ck_backend *m = route->remote;
 
 	pthread_mutex_lock(&route->lock);
-	w->unwanted = true;
-	if (w->moving && m->interrupt) {
-		__atomic_store_n(&w->moving->unwanted, true, __ATOMIC_RELEASE);
-		m->interrupt(m, w->moving);
+	w->cancelled = true;
+	if (w->batch && m->interrupt) {
+		__atomic_store_n(&w->batch->cancelled, true, __ATOMIC_RELEASE);
+		m->interrupt(m, w->batch);
 	}
-	if (w->gathering)
-		route->gatherer->interrupt(route->gatherer, w->gathering);
+	if (w->slot)
+		route->gather_engine->interrupt(route->gather_engine, w->slot);
 	pthread_mutex_unlock(&route->lock);
 }
 
 /* --- header fetches ------------------------------------------------------------- */
 
-/* Makes one move for each recorded range. */
-static int moves_of(const struct ck_fetch *f, struct ck_moves *out)
+/* Makes a batch with one descriptor for each recorded range. */
+static int batch_make(const struct ck_fetch *f, struct ck_copy_batch *out)
 {
 	size_t n = f->n - f->brought;
-	struct ck_move *list = calloc(n, sizeof(*list));
+	struct ck_copy_desc *list = calloc(n, sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		const struct ck_piece *p = &f->pieces[f->brought + i];
 
-		list[i] = (struct ck_move){ .file = p->file,
-					    .fpos = p->fpos,
-					    .run = p->len,
-					    .to = p->bytes };
+		list[i] = (struct ck_copy_desc){ .file = p->file,
+						 .fpos = p->fpos,
+						 .run = p->len,
+						 .to = p->bytes };
 	}
-	*out = (struct ck_moves){ .list = list, .n = n };
+	*out = (struct ck_copy_batch){ .list = list, .n = n };
 	return 0;
 }
 
-static void moves_drop(struct ck_header_fetch *e)
+static void batch_free(struct ck_header_fetch *e)
 {
-	free(e->moves.list);
-	e->moves = (struct ck_moves){ 0 };
+	free(e->batch.list);
+	e->batch = (struct ck_copy_batch){ 0 };
 }
 
 /* Maps ENODATA to EIO: ENODATA would be recorded as permanent damage. A file that
  * really is too short is detected by its size. */
-static int piece_rc(int rc)
+static int range_errno(int rc)
 {
 	return rc == -ENODATA ? -EIO : rc;
 }
 
-static int errand_end(struct ck_header_fetch *e)
+static int fetch_end(struct ck_header_fetch *e)
 {
 	struct ck_fetch *f = &e->fetch;
-	bool wanted = arrive(e->route, e->sender, &e->moves);
+	bool wanted = wait_end(e->route, e->sender, &e->batch);
 
 	if (e->sender == &e->waiter)
 		ck_stats_waited(ck_files_stats(e->route->files),
 				ck_msec_now() - e->begun);
-	for (size_t i = 0; i < e->moves.n; i++)
-		f->pieces[f->brought + i].rc = piece_rc(e->moves.list[i].rc);
+	for (size_t i = 0; i < e->batch.n; i++)
+		f->pieces[f->brought + i].rc = range_errno(e->batch.list[i].rc);
 	ck_fetch_came(f);
-	moves_drop(e);
+	batch_free(e);
 	return wanted ? 0 : -EINTR;
 }
 
-static void errand_done(struct ck_moves *moves)
+static void fetch_done(struct ck_copy_batch *batch)
 {
-	struct ck_header_fetch *e = moves->arg;
+	struct ck_header_fetch *e = batch->arg;
 
-	e->done(e, errand_end(e));
+	e->done(e, fetch_end(e));
 }
 
-/* As ck_route_errand(), for the waiter `sender`. */
-static int errand_send(struct ck_route *route, struct ck_header_fetch *e,
+/* Starts a header fetch for the waiter `sender`. Returns as
+ * ck_route_fetch(). */
+static int fetch_start(struct ck_route *route, struct ck_header_fetch *e,
 		       struct ck_waiter *sender)
 {
 	int rc;
@@ -173,27 +177,27 @@ static int errand_send(struct ck_route *route, struct ck_header_fetch *e,
 		return e->fetch.err;
 	if (e->fetch.n == e->fetch.brought)
 		return -EIO;
-	rc = moves_of(&e->fetch, &e->moves);
+	rc = batch_make(&e->fetch, &e->batch);
 	if (rc)
 		return rc;
 	e->route = route;
 	e->sender = sender;
 	e->begun = ck_msec_now();
-	e->moves.brief = e->brief;
-	e->moves.done = errand_done;
-	e->moves.arg = e;
-	rc = check_in(route, sender, &e->moves);
+	e->batch.short_deadline = e->short_deadline;
+	e->batch.done = fetch_done;
+	e->batch.arg = e;
+	rc = wait_begin(route, sender, &e->batch);
 	if (rc) {
-		moves_drop(e);
+		batch_free(e);
 		return rc;
 	}
-	rc = route->remote->start(route->remote, &e->moves);
-	return rc ? rc : errand_end(e);
+	rc = route->remote->start(route->remote, &e->batch);
+	return rc ? rc : fetch_end(e);
 }
 
-int ck_route_errand(struct ck_route *route, struct ck_header_fetch *e)
+int ck_route_fetch(struct ck_route *route, struct ck_header_fetch *e)
 {
-	return errand_send(route, e, &e->waiter);
+	return fetch_start(route, e, &e->waiter);
 }
 
 void ck_header_fetch_fini(struct ck_header_fetch *e)
@@ -203,238 +207,239 @@ void ck_header_fetch_fini(struct ck_header_fetch *e)
 
 /* --- reads ------------------------------------------------------------------------- */
 
-/* A read operation, in segments: one segment is all that is left, or what fits into
- * a slot of the gatherer. */
-struct journey {
+/* One run of a read operation, in segments. A segment is all that is left of
+ * the read, or the bytes that fit into a slot of the gather engine. */
+struct read_run {
 	struct ck_route *route;
 	struct ck_read *read;
-	struct ck_read piece;
+	struct ck_read segment;
 	uint64_t done; /* bytes of completed segments */
 	uint64_t most; /* most bytes of a gathered segment; 0: not gathered */
 	/* without a slot: gathered in this process */
 	struct ck_packing packing;
-	struct ck_header_fetch errand; /* for headers */
-	struct ck_remote_moves remote;
-	struct ck_moves moves; /* the moves of `remote`, as a batch */
-	bool by_round;	       /* peers send the moves straight to the device */
+	struct ck_header_fetch headers; /* for headers */
+	struct ck_remote_batch remote;
+	struct ck_copy_batch batch; /* the descriptors of `remote` */
+	bool by_round;		    /* peers send straight to the device */
 	uint64_t begun;
 };
 
-static void slot_put(struct journey *j)
+static void slot_put(struct read_run *run)
 {
-	struct ck_gatherer *g = j->route->gatherer;
+	struct ck_gather_engine *g = run->route->gather_engine;
 
-	if (j->packing.slot)
-		g->put(g, j->packing.slot);
-	ck_packing_fini(&j->packing);
+	if (run->packing.slot)
+		g->put(g, run->packing.slot);
+	ck_packing_fini(&run->packing);
 }
 
-static void journey_free(struct journey *j)
+static void run_free(struct read_run *run)
 {
-	if (j->read->remote && !j->read->ahead)
-		ck_stats_waited(ck_files_stats(j->route->files),
-				ck_msec_now() - j->begun);
-	slot_put(j);
-	ck_remote_fini(&j->remote);
-	ck_header_fetch_fini(&j->errand);
-	free(j);
+	if (run->read->remote && !run->read->ahead)
+		ck_stats_waited(ck_files_stats(run->route->files),
+				ck_msec_now() - run->begun);
+	slot_put(run);
+	ck_remote_fini(&run->remote);
+	ck_header_fetch_fini(&run->headers);
+	free(run);
 }
 
-static void journey_end(struct journey *j, int rc)
+static void run_end(struct read_run *run, int rc)
 {
-	struct ck_read *r = j->read;
+	struct ck_read *r = run->read;
 
-	journey_free(j);
+	run_free(run);
 	r->done(r, rc);
 }
 
 /* --- a segment ------------------------------------------------------------------ */
 
 /* Directs the result to device memory. */
-static void piece_aim(struct journey *j)
+static void segment_aim(struct read_run *run)
 {
-	struct ck_gather_slot *slot = j->packing.slot;
+	struct ck_gather_slot *slot = run->packing.slot;
 
-	slot->memory = j->read->memory;
-	slot->at = j->read->at + j->done;
-	j->piece.to = slot->result;
+	slot->memory = run->read->memory;
+	slot->at = run->read->at + run->done;
+	run->segment.to = slot->result;
 }
 
-/* Begins the next segment, or begins it again. */
-static void piece_begin(struct journey *j)
+/* Begins the next segment, or repeats the begin of the present one. */
+static void segment_begin(struct read_run *run)
 {
-	const struct ck_read *r = j->read;
-	struct ck_gatherer *g = j->route->gatherer;
-	uint64_t left = r->len - j->done;
+	const struct ck_read *r = run->read;
+	struct ck_gather_engine *g = run->route->gather_engine;
+	uint64_t left = r->len - run->done;
 
-	if (j->most && !j->packing.slot)
-		j->packing.slot = g->take(g);
-	j->piece = (struct ck_read){
+	if (run->most && !run->packing.slot)
+		run->packing.slot = g->take(g);
+	run->segment = (struct ck_read){
 		.from = r->from,
-		.vpos = r->vpos + j->done,
-		.len = j->packing.slot ? ck_min(left, j->most) : left,
+		.vpos = r->vpos + run->done,
+		.len = run->packing.slot ? ck_min(left, run->most) : left,
 		.memory = r->memory,
 	};
 	if (!r->memory)
-		j->piece.to = (uint8_t *)r->to + j->done;
-	else if (j->packing.slot)
-		piece_aim(j);
+		run->segment.to = (uint8_t *)r->to + run->done;
+	else if (run->packing.slot)
+		segment_aim(run);
 }
 
 /* Ends a segment. Returns true if there are more. */
-static bool piece_end(struct journey *j)
+static bool segment_end(struct read_run *run)
 {
-	j->done += j->piece.len;
-	return j->done < j->read->len;
+	run->done += run->segment.len;
+	return run->done < run->read->len;
 }
 
-/* Halves a segment that exceeds a slot or the gatherer. */
-static void piece_cut(struct journey *j)
+/* Halves a segment that exceeds a slot or the gather engine. */
+static void segment_halve(struct read_run *run)
 {
 	/* Below 1/256 of a slot the GPU does not pay: gather on the host, unless
 	 * the destination is device memory. */
 	enum { PARTS = 256 };
 
-	uint64_t least = j->route->gatherer->piece / PARTS;
+	uint64_t least = run->route->gather_engine->segment / PARTS;
 
-	j->most = j->piece.len / 2 / CK_GATHER_ALIGN * CK_GATHER_ALIGN;
-	if (j->most > least || (j->most && j->read->memory))
+	run->most = run->segment.len / 2 / CK_GATHER_ALIGN * CK_GATHER_ALIGN;
+	if (run->most > least || (run->most && run->read->memory))
 		return;
-	j->most = 0;
-	slot_put(j);
+	run->most = 0;
+	slot_put(run);
 }
 
-/* Starts the recorded moves. */
-static int bytes_bring(struct journey *j)
+/* Starts the recorded descriptors. */
+static int batch_start(struct read_run *run)
 {
-	struct ck_waiter *w = &j->read->waiter;
+	struct ck_waiter *w = &run->read->waiter;
 	int rc;
 
-	rc = check_in(j->route, w, &j->moves);
+	rc = wait_begin(run->route, w, &run->batch);
 	if (rc == 0)
-		rc = j->route->remote->start(j->route->remote, &j->moves);
+		rc = run->route->remote->start(run->route->remote, &run->batch);
 	if (rc)
 		return rc;
-	(void)arrive(j->route, w, &j->moves);
-	return ck_remote_finish(&j->remote);
+	(void)wait_end(run->route, w, &run->batch);
+	return ck_remote_finish(&run->remote);
 }
 
-/* Starts the recorded moves, or encodes them for peers to send straight to the
- * device. */
-static int bytes_want(struct journey *j)
+/* Starts the recorded descriptors, or encodes them for peers to send straight
+ * to the device. */
+static int batch_encode(struct read_run *run)
 {
-	struct ck_gatherer *g = j->route->gatherer;
+	struct ck_gather_engine *g = run->route->gather_engine;
 
-	j->read->remote = true;
-	j->moves.list = j->remote.list;
-	j->moves.n = j->remote.n;
-	j->by_round = j->packing.slot && j->route->remote &&
-		      __atomic_load_n(&g->rounds, __ATOMIC_RELAXED) &&
-		      !j->remote.changes &&
-		      ck_packing_want(&j->packing, j->route->remote, &j->moves);
-	return j->by_round ? 0 : bytes_bring(j);
+	run->read->remote = true;
+	run->batch.list = run->remote.list;
+	run->batch.n = run->remote.n;
+	run->by_round = run->packing.slot && run->route->remote &&
+			__atomic_load_n(&g->rounds, __ATOMIC_RELAXED) &&
+			!run->remote.changes &&
+			ck_packing_encode(&run->packing, run->route->remote,
+					  &run->batch);
+	return run->by_round ? 0 : batch_start(run);
 }
 
 /* Files of the read: those of a step of a run directory differ from those of the
  * route. */
-static struct ck_files *files_of(const struct journey *j)
+static struct ck_files *files_of(const struct read_run *run)
 {
-	return j->read->files ? j->read->files : j->route->files;
+	return run->read->files ? run->read->files : run->route->files;
 }
 
-static int plan_piece(struct journey *j)
+static int segment_plan(struct read_run *run)
 {
-	struct ck_packing *packing = j->packing.slot ? &j->packing : NULL;
+	struct ck_packing *packing = run->packing.slot ? &run->packing : NULL;
 	int rc;
 
-	j->by_round = false;
-	ck_remote_fini(&j->remote);
+	run->by_round = false;
+	ck_remote_fini(&run->remote);
 	if (packing)
 		ck_packing_clear(packing);
-	ck_fetch_begin(&j->errand.fetch);
-	rc = ck_read_slice(files_of(j), &j->piece, &j->remote, packing);
-	ck_fetch_end(&j->errand.fetch);
-	/* An errno of a file, not of a start: no move is in flight. */
+	ck_fetch_begin(&run->headers.fetch);
+	rc = ck_read_slice(files_of(run), &run->segment, &run->remote, packing);
+	ck_fetch_end(&run->headers.fetch);
+	/* An errno of a file, not of a start: no descriptor is in flight. */
 	return rc == -EINPROGRESS ? -EIO : rc;
 }
 
 /* Returns 0 if all bytes of the segment are copied or packed. */
-static int piece_bring(struct journey *j)
+static int segment_read(struct read_run *run)
 {
 	int rc;
 
 	do {
-		rc = plan_piece(j);
-		if (rc == 0 && j->remote.n)
-			return bytes_want(j);
+		rc = segment_plan(run);
+		if (rc == 0 && run->remote.n)
+			return batch_encode(run);
 		if (rc != -EREMOTE)
 			return rc;
-		j->read->remote = true;
-		rc = errand_send(j->route, &j->errand, &j->read->waiter);
+		run->read->remote = true;
+		rc = fetch_start(run->route, &run->headers, &run->read->waiter);
 	} while (rc == 0);
 	return rc;
 }
 
 /* True if the result is exactly the segment. */
-static bool is_aimed(const struct journey *j)
+static bool is_aimed(const struct read_run *run)
 {
-	const struct ck_packing *p = &j->packing;
+	const struct ck_packing *p = &run->packing;
 
 	return p->n == 1 && p->arrivals[0].at == 0 &&
-	       p->arrivals[0].len == j->piece.len;
+	       p->arrivals[0].len == run->segment.len;
 }
 
-static void gathered(struct ck_gather_slot *slot, int rc);
+static void slot_done(struct ck_gather_slot *slot, int rc);
 
 /* Makes the slot interruptible. Returns false if the read was interrupted. */
-static bool gather_with(struct journey *j, struct ck_gather_slot *slot)
+static bool slot_wait_begin(struct read_run *run, struct ck_gather_slot *slot)
 {
-	struct ck_waiter *w = &j->read->waiter;
+	struct ck_waiter *w = &run->read->waiter;
 	bool wanted;
 
-	pthread_mutex_lock(&j->route->lock);
-	wanted = !w->unwanted;
-	w->gathering = wanted ? slot : NULL;
-	pthread_mutex_unlock(&j->route->lock);
+	pthread_mutex_lock(&run->route->lock);
+	wanted = !w->cancelled;
+	w->slot = wanted ? slot : NULL;
+	pthread_mutex_unlock(&run->route->lock);
 	return wanted;
 }
 
 /* Starts the slot. Returns 0 if nothing was packed. */
-static int piece_gather(struct journey *j)
+static int segment_gather(struct read_run *run)
 {
-	struct ck_gatherer *g = j->route->gatherer;
-	struct ck_gather_slot *slot = j->packing.slot;
+	struct ck_gather_engine *g = run->route->gather_engine;
+	struct ck_gather_slot *slot = run->packing.slot;
 
-	if (j->piece.memory && !is_aimed(j))
+	if (run->segment.memory && !is_aimed(run))
 		return -EIO;
-	if (j->packing.n == 0)
+	if (run->packing.n == 0)
 		return 0;
-	slot->done = gathered;
-	slot->arg = j;
-	if (!gather_with(j, slot))
+	slot->done = slot_done;
+	slot->arg = run;
+	if (!slot_wait_begin(run, slot))
 		return -EINTR;
 	g->start(g, slot);
 	return -EINPROGRESS;
 }
 
 /* Runs segments until one waits. Returns as ck_route_read(). */
-static int go_on(struct journey *j)
+static int segments_run(struct read_run *run)
 {
 	bool more = true;
 	int rc = 0;
 
 	while (more && rc == 0) {
-		piece_begin(j);
-		if (j->piece.memory && !j->packing.slot)
-			return j->most ? -EAGAIN : -EIO;
-		rc = piece_bring(j);
+		segment_begin(run);
+		if (run->segment.memory && !run->packing.slot)
+			return run->most ? -EAGAIN : -EIO;
+		rc = segment_read(run);
 		if (rc == 0)
-			rc = piece_gather(j);
+			rc = segment_gather(run);
 		if (rc == 0)
-			more = piece_end(j);
-		if (rc != -E2BIG || !j->packing.slot)
+			more = segment_end(run);
+		if (rc != -E2BIG || !run->packing.slot)
 			continue;
-		piece_cut(j);
+		segment_halve(run);
 		rc = 0;
 	}
 	return rc;
@@ -442,108 +447,109 @@ static int go_on(struct journey *j)
 
 /* --- completions ---------------------------------------------------------------- */
 
-/* Continues after a segment ended with rc. */
-static void travel(struct journey *j, int rc, bool more)
+/* Continues the read after a segment ended with rc. */
+static void run_resume(struct read_run *run, int rc, bool more)
 {
 	if (rc == 0 && more)
-		rc = go_on(j);
+		rc = segments_run(run);
 	if (rc != -EINPROGRESS)
-		journey_end(j, rc);
+		run_end(run, rc);
 }
 
-/* Continues after the moves of a segment completed with rc. */
-static void piece_brought(struct journey *j, int rc)
+/* Continues a segment after its descriptors completed with rc. */
+static void segment_resume(struct read_run *run, int rc)
 {
 	bool more = false;
 
 	if (rc == 0)
-		rc = piece_gather(j);
+		rc = segment_gather(run);
 	if (rc == 0)
-		more = piece_end(j);
+		more = segment_end(run);
 	if (rc != -EINPROGRESS)
-		travel(j, rc, more);
+		run_resume(run, rc, more);
 }
 
-static void bytes_came(struct ck_moves *moves)
+static void batch_done(struct ck_copy_batch *batch)
 {
-	struct journey *j = moves->arg;
+	struct read_run *run = batch->arg;
 
-	(void)arrive(j->route, &j->read->waiter, moves);
-	piece_brought(j, ck_remote_finish(&j->remote));
+	(void)wait_end(run->route, &run->read->waiter, batch);
+	segment_resume(run, ck_remote_finish(&run->remote));
 }
 
-static void headers_came(struct ck_header_fetch *e, int rc)
+static void headers_done(struct ck_header_fetch *e, int rc)
 {
-	travel(e->arg, rc, true);
+	run_resume(e->arg, rc, true);
 }
 
 /* A round of the segment ended: counts it, or falls back to the backend. */
-static void round_over(struct journey *j, int rc)
+static void round_end(struct read_run *run, int rc)
 {
-	struct ck_backend *remote = j->route->remote;
-	struct ck_stats *stats = ck_files_stats(j->route->files);
+	struct ck_backend *remote = run->route->remote;
+	struct ck_stats *stats = ck_files_stats(run->route->files);
 
-	j->by_round = false;
-	ck_packing_want_none(&j->packing);
+	run->by_round = false;
+	ck_packing_encode_none(&run->packing);
 	if (rc)
 		return;
-	for (size_t i = 0; i < j->moves.n; i++)
-		j->moves.list[i].rc = 0;
-	learn(j->route, &j->moves);
-	if (remote->came)
-		remote->came(remote, &j->moves);
+	for (size_t i = 0; i < run->batch.n; i++)
+		run->batch.list[i].rc = 0;
+	results_record(run->route, &run->batch);
+	if (remote->delivered)
+		remote->delivered(remote, &run->batch);
 	if (stats)
 		ck_count(&stats->rounds, 1);
 }
 
-/* After an error of the gatherer the segment is gathered in this process. */
-static void gathered(struct ck_gather_slot *slot, int rc)
+/* After an error of the gather engine the segment is gathered in this
+ * process. */
+static void slot_done(struct ck_gather_slot *slot, int rc)
 {
-	struct journey *j = slot->arg;
-	struct ck_stats *stats = ck_files_stats(j->route->files);
+	struct read_run *run = slot->arg;
+	struct ck_stats *stats = ck_files_stats(run->route->files);
 	bool more = true;
 
-	pthread_mutex_lock(&j->route->lock);
-	j->read->waiter.gathering = NULL;
-	pthread_mutex_unlock(&j->route->lock);
+	pthread_mutex_lock(&run->route->lock);
+	run->read->waiter.slot = NULL;
+	pthread_mutex_unlock(&run->route->lock);
 	if (rc == -EINTR) {
-		j->packing.slot = NULL;
-		travel(j, -EINTR, false);
+		run->packing.slot = NULL;
+		run_resume(run, -EINTR, false);
 		return;
 	}
-	if (j->by_round && (rc == 0 || rc == -EREMOTEIO)) {
-		round_over(j, rc);
+	if (run->by_round && (rc == 0 || rc == -EREMOTEIO)) {
+		round_end(run, rc);
 		if (rc) {
-			rc = bytes_bring(j);
+			rc = batch_start(run);
 			if (rc != -EINPROGRESS)
-				piece_brought(j, rc);
+				segment_resume(run, rc);
 			return;
 		}
 	}
 	if (rc == -EOVERFLOW) {
-		piece_cut(j);
-	} else if (rc && j->piece.memory) {
-		travel(j, -EIO, false);
+		segment_halve(run);
+	} else if (rc && run->segment.memory) {
+		run_resume(run, -EIO, false);
 		return;
 	} else if (rc) {
-		j->most = 0;
-		slot_put(j);
+		run->most = 0;
+		slot_put(run);
 	} else {
-		uint64_t bytes = j->piece.len;
+		uint64_t bytes = run->segment.len;
 
-		if (!j->piece.memory)
-			bytes = ck_packing_arrive(&j->packing);
+		if (!run->segment.memory)
+			bytes = ck_packing_arrive(&run->packing);
 		if (stats)
 			ck_count(&stats->gpu_bytes, bytes);
-		more = piece_end(j);
+		more = segment_end(run);
 	}
-	travel(j, 0, more);
+	run_resume(run, 0, more);
 }
 
 /* True if the read starts with a slot. */
-static bool gathers(const struct ck_route *route)
+static bool uses_slots(const struct ck_route *route)
 {
-	const struct ck_gatherer *g = route->gatherer;
+	const struct ck_gather_engine *g = route->gather_engine;
 
 	return ck_route_gathers(route) ||
 	       (g && __atomic_load_n(&g->rounds, __ATOMIC_RELAXED));
@@ -552,28 +558,28 @@ static bool gathers(const struct ck_route *route)
 int ck_route_read(struct ck_route *route, struct ck_read *r)
 {
 	uint64_t size = ck_open_slice_slice(r->from)->size;
-	struct journey *j;
+	struct read_run *run;
 	int rc;
 
 	r->remote = false;
 	if (r->len > size || r->vpos > size - r->len)
 		return -EINVAL;
-	j = calloc(1, sizeof(*j));
-	if (!j)
+	run = calloc(1, sizeof(*run));
+	if (!run)
 		return -ENOMEM;
-	j->route = route;
-	j->read = r;
-	if (gathers(route))
-		j->most = route->gatherer->piece;
-	j->begun = ck_msec_now();
-	j->errand.done = headers_came;
-	j->errand.arg = j;
-	j->errand.brief = r->brief;
-	j->moves.brief = r->brief;
-	j->moves.done = bytes_came;
-	j->moves.arg = j;
-	rc = go_on(j);
+	run->route = route;
+	run->read = r;
+	if (uses_slots(route))
+		run->most = route->gather_engine->segment;
+	run->begun = ck_msec_now();
+	run->headers.done = headers_done;
+	run->headers.arg = run;
+	run->headers.short_deadline = r->short_deadline;
+	run->batch.short_deadline = r->short_deadline;
+	run->batch.done = batch_done;
+	run->batch.arg = run;
+	rc = segments_run(run);
 	if (rc != -EINPROGRESS)
-		journey_free(j);
+		run_free(run);
 	return rc;
 }

@@ -200,15 +200,15 @@ struct ck_segment *ck_segments_start(struct ck_segments *all)
 	if (!s)
 		return NULL;
 	list_remove(&all->fresh, s);
-	s->state = CK_SEGMENT_COMING;
+	s->state = CK_SEGMENT_IN_FLIGHT;
 	return s;
 }
 
-void ck_segments_came(struct ck_segments *all, struct ck_segment *s, bool good,
-		      uint64_t now)
+void ck_segments_complete(struct ck_segments *all, struct ck_segment *s,
+			  bool good, uint64_t now)
 {
 	s->used = now;
-	s->state = good ? CK_SEGMENT_READY : CK_SEGMENT_GONE;
+	s->state = good ? CK_SEGMENT_READY : CK_SEGMENT_FAILED;
 	if (!good)
 		forget(all, s);
 	if (s->readers)
@@ -234,7 +234,7 @@ void ck_segments_release(struct ck_segments *all, struct ck_segment *s,
 		return;
 	if (s->state == CK_SEGMENT_READY)
 		list_append(rest_of(all, s), s);
-	else if (s->state == CK_SEGMENT_GONE)
+	else if (s->state == CK_SEGMENT_FAILED)
 		segment_free(all, s);
 }
 

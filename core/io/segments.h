@@ -13,9 +13,9 @@
 
 enum ck_segment_state {
 	CK_SEGMENT_NEW, /* queued */
-	CK_SEGMENT_COMING,
+	CK_SEGMENT_IN_FLIGHT,
 	CK_SEGMENT_READY,
-	CK_SEGMENT_GONE, /* failed, and removed from the table */
+	CK_SEGMENT_FAILED, /* failed, and removed from the table */
 };
 
 struct ck_segment {
@@ -75,8 +75,8 @@ struct ck_segment *ck_segments_add(struct ck_segments *all, uint64_t slice,
 struct ck_segment *ck_segments_start(struct ck_segments *all);
 /* Completes a segment; good: its bytes are there. Frees a failed one without
  * readers. */
-void ck_segments_came(struct ck_segments *all, struct ck_segment *s, bool good,
-		      uint64_t now);
+void ck_segments_complete(struct ck_segments *all, struct ck_segment *s,
+			  bool good, uint64_t now);
 void ck_segments_hold(struct ck_segments *all, struct ck_segment *s);
 /* taken: bytes that the reader used. */
 void ck_segments_release(struct ck_segments *all, struct ck_segment *s,

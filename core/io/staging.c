@@ -23,20 +23,20 @@ void ck_packing_back(struct ck_packing *p, const struct ck_packing_mark *mark)
 	p->bytes = mark->bytes;
 }
 
-void ck_packing_want_none(struct ck_packing *p)
+void ck_packing_encode_none(struct ck_packing *p)
 {
 	p->slot->wanted = 0;
-	p->slot->bare = false;
+	p->slot->all_remote = false;
 }
 
 void ck_packing_clear(struct ck_packing *p)
 {
 	ck_packing_back(p, &(struct ck_packing_mark){ 0 });
-	ck_packing_want_none(p);
+	ck_packing_encode_none(p);
 }
 
-bool ck_packing_want(struct ck_packing *p, struct ck_backend *remote,
-		     const struct ck_moves *moves)
+bool ck_packing_encode(struct ck_packing *p, struct ck_backend *remote,
+		       const struct ck_copy_batch *batch)
 {
 	struct ck_gather_slot *s = p->slot;
 	struct ck_described words = { .base = s->fill,
@@ -45,14 +45,15 @@ bool ck_packing_want(struct ck_packing *p, struct ck_backend *remote,
 				      .room = s->wants_most };
 	uint64_t come = 0, bytes, end;
 
-	if (!remote->describe || !remote->describe(remote, moves, &words))
+	if (!remote->describe || !remote->describe(remote, batch, &words))
 		return false;
-	for (size_t i = 0; i < moves->n; i++)
-		come += ck_move_measure(&moves->list[i], &bytes, &end) ? bytes
-								       : 0;
+	for (size_t i = 0; i < batch->n; i++)
+		come += ck_copy_desc_measure(&batch->list[i], &bytes, &end)
+				? bytes
+				: 0;
 	s->wanted = words.used;
 	s->set = words.set;
-	s->bare = come == p->bytes;
+	s->all_remote = come == p->bytes;
 	return true;
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * staging: splits a plan into two halves, for the gatherer. The first half copies
- * the runs of each copy, packed in the order of their file, into `fill` of a slot.
- * The second half, the descriptors of the slot, moves them from there to the
- * result. For one read and its thread.
+ * staging: splits a plan into two halves, for the gather engine. The first half
+ * copies the runs of each copy, packed in the order of their file, into `fill`
+ * of a slot. The second half, the descriptors of the slot, moves them from
+ * there to the result. For one read and its thread.
  */
 #ifndef CK_STAGING_H
 #define CK_STAGING_H
 
 #include "ckptfs/device.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 /* Bytes of the result that belong to the reader. */
 struct ck_arrival {
@@ -45,12 +45,13 @@ uint64_t ck_packing_arrive(const struct ck_packing *p);
 struct ck_packing_mark ck_packing_mark(const struct ck_packing *p);
 /* Removes all that was packed after `mark`. */
 void ck_packing_back(struct ck_packing *p, const struct ck_packing_mark *mark);
-/* Encodes the moves, whose ranges of `fill` peers then send straight to the device.
- * Returns false if the backend cannot encode them; the slot is unchanged then. */
-CK_MUST_USE bool ck_packing_want(struct ck_packing *p,
-				 struct ck_backend *remote,
-				 const struct ck_moves *moves);
-void ck_packing_want_none(struct ck_packing *p);
+/* Encodes the descriptors, whose ranges of `fill` peers then send straight to
+ * the device. Returns false if the backend cannot encode them; the slot is
+ * unchanged then. */
+CK_MUST_USE bool ck_packing_encode(struct ck_packing *p,
+				   struct ck_backend *remote,
+				   const struct ck_copy_batch *batch);
+void ck_packing_encode_none(struct ck_packing *p);
 /* Removes all that was packed. */
 void ck_packing_clear(struct ck_packing *p);
 /* Does not put the slot. */

@@ -270,7 +270,7 @@ int ck_stream_read(struct ck_streams *all, struct ck_stream *s,
 	int rc;
 
 	pthread_mutex_lock(&all->lock);
-	rc = r->unwanted ? -EINTR : look(all, s, what, r);
+	rc = r->cancelled ? -EINTR : look(all, s, what, r);
 	if (rc == 0 || rc == -EINPROGRESS) {
 		note_reader(all, s);
 		hold(all, r);
@@ -292,12 +292,12 @@ void ck_stream_put(struct ck_streams *all, struct ck_stream_read *r)
 void ck_stream_interrupt(struct ck_streams *all, struct ck_stream_read *r)
 {
 	pthread_mutex_lock(&all->lock);
-	if (r->waits && !r->unwanted) {
+	if (r->waits && !r->cancelled) {
 		r->later = all->interrupted;
 		all->interrupted = r;
 		pthread_cond_signal(&all->changed);
 	}
-	r->unwanted = true;
+	r->cancelled = true;
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -326,7 +326,7 @@ static struct ck_stream_read *settle(struct ck_streams *all,
 		r->failed |= !good;
 		if (--r->left)
 			continue;
-		if (r->unwanted)
+		if (r->cancelled)
 			interrupted_forget(all, r);
 		r->waits = false;
 		r->later = list;
@@ -368,7 +368,7 @@ static void came(struct ck_segment *s, int rc, bool here)
 	pthread_mutex_lock(&all->lock);
 	stream->here |= here;
 	list = settle(all, s, rc == 0);
-	ck_segments_came(&all->segments, s, rc == 0, ck_msec_now());
+	ck_segments_complete(&all->segments, s, rc == 0, ck_msec_now());
 	pthread_mutex_unlock(&all->lock);
 	all->options.drop(stream);
 	call_all(all, list);

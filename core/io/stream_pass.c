@@ -51,8 +51,8 @@ int ck_stream_pass(struct ck_streams *all, struct ck_route *route,
 
 	if (rc == 0)
 		return 0;
-	what->brief = !alone;
-	rc = ck_move_read(route, what);
+	what->short_deadline = !alone;
+	rc = ck_io_read(route, what);
 	if (alone)
 		ck_stream_note(all, s, what, what->remote);
 	if (rc == 0)

@@ -9,7 +9,7 @@
 #define CKPTFS_OBJECT_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/slice.h"
 
 enum { CK_OBJECT_JSON, CK_OBJECT_ITEM, CK_OBJECT_FILES };

@@ -46,7 +46,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
-	if (fs->route.remote || fs->route.gatherer)
+	if (fs->route.remote || fs->route.gather_engine)
 		session_init_remote(conn);
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;

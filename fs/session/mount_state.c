@@ -59,22 +59,22 @@ int ck_fs_make(struct ck_fs *fs, struct ck_diag *d)
 
 	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
 	if (fs->options->gathers || fs->options->remote)
-		fs->route.gatherer = fs->options->gatherer;
+		fs->route.gather_engine = fs->options->gather_engine;
 	fs->route.rounds_only = !fs->options->gathers;
 	rc = ck_objects_keep(fs->cp, &fs->route);
 	if (rc)
 		return ck_fail(d, -rc, "entries in remote files: %s",
 			       strerror(-rc));
-	if (fs->options->gatherer)
-		fs->exports = fs->options->gatherer->exports->make(
+	if (fs->options->gather_engine)
+		fs->exports = fs->options->gather_engine->exports->make(
 			fs->cp->files, fs->options->remote,
-			fs->options->gatherer, fs->options->gpu.cache);
-	if (fs->options->gatherer)
+			fs->options->gather_engine, fs->options->gpu.cache);
+	if (fs->options->gather_engine)
 		fs->export_pool = ck_pool_make(EXPORT_THREADS);
 	rc = ck_nodes_make(fs, ck_mount_status_report, d);
 	if (rc)
 		return rc;
-	if ((fs->options->gatherer && (!fs->exports || !fs->export_pool)))
+	if ((fs->options->gather_engine && (!fs->exports || !fs->export_pool)))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->access_checks = ck_access_checks_make();
 	fs->write_handles = ck_write_handles_make();
@@ -103,7 +103,7 @@ void ck_fs_fini(struct ck_fs *fs)
 	ck_streams_free(fs->streams);
 	ck_handles_close(fs);
 	if (fs->exports)
-		fs->options->gatherer->exports->free(fs->exports);
+		fs->options->gather_engine->exports->free(fs->exports);
 	ck_async_replies_free(fs->async_replies);
 	ck_route_fini(&fs->route);
 	ck_deferred_queue_free(fs->deferred);

@@ -341,7 +341,7 @@ static int session_run(struct session *s, struct ck_diag *d)
 	ck_pool_free(s->fs->compare_pool);
 	s->fs->pool = s->fs->compare_pool = NULL;
 	if (s->fs->exports)
-		s->fs->options->gatherer->exports->stop(s->fs->exports);
+		s->fs->options->gather_engine->exports->stop(s->fs->exports);
 	ck_async_replies_end(s->fs);
 	left = session_unmount(s);
 	ck_mount_ready_join(&s->ready);

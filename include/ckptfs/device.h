@@ -4,17 +4,17 @@
  * implements it: the gather engine, and exports. Without the module a mount has
  * neither. A part of io.
  *
- * Gather engine: gathers the bytes of a read on a GPU instead of in this process.
- * It lends slots of shared memory. A reader packs runs of bytes into `fill` of a
- * slot and describes where each run belongs in the result; the gatherer writes
- * `result` of the same slot, or device memory. A slot is free, taken, in flight
- * from start() to done(), and free again after put().
+ * Gather engine: gathers the bytes of a read on a GPU instead of in this
+ * process. It lends slots of shared memory. A reader packs runs of bytes into
+ * `fill` of a slot and describes where each run belongs in the result; the
+ * gather engine writes `result` of the same slot, or device memory. A slot is
+ * free, taken, in flight from start() to done(), and free again after put().
  *
  * Exports: tensors in device memory that other processes open. Requests for the
  * same bytes on the same device share one export, unless a request asks for its
- * own. The first request allocates and fills the export; later requests wait until
- * it is filled. An export is being filled, then filled or failed. A filled one
- * without users is idle, and is cached until its memory is needed.
+ * own. The first request allocates and fills the export; later requests wait
+ * until it is filled. An export is being filled, then filled or failed. A
+ * filled one without users is idle, and is cached until its memory is needed.
  */
 #ifndef CKPTFS_DEVICE_H
 #define CKPTFS_DEVICE_H
@@ -50,12 +50,12 @@ struct ck_gather_memory {
 	uint8_t token[16]; /* token that the socket expects from the opener */
 };
 
-struct ck_gather_want {
+struct ck_gather_alloc {
 	uint8_t uuid[16]; /* UUID of the device */
 	uint64_t bytes;	  /* at least 1 */
 	bool with_file;	  /* share by descriptor instead of by handle */
 	/* Atomic: set by the caller to cancel the allocation. */
-	const bool *unwanted;
+	const bool *cancelled;
 };
 
 /* Owned by the user from take() to start(), and from done() to put(). */
@@ -77,19 +77,20 @@ struct ck_gather_slot {
 	 * 16. NULL, as take() sets it: `result` receives it. */
 	struct ck_gather_memory *memory;
 	uint64_t at;
-	/* Length of the encoded list in `wants` of ranges that peers send straight
-	 * to the device, see ck_backend.describe; 0 if there are no such ranges, as
-	 * take() sets it. `set` is the set of hosts of the list. bare: all of
-	 * `fill` is such ranges, so that it holds no local data. */
+	/* Length of the encoded list in `wants` of ranges that peers send
+	 * straight to the device, see ck_backend.describe; 0 if there are no
+	 * such ranges, as take() sets it. `set` is the set of hosts of the
+	 * list. all_remote: all of `fill` is such ranges, so that it holds no
+	 * local data. */
 	uint32_t wanted, set;
-	bool bare;
+	bool all_remote;
 	/*
 	 * Called once after start(), by any thread that holds no lock. rc:
 	 * - 0: the result is complete;
-	 * - -EOVERFLOW: too many small copies for the gatherer;
+	 * - -EOVERFLOW: too many small copies for the gather engine;
 	 * - -EREMOTEIO: the peers did not send; the user must fill those ranges of
 	 *   `fill`;
-	 * - -EINTR: interrupted; the gatherer owns the slot, and the user must not
+	 * - -EINTR: interrupted; the gather engine owns the slot, and the user must not
 	 *   put it;
 	 * - other errors: no result; the user gathers the bytes in this process.
 	 */
@@ -98,37 +99,38 @@ struct ck_gather_slot {
 };
 
 /* Any thread may call these functions. */
-struct ck_gatherer {
+struct ck_gather_engine {
 	/* Constant: bytes of a read for which a slot is made. A slot has more room,
 	 * since there may be gaps between copies. */
-	uint64_t piece;
+	uint64_t segment;
 	/* Atomic: number of the set of hosts that can send straight to the device
 	 * now; 0 if there is no such set. */
 	uint32_t rounds;
 	/* An empty slot, or NULL if all are in use or there is no device now. Never
 	 * blocks. */
-	struct ck_gather_slot *(*take)(struct ck_gatherer *g);
+	struct ck_gather_slot *(*take)(struct ck_gather_engine *g);
 	/* Starts a slot. done() is always called, possibly before this returns, and
-	 * at the latest after the timeout of the gatherer. */
-	void (*start)(struct ck_gatherer *g, struct ck_gather_slot *s);
+	 * at the latest after the timeout of the gather engine. */
+	void (*start)(struct ck_gather_engine *g, struct ck_gather_slot *s);
 	/* Cancels a slot: done() is called soon. Neither calls done() nor waits for
 	 * it. May be called before start(), and until done() has begun. */
-	void (*interrupt)(struct ck_gatherer *g, struct ck_gather_slot *s);
+	void (*interrupt)(struct ck_gather_engine *g, struct ck_gather_slot *s);
 	/* Returns a slot that is not in flight. */
-	void (*put)(struct ck_gatherer *g, struct ck_gather_slot *s);
+	void (*put)(struct ck_gather_engine *g, struct ck_gather_slot *s);
 	/* Allocates device memory. Blocks. Returns 0, or: -ENODEV if there is no
 	 * such device; -ENOSPC if it has no free memory; -EOPNOTSUPP if no device
 	 * can be used now; -EINTR if cancelled; -EIO; -ENOMEM. NULL, and so is
-	 * `release`, if the gatherer cannot allocate. */
-	int (*allocate)(struct ck_gatherer *g,
-			const struct ck_gather_want *want,
+	 * `release`, if the gather engine cannot allocate. */
+	int (*allocate)(struct ck_gather_engine *g,
+			const struct ck_gather_alloc *want,
 			struct ck_gather_memory **out);
 	/* Frees memory that no transfer writes to. Its device may be gone. */
-	void (*release)(struct ck_gatherer *g, struct ck_gather_memory *m);
+	void (*release)(struct ck_gather_engine *g, struct ck_gather_memory *m);
 	/* True if the memory still exists: it is lost with its device. */
-	bool (*holds)(struct ck_gatherer *g, const struct ck_gather_memory *m);
-	/* The functions of exports in memory of this gatherer. NULL if it cannot
-	 * allocate. */
+	bool (*holds)(struct ck_gather_engine *g,
+		      const struct ck_gather_memory *m);
+	/* The functions of exports in memory of this gather engine. NULL if it
+	 * cannot allocate. */
 	const struct ck_export_ops *exports;
 };
 
@@ -149,7 +151,7 @@ struct ck_export {
 	bool with_file;	  /* shared by descriptor, not by handle */
 	/* Private, protected by ck_exports.lock: */
 	struct ck_export *next; /* in the same bucket */
-	uint64_t slice;		/* the key: ck_export_wish.slice */
+	uint64_t slice;		/* the key: ck_export_request.slice */
 	uint64_t touches;	/* ck_files_touches() before the fill */
 	/* allocation that contains it; NULL: `memory` is its own */
 	struct ck_slab *slab;
@@ -163,7 +165,7 @@ struct ck_export {
 };
 
 /* A request for bytes [vpos, vpos + len) of an open slice, all of one box. */
-struct ck_export_wish {
+struct ck_export_request {
 	struct ck_open_slice *from;
 	struct ck_files *files; /* as in ck_read */
 	uint64_t vpos, len;	/* bytes; len is not 0 */
@@ -173,33 +175,33 @@ struct ck_export_wish {
 	uint8_t uuid[16]; /* UUID of the device */
 	bool own, with_file;
 	/* Private. Next request, protected by ck_exports.lock: */
-	struct ck_export_wish *next;
-	struct ck_export_fill
-		*fill; /* reads in flight, protected by ck_exports.lock */
-	bool unwanted; /* atomic: interrupted */
+	struct ck_export_request *next;
+	/* reads in flight, protected by ck_exports.lock */
+	struct ck_export_fill *fill;
+	bool cancelled; /* atomic: interrupted */
 };
 
 /* The functions of exports. Constant. */
 struct ck_export_ops {
-	/* gatherer: must have allocate(). cache: most bytes of idle exports that
-	 * are kept. Caller owns all arguments, which must outlive the result. NULL
-	 * if out of memory. */
+	/* gather engine: must have allocate(). cache: most bytes of idle
+	 * exports that are kept. Caller owns all arguments, which must outlive
+	 * the result. NULL if out of memory. */
 	struct ck_exports *(*make)(struct ck_files *files,
 				   struct ck_backend *remote,
-				   struct ck_gatherer *gatherer,
+				   struct ck_gather_engine *gather_engine,
 				   uint64_t cache);
 	/* No export may have a user. NULL is allowed. */
 	void (*free)(struct ck_exports *all);
-	/* Blocks until the export is filled. Returns 0, or: -EBUSY if a user has
-	 * the same bytes shared in the other form (descriptor or handle); -EINTR if
-	 * interrupted or stopped; errors of ck_read and of ck_gatherer.allocate.
-	 * Caller must call put(). */
-	int (*get)(struct ck_exports *all, struct ck_export_wish *w,
+	/* Blocks until the export is filled. Returns 0, or: -EBUSY if a user
+	 * has the same bytes shared in the other form (descriptor or handle);
+	 * -EINTR if interrupted or stopped; errors of ck_read and of
+	 * ck_gather_engine.allocate. Caller must call put(). */
+	int (*get)(struct ck_exports *all, struct ck_export_request *w,
 		   struct ck_export **out);
 	/* Cancels get() of this request: it ends soon, with -EINTR unless the
 	 * export is filled. May be called before it begins, and until it has
 	 * returned. */
-	void (*interrupt)(struct ck_exports *all, struct ck_export_wish *w);
+	void (*interrupt)(struct ck_exports *all, struct ck_export_request *w);
 	/* Cancels all waiting requests and refuses later ones, both with -EINTR. */
 	void (*stop)(struct ck_exports *all);
 	void (*put)(struct ck_exports *all, struct ck_export *e);

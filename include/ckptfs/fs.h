@@ -6,7 +6,7 @@
 #define CKPTFS_FS_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/view.h"
 #include "source/hosts_options.h"
 
@@ -93,7 +93,7 @@ struct ck_mount_options {
 	struct ck_backend *remote;
 	struct ck_gpu_choice gpu;
 	/* Borrowed; the engine that gathers on GPUs; NULL without a GPU. */
-	struct ck_gatherer *gatherer;
+	struct ck_gather_engine *gather_engine;
 	bool gathers; /* reads are gathered there */
 	/* As of ck_tree_options. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);

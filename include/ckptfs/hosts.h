@@ -57,7 +57,7 @@ struct ck_remote_source *ck_hosts_elsewhere(struct ck_hosts *h);
  * read remotely in place. Must be called before the checkpoint is opened. */
 void ck_hosts_let_wait(struct ck_hosts *h);
 /* The backend of remote files. Borrowed from h. Any thread. */
-struct ck_backend *ck_hosts_mover(struct ck_hosts *h);
+struct ck_backend *ck_hosts_backend(struct ck_hosts *h);
 
 /* A serving process, by index in the list. */
 struct ck_hosts_peer {

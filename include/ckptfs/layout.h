@@ -98,7 +98,7 @@ static inline bool ck_layout_box_is_empty(const struct ck_layout *layout,
 CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
 				uint32_t *box);
 
-/* --- locator: where movers ask for layouts ----------------------------------- */
+/* --- locator: where the I/O engine requests layouts ----------------------- */
 
 /* Receives a range of a data file, in bytes. */
 typedef void ck_range_use(void *arg, uint32_t file, uint64_t fpos,

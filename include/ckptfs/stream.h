@@ -12,7 +12,7 @@
 #ifndef CKPTFS_STREAM_H
 #define CKPTFS_STREAM_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <sys/uio.h>
 
@@ -84,15 +84,15 @@ struct ck_stream_read {
 	struct ck_stream_piece {
 		struct ck_segment *from;
 		struct ck_stream_read *read;
-		struct ck_stream_piece
-			*next; /* next read that waits for the same segment */
+		/* next read that waits for the same segment */
+		struct ck_stream_piece *next;
 	} pieces[CK_STREAM_PIECES];
 	/* next read that is called together with it */
 	struct ck_stream_read *later;
 	/* number of segments that are not complete */
 	uint32_t left;
 	uint64_t begun; /* begin of the wait, in milliseconds */
-	bool waits, unwanted, failed;
+	bool waits, cancelled, failed;
 };
 
 /* Finds the bytes of `what` in segments. The stream reads them now, so this may
@@ -115,7 +115,7 @@ void ck_stream_interrupt(struct ck_streams *all, struct ck_stream_read *r);
 typedef void ck_stream_taker(void *arg, const struct iovec *bytes, uint32_t n);
 
 /* Reads from segments, or else by the route, and blocks. Returns 0, or an error of
- * ck_move_read(). If 0, it has called `take` once, in the calling thread. Caller
+ * ck_io_read(). If 0, it has called `take` once, in the calling thread. Caller
  * owns what->to, a buffer for the bytes, which may remain unused. */
 CK_MUST_USE int ck_stream_pass(struct ck_streams *all, struct ck_route *route,
 			       struct ck_stream *s, struct ck_read *what,

@@ -13,7 +13,7 @@
 #define CKPTFS_TREE_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/view.h"
 #include "format/load/others.h"
 #include "tree/reports/damage.h"
@@ -211,9 +211,9 @@ struct ck_tree_file {
 	 * error, the read fails with it. May be NULL. */
 	int (*located)(struct ck_tree_file *f);
 	/* Constant while the file is open: */
-	struct ck_open_slice
-		*opened; /* source of reads; NULL: each read returns `err` */
-	int err;	 /* positive errno, or 0 */
+	/* source of reads; NULL: each read returns `err` */
+	struct ck_open_slice *opened;
+	int err; /* positive errno, or 0 */
 	/* when it was opened, faults of some of its boxes were known */
 	bool faulty;
 	bool is_open;

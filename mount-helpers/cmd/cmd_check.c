@@ -5,8 +5,8 @@
  * it. The main thread prints; ck_checkpoint_check() reads in THREADS threads.
  */
 #include "ckptfs/format.h"
+#include "ckptfs/io.h"
 #include "ckptfs/json.h"
-#include "ckptfs/move.h"
 #include "ckptfs/view.h"
 #include "cluster.h"
 #include "commands.h"
@@ -199,7 +199,7 @@ static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
 	struct ck_route route;
 	int rc;
 
-	ck_route_init(&route, cp->files, ck_cluster_mover(cluster));
+	ck_route_init(&route, cp->files, ck_cluster_backend(cluster));
 	rc = ck_replicas_check(cp, &route, full, out);
 	ck_route_fini(&route);
 	return rc;

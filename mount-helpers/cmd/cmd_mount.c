@@ -122,7 +122,7 @@ static int serve(struct mount *m)
 		rc = find_hosts(m, &d);
 	if (rc == 0 && m->cluster)
 		m->options.remote =
-			ck_hosts_mover(ck_cluster_hosts(m->cluster));
+			ck_hosts_backend(ck_cluster_hosts(m->cluster));
 	if (rc == 0)
 		rc = ck_gpus_start(m->gpus, &d);
 	if (rc == 0)

@@ -70,9 +70,9 @@ CK_MUST_USE int ck_cluster_join(struct ck_hosts_options *options,
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 
 /* The backend for remote files; NULL if there is no cluster. */
-static inline struct ck_backend *ck_cluster_mover(struct ck_cluster *c)
+static inline struct ck_backend *ck_cluster_backend(struct ck_cluster *c)
 {
-	return c ? ck_hosts_mover(ck_cluster_hosts(c)) : NULL;
+	return c ? ck_hosts_backend(ck_cluster_hosts(c)) : NULL;
 }
 
 /* Ends the job. No read may be in progress. Returns when its processes on this

@@ -32,7 +32,7 @@ struct ck_dist {
 	struct ck_hosts *(*cluster_hosts)(struct ck_cluster *c);
 	void (*cluster_end)(struct ck_cluster *c);
 	void (*hosts_let_wait)(struct ck_hosts *h);
-	struct ck_backend *(*hosts_mover)(struct ck_hosts *h);
+	struct ck_backend *(*hosts_backend)(struct ck_hosts *h);
 	int (*inherited_take)(struct ck_inherited *h,
 			      struct ck_hosts_options *options,
 			      struct ck_diag *d);

@@ -153,7 +153,7 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 	if (ck_gpulink_is_over(g->link))
 		forker_end(g);
 	else
-		o->gatherer = ck_gpulink_gatherer(g->link);
+		o->gather_engine = ck_gpulink_gather_engine(g->link);
 	o->gpu_paths = print_paths;
 	o->gpu_status = print_status;
 	o->gpu_arg = g;

@@ -24,11 +24,11 @@ CK_MUST_USE int ck_gpus_make(struct ck_mount_options *options,
 /* Starts the worker, without waiting for it. Returns 0, or an errno with a
  * message. */
 CK_MUST_USE int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d);
-/* Waits for the worker, and sets the members of the options that are for a gatherer.
- * Counts the bytes that it reads of cp. With nccl=force, waits until NCCL has transferred
- * bytes from every host; hosts may be NULL. Returns 0, or: -EIO if gather=gpu and no GPU
- * can be used, or if a host has no NCCL; -ENOMEM. ck_gpus_part() must be called before
- * the hosts end. */
+/* Waits for the worker, and sets the members of the options that are for a
+ * gather engine. Counts the bytes that it reads of cp. With nccl=force, waits
+ * until NCCL has transferred bytes from every host; hosts may be NULL. Returns
+ * 0, or: -EIO if gather=gpu and no GPU can be used, or if a host has no NCCL;
+ * -ENOMEM. ck_gpus_part() must be called before the hosts end. */
 CK_MUST_USE int ck_gpus_settle(struct ck_gpus *g, struct ck_checkpoint *cp,
 			       struct ck_hosts *hosts, struct ck_diag *d);
 /* Ends the use of hosts. */

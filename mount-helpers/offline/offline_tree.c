@@ -112,7 +112,7 @@ static int read_here(struct ck_reader *r, struct ck_read *what,
 		     ck_stream_taker *take, void *arg)
 {
 	struct ck_files *files = files_of(r->file);
-	int rc = files == r->u->cp->files ? ck_move_read(&r->u->route, what)
+	int rc = files == r->u->cp->files ? ck_io_read(&r->u->route, what)
 					  : ck_host_read(files, what);
 
 	if (rc == 0)
@@ -210,7 +210,7 @@ int ck_offline_open(struct ck_offline *u, const char *src)
 	if (ck_sigbus_install() || tree_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
-	ck_route_init(&u->route, u->cp->files, ck_cluster_mover(u->cluster));
+	ck_route_init(&u->route, u->cp->files, ck_cluster_backend(u->cluster));
 	if (u->cluster && streams_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));

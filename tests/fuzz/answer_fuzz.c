@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint8_t to[ROOM];
 static const struct ck_loop loops[] = { { 3, 40, 100 }, { 4, 9, 10 } };
-static struct ck_move moves[MOVES] = {
+static struct ck_copy_desc batch[MOVES] = {
 	{ .nloops = 2, .loops = loops, .fpos = 5, .run = 4, .to = to },
 	{ .file = 1, .run = 20, .to = to + 150 },
 };
@@ -40,7 +40,7 @@ static void ask_make(struct ck_ask *a, unsigned type)
 		rc = ck_ask_look(a, (struct ck_ids){ 0, 0 }, names, NAMES, &n);
 		break;
 	case CK_WIRE_READ:
-		ck_reads_begin(&r, moves, MOVES);
+		ck_reads_begin(&r, batch, MOVES);
 		must(ck_reads_left(&r));
 		rc = ck_ask_read(&r, a);
 		break;
@@ -98,7 +98,7 @@ static int take_look(const struct ck_ask *a, const struct ck_message *m)
 }
 
 struct expected {
-	const struct ck_move *m;
+	const struct ck_copy_desc *m;
 	const uint8_t *p; /* the next payload byte */
 	uint8_t *to;
 };
@@ -124,16 +124,16 @@ static void check_moved(const struct ck_message *m, uint64_t read)
 	must(ck_cur_u64(&errs, &sent) && sent == read);
 	memset(want, '.', sizeof(want));
 	for (size_t i = 0; i < MOVES; i++) {
-		e.m = &moves[i];
-		e.to = want + (moves[i].to - to);
+		e.m = &batch[i];
+		e.to = want + (batch[i].to - to);
 		must(ck_cur_u32(&errs, &err));
-		must(err < 4096 && (moves[i].rc == 0) == (err == 0));
-		must(moves[i].rc != -EINTR && moves[i].rc != -EREMOTE &&
-		     moves[i].rc != -EINPROGRESS);
+		must(err < 4096 && (batch[i].rc == 0) == (err == 0));
+		must(batch[i].rc != -EINTR && batch[i].rc != -EREMOTE &&
+		     batch[i].rc != -EINPROGRESS);
 		if (err)
 			e.p += i ? 20 : 48;
 		else
-			each_run(&moves[i], copy_run, &e);
+			each_run(&batch[i], copy_run, &e);
 	}
 	must(memcmp(want, to, ROOM) == 0);
 }
@@ -150,7 +150,7 @@ static int take_read(const struct ck_ask *a, const struct ck_message *m)
 	for (size_t i = 0; rc && i < ROOM; i++)
 		must(to[i] == '.');
 	for (size_t i = 0; rc && i < MOVES; i++)
-		must(moves[i].rc == rc);
+		must(batch[i].rc == rc);
 	return rc;
 }
 

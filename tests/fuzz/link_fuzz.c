@@ -81,17 +81,17 @@ static size_t room_of(const struct slot *s)
 }
 
 /* Checks the bytes of completed moves. A failed move may have written any bytes. */
-static void moves_done(struct ck_moves *moves)
+static void moves_done(struct ck_copy_batch *batch)
 {
 	static uint8_t want[WIDE];
-	struct slot *s = moves->arg;
+	struct slot *s = batch->arg;
 
 	must(s->asked);
 	s->asked = false;
 	(void)mover_reads();
 	memset(want, '.', room_of(s));
-	for (size_t i = 0; i < moves->n; i++) {
-		const struct ck_move *m = &moves->list[i];
+	for (size_t i = 0; i < batch->n; i++) {
+		const struct ck_copy_desc *m = &batch->list[i];
 		uint8_t *at = want + (m->to - s->to);
 		struct copied put = { memory + t.places[m->file], at, m->run },
 			      kept = { m->to, at, m->run };
@@ -113,20 +113,20 @@ static void moves_begin(struct slot *s)
 	bool wide = room_of(s) == WIDE;
 
 	memset(s->to, '.', room_of(s));
-	s->list[0] = (struct ck_move){
+	s->list[0] = (struct ck_copy_desc){
 		.nloops = 2, .loops = nest, .fpos = 5, .run = 4, .to = s->to
 	};
-	s->list[1] = (struct ck_move){ .run = wide ? WIDE - 150 : 20,
-				       .to = s->to + 150 };
-	s->list[2] = (struct ck_move){ .run = 7, .to = s->to + 130 };
+	s->list[1] = (struct ck_copy_desc){ .run = wide ? WIDE - 150 : 20,
+					    .to = s->to + 150 };
+	s->list[2] = (struct ck_copy_desc){ .run = 7, .to = s->to + 130 };
 	for (uint32_t i = 0; i < MOVES; i++)
 		s->list[i].file = first + i;
 	if (wide)
 		s->list[0] = s->list[1];
-	s->moves = (struct ck_moves){ .list = s->list,
-				      .n = wide ? 1 : MOVES,
-				      .done = moves_done,
-				      .arg = s };
+	s->batch = (struct ck_copy_batch){ .list = s->list,
+					   .n = wide ? 1 : MOVES,
+					   .done = moves_done,
+					   .arg = s };
 }
 
 /* --- other calls ------------------------------------------------------------------------------ */
@@ -208,7 +208,7 @@ static void mover_sends(struct ck_str bytes)
 
 static void ask(struct slot *s)
 {
-	struct ck_backend *mover = &t.requester.mover;
+	struct ck_backend *backend = &t.requester.backend;
 
 	if (s->asked)
 		return;
@@ -216,7 +216,7 @@ static void ask(struct slot *s)
 	s->changed = false;
 	if (s >= &t.slots[SIMPLE]) {
 		moves_begin(s);
-		must(mover->start(mover, &s->moves) == -EINPROGRESS);
+		must(backend->start(backend, &s->batch) == -EINPROGRESS);
 	} else {
 		call_begin(s);
 		ck_calls_send(ck_link_calls(t.link), &s->call);
@@ -225,10 +225,10 @@ static void ask(struct slot *s)
 
 static void drop(struct slot *s)
 {
-	struct ck_backend *mover = &t.requester.mover;
+	struct ck_backend *backend = &t.requester.backend;
 
 	if (s >= &t.slots[SIMPLE])
-		mover->interrupt(mover, &s->moves);
+		backend->interrupt(backend, &s->batch);
 	else if (s->asked)
 		ck_calls_drop(ck_link_calls(t.link), &s->call);
 }
@@ -297,7 +297,7 @@ static void send_of_all(bool lost)
 					   .epoch = 1 };
 	struct ck_frame frame = { .kind = lost ? CK_FRAME_LOST
 					       : CK_FRAME_MESSAGE };
-	struct ck_frames *f = &t.mover;
+	struct ck_frames *f = &t.backend;
 
 	for (; frame.peer < PEERS; frame.peer++)
 		must(ck_frames_put(f, &frame, lost ? NULL : &head,
@@ -321,7 +321,7 @@ static int came_last(struct ck_call *c, const struct ck_message *m, int rc)
 static void ask_for_all(struct ck_call *c, uint32_t peer)
 {
 	static uint8_t to[1]; /* not written */
-	static struct ck_move all = { .run = MEMORY, .to = to };
+	static struct ck_copy_desc all = { .run = MEMORY, .to = to };
 	struct ck_reads reads;
 
 	ck_reads_begin(&reads, &all, 1);
@@ -405,7 +405,7 @@ static void end(void)
 	must(t.dead && !any_asked());
 	ck_remote_client_fini(&t.requester);
 	ck_link_free(t.link);
-	ck_frames_fini(&t.mover);
+	ck_frames_fini(&t.backend);
 	ck_buf_fini(&t.speech.bytes);
 }
 
@@ -418,7 +418,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!memory)
 		memory = memory_make(MEMORY);
 	sockets_make(ends);
-	t.sock = t.mover.fd = ends[1];
+	t.sock = t.backend.fd = ends[1];
 	begin(ends[0]);
 	for (unsigned i = 0; i < STEPS && step_next(&script, &step); i++)
 		do_step(&step);

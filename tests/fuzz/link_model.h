@@ -35,8 +35,8 @@ struct held {
 struct slot {
 	struct ck_call call; /* first */
 	bool asked;	     /* sent, and not completed */
-	struct ck_moves moves;
-	struct ck_move list[MOVES];
+	struct ck_copy_batch batch;
+	struct ck_copy_desc list[MOVES];
 	uint8_t *to; /* ROOM bytes, or WIDE */
 	bool changed; /* the memory changed since the request, or before its answer */
 };
@@ -45,8 +45,8 @@ static struct {
 	struct ck_link *link;
 	struct ck_remote_client requester;
 	struct slot slots[SLOTS];
-	int sock;		/* end of the worker process */
-	struct ck_frames mover; /* frames received there */
+	int sock;		  /* end of the worker process */
+	struct ck_frames backend; /* frames received there */
 	struct speech speech;
 	uint64_t last_id; /* last id received there */
 	/* Offsets of the last requests of moves, by the number of the file. */
@@ -183,9 +183,9 @@ static unsigned mover_reads(void)
 	if (t.sock < 0)
 		return 0;
 	take_sent();
-	rc = ck_frames_read(&t.mover);
+	rc = ck_frames_read(&t.backend);
 	must(rc == 0);
-	while ((rc = ck_frames_next(&t.mover, &f)) > 0) {
+	while ((rc = ck_frames_next(&t.backend, &f)) > 0) {
 		uint32_t peer = f.frame.peer;
 
 		must(peer < PEERS && f.frame.kind != CK_FRAME_LOST);

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* --- READ -------------------------------------------------------------------------- */
 
 struct expected {
-	const struct ck_move *m;
+	const struct ck_copy_desc *m;
 	const uint8_t *p; /* the next payload byte */
 	int rc;
 	bool any; /* unknown bytes: "./f0" of an earlier LOOK is f0 */
@@ -57,7 +57,7 @@ static void compare_run(void *arg, uint64_t fpos, uint64_t dst)
 static void check_move(struct ck_cur *c, struct ck_cur *errs, const uint8_t **p)
 {
 	struct ck_loop loops[CK_MAX_DIMS] = { { 0 } };
-	struct ck_move m = { .loops = loops };
+	struct ck_copy_desc m = { .loops = loops };
 	struct expected e = { .m = &m, .p = *p };
 	uint32_t err;
 

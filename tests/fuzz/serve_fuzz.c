@@ -196,7 +196,7 @@ static void play_drop(struct ck_transport *x, uint32_t rank)
 	(void)x;
 	must(rank < RANKS && rank != RANK);
 	take_sent();
-	must(!t.trusted[rank] || t.unwanted[rank] || t.stop);
+	must(!t.trusted[rank] || t.cancelled[rank] || t.stop);
 	t.dropped[rank] = true;
 }
 
@@ -485,7 +485,7 @@ static int play_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 
 static void begin_rank(uint32_t rank)
 {
-	t.lost[rank] = t.dropped[rank] = t.unwanted[rank] = false;
+	t.lost[rank] = t.dropped[rank] = t.cancelled[rank] = false;
 	t.trusted[rank] = true;
 	t.notified[rank] = 0;
 }

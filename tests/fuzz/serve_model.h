@@ -54,7 +54,7 @@ static struct {
 	struct ck_parcel *first, **last;
 	bool lost[RANKS], dropped[RANKS];
 	bool trusted[RANKS];	  /* it has sent no forbidden message */
-	bool unwanted[RANKS];	  /* the mount has dropped it */
+	bool cancelled[RANKS];	  /* the mount has dropped it */
 	unsigned notified[RANKS]; /* number of LOST frames about it */
 	struct expected expected[MOST];
 	size_t nexpected;
@@ -100,7 +100,7 @@ static void take_sent(void)
 		if (t.malformed)
 			return;
 		if (h->frame.kind == CK_FRAME_DROP)
-			t.unwanted[h->frame.peer] = true;
+			t.cancelled[h->frame.peer] = true;
 		else
 			t.nheard++;
 	}

@@ -151,11 +151,11 @@ static void played_begin(struct played *p, uint32_t timeout_msec)
 }
 
 /* Starts the worker with a timeout that exceeds the test, and an unposted semaphore. */
-static struct ck_gatherer *set_out(struct played *p, sem_t *done)
+static struct ck_gather_engine *set_out(struct played *p, sem_t *done)
 {
 	sem_init(done, 0, 0);
 	played_begin(p, 30000);
-	return ck_gpulink_gatherer(p->link);
+	return ck_gpulink_gather_engine(p->link);
 }
 
 /* Simulates the death of the worker. */
@@ -177,8 +177,8 @@ static void played_end(struct played *p)
 /* --- gather requests ----------------------------------------------------------------------- */
 
 /* Sends the first free slot with one small copy. */
-static struct ck_gather_slot *send_any(struct ck_gatherer *g, struct one *o,
-				       sem_t *done)
+static struct ck_gather_slot *send_any(struct ck_gather_engine *g,
+				       struct one *o, sem_t *done)
 {
 	struct ck_gather_slot *s = g->take(g);
 
@@ -213,14 +213,14 @@ static void test_starved(void)
 	struct played p = { .silent = 0 };
 	uint64_t begun;
 	struct one victim, other;
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	unsigned others = 0;
 	sem_t done, more;
 
 	sem_init(&done, 0, 0);
 	sem_init(&more, 0, 0);
 	played_begin(&p, 1500);
-	g = ck_gpulink_gatherer(p.link);
+	g = ck_gpulink_gather_engine(p.link);
 	ok(send_any(g, &victim, &done) != NULL);
 	begun = ck_msec_now();
 	while (sem_trywait(&done) && ck_msec_now() - begun < SOON_MSEC) {
@@ -242,7 +242,7 @@ static void test_interrupted(void)
 {
 	struct played p = { .silent = 0 };
 	struct one first, second;
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	uint64_t begun;
 	sem_t done;
 
@@ -268,7 +268,7 @@ static void test_interrupted(void)
 static void test_wrong_use(void)
 {
 	struct played p = { .silent = UINT32_MAX, .wrong_use = true };
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	struct one o;
 	sem_t done;
 
@@ -280,11 +280,11 @@ static void test_wrong_use(void)
 	played_end(&p);
 }
 
-static struct ck_gather_memory *allocate(struct ck_gatherer *g)
+static struct ck_gather_memory *allocate(struct ck_gather_engine *g)
 {
-	const bool unwanted = false;
-	const struct ck_gather_want want = { .bytes = 16,
-					     .unwanted = &unwanted };
+	const bool cancelled = false;
+	const struct ck_gather_alloc want = { .bytes = 16,
+					      .cancelled = &cancelled };
 	struct ck_gather_memory *memory;
 
 	return g->allocate(g, &want, &memory) ? NULL : memory;
@@ -296,7 +296,7 @@ static void test_deaf(void)
 {
 	static struct ck_gather_memory *all[MEMORIES];
 	struct played p = { .silent = UINT32_MAX };
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	unsigned n = 0;
 	uint64_t begun;
 	struct one o;
@@ -323,7 +323,7 @@ static void test_deaf(void)
 }
 
 struct asked {
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	struct ck_gather_memory *memory;
 	sem_t done;
 };
@@ -347,7 +347,7 @@ static void test_no_room(void)
 
 	sem_init(&a.done, 0, 0);
 	played_begin(&p, 30000);
-	a.g = ck_gpulink_gatherer(p.link);
+	a.g = ck_gpulink_gather_engine(p.link);
 	atomic_store(&p.deaf, true);
 	(void)poll(NULL, 0,
 		   50); /* the worker may still be receiving a message */
@@ -375,12 +375,13 @@ static void hold(struct played *p)
 		(void)poll(NULL, 0, 1);
 }
 
-static struct ck_gatherer *gatherer;
+static struct ck_gather_engine *gather_engine;
 static atomic_bool held_then;
 
 static void came_of_memory(struct ck_gather_slot *s, int rc)
 {
-	atomic_store(&held_then, gatherer->holds(gatherer, s->memory));
+	atomic_store(&held_then,
+		     gather_engine->holds(gather_engine, s->memory));
 	came(s, rc);
 }
 
@@ -388,17 +389,17 @@ static void came_of_memory(struct ck_gather_slot *s, int rc)
  * detected. No gather request fails while the worker's memory seems valid. */
 static void test_just_died(void)
 {
-	const bool unwanted = false;
-	const struct ck_gather_want want = { .bytes = 16,
-					     .unwanted = &unwanted };
+	const bool cancelled = false;
+	const struct ck_gather_alloc want = { .bytes = 16,
+					      .cancelled = &cancelled };
 	struct played p = { .silent = UINT32_MAX };
 	struct ck_gather_memory *memory, *other;
 	struct ck_gather_slot *s;
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	sem_t done;
 	struct one o = { .rc = 1, .done = &done };
 
-	gatherer = g = set_out(&p, &done);
+	gather_engine = g = set_out(&p, &done);
 	memory = allocate(g);
 	s = g->take(g);
 	if (!memory || !s)
@@ -440,7 +441,7 @@ static bool comes_in_haste(struct played *p, sem_t *done, unsigned msec)
 static void test_silent(bool turns)
 {
 	struct played p = { .silent = 0, .turns = turns };
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	struct one o;
 	sem_t done;
 
@@ -463,7 +464,7 @@ static void test_silent(bool turns)
 static void test_stopped_here(void)
 {
 	struct played p = { .silent = 0, .turns = true };
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	struct one o;
 	sem_t done;
 
@@ -493,7 +494,8 @@ static void test_sent_while_looked(void)
 	void *late;
 
 	played_begin(&p, 1000);
-	s = ck_gpulink_gatherer(p.link)->take(ck_gpulink_gatherer(p.link));
+	s = ck_gpulink_gather_engine(p.link)->take(
+		ck_gpulink_gather_engine(p.link));
 	slot = (struct ck_gpulink_slot *)s;
 	pthread_mutex_lock(&p.link->lock);
 	if (ck_thread_start(&thread, look_run, p.link))
@@ -507,7 +509,8 @@ static void test_sent_while_looked(void)
 	pthread_mutex_lock(&p.link->lock);
 	slot->state = GPU_SLOT_TAKEN;
 	pthread_mutex_unlock(&p.link->lock);
-	ck_gpulink_gatherer(p.link)->put(ck_gpulink_gatherer(p.link), s);
+	ck_gpulink_gather_engine(p.link)->put(ck_gpulink_gather_engine(p.link),
+					      s);
 	played_end(&p);
 }
 

@@ -192,7 +192,7 @@ static bool one_is_right(const struct one *o)
 	return true;
 }
 
-static void one_free(struct ck_gatherer *g, struct one *o)
+static void one_free(struct ck_gather_engine *g, struct one *o)
 {
 	g->put(g, o->slot);
 	free(o->want);
@@ -204,7 +204,7 @@ struct tally {
 };
 
 /* Gathers up to AT_A_TIME slots at once. */
-static void gather_some(struct ck_gatherer *g, struct tally *t,
+static void gather_some(struct ck_gather_engine *g, struct tally *t,
 			uint64_t *random)
 {
 	struct one ones[AT_A_TIME];
@@ -239,7 +239,7 @@ static void gather_some(struct ck_gatherer *g, struct tally *t,
 static struct tally gather_until(struct fixture *f, unsigned right,
 				 uint64_t *random)
 {
-	struct ck_gatherer *g = ck_gpulink_gatherer(f->link);
+	struct ck_gather_engine *g = ck_gpulink_gather_engine(f->link);
 	uint64_t end_msec = ck_msec_now() + SOON_MSEC + 20ULL * right;
 	struct tally t = { 0 };
 
@@ -271,14 +271,14 @@ static void test_random(void)
 static void test_too_many(void)
 {
 	struct ck_gather_slot *s;
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	struct fixture f;
 	struct one o;
 	sem_t done;
 
 	sem_init(&done, 0, 0);
 	eq_err(begin(&f, "", 30000), 0);
-	g = ck_gpulink_gatherer(f.link);
+	g = ck_gpulink_gather_engine(f.link);
 	s = g->take(g);
 	o = (struct one){ .slot = s, .done = &done };
 	/* Each nest has one loop more than a tile may have. */
@@ -345,7 +345,8 @@ static void test_none(const char *standin, int rc, const char *text)
 
 	eq_err(begin(&f, standin, 30000), rc);
 	ok(strstr(f.why.text, text) != NULL);
-	ok(!ck_gpulink_gatherer(f.link)->take(ck_gpulink_gatherer(f.link)));
+	ok(!ck_gpulink_gather_engine(f.link)->take(
+		ck_gpulink_gather_engine(f.link)));
 	ck_gpulink_print(f.link, false, &out);
 	ok(strstr(out.data, "\"path\":\"gpu\",\"used\":false,\"reason\":") &&
 	   strstr(out.data, text) != NULL);

@@ -19,7 +19,7 @@ enum {
 
 static struct fixture {
 	struct ck_gpu *gpu;
-	struct ck_round_mover *mover;
+	struct ck_round_backend *backend;
 	struct grank_driver driver;
 	uint8_t *memory, *sent; /* SIZE each */
 	struct ck_loop loops[1];
@@ -68,9 +68,10 @@ static int run_round(const struct ck_gpu_transfer *list, size_t n)
 	struct ck_gpu_round round = { list, n };
 	struct ck_round r = { .op = 1, .arg = &round };
 	uint64_t end = now_msec() + SOON_MSEC;
-	int rc = f.mover->begin(f.mover, &r);
+	int rc = f.backend->begin(f.backend, &r);
 
-	while (rc == 0 && (rc = f.mover->poll(f.mover, &r)) == -EINPROGRESS &&
+	while (rc == 0 &&
+	       (rc = f.backend->poll(f.backend, &r)) == -EINPROGRESS &&
 	       now_msec() < end) {
 		rest();
 		rc = 0;
@@ -84,14 +85,14 @@ static void begin_epoch(uint64_t epoch)
 	const uint32_t self = 0;
 	uint8_t token[CK_ROUND_TOKEN];
 
-	f.mover->token(f.mover, token);
-	f.mover->epoch(f.mover, epoch, &self, 1, token);
+	f.backend->token(f.backend, token);
+	f.backend->epoch(f.backend, epoch, &self, 1, token);
 }
 
 static int join(void)
 {
 	struct ck_diag d = { 0 };
-	int rc = f.gpu->join(f.gpu, 0, f.sent, SIZE, &f.mover, &d);
+	int rc = f.gpu->join(f.gpu, 0, f.sent, SIZE, &f.backend, &d);
 
 	if (rc)
 		printf("# %s\n", d.text);
@@ -364,8 +365,8 @@ static void begin_epoch_of_two(void)
 	const uint32_t both[] = { 0, 1 };
 	uint8_t token[CK_ROUND_TOKEN];
 
-	f.mover->token(f.mover, token);
-	f.mover->epoch(f.mover, 1, both, 2, token);
+	f.backend->token(f.backend, token);
+	f.backend->epoch(f.backend, 1, both, 2, token);
 	(void)usleep(300000);
 }
 

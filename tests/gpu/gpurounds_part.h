@@ -91,7 +91,7 @@ struct grank_part {
 struct grank {
 	struct ck_round_user user; /* first */
 	struct ordered seen; /* checks each call and forwards it to `mover` */
-	struct ck_round_mover *mover;
+	struct ck_round_backend *backend;
 	struct ck_gpu *gpu;
 	struct grank_driver driver;
 	struct ck_transport *x;

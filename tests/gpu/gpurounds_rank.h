@@ -113,34 +113,34 @@ static inline void grank_over(struct ck_round_user *u, uint64_t op, int rc)
 
 /* --- a proxy that observes the calls to the real backend ---------------------------------- */
 
-static inline struct grank *grank_of_mover(struct ck_round_mover *m)
+static inline struct grank *grank_of_mover(struct ck_round_backend *m)
 {
 	return (void *)((char *)m - offsetof(struct grank, seen));
 }
 
-static inline void seen_epoch(struct ck_round_mover *m, uint64_t epoch,
+static inline void seen_epoch(struct ck_round_backend *m, uint64_t epoch,
 			      const uint32_t *members, uint32_t n,
 			      const uint8_t token[static CK_ROUND_TOKEN])
 {
 	struct grank *k = grank_of_mover(m);
 
 	k->seen.epoch = epoch;
-	k->mover->epoch(k->mover, epoch, members, n, token);
+	k->backend->epoch(k->backend, epoch, members, n, token);
 }
 
-static inline void seen_token(struct ck_round_mover *m,
+static inline void seen_token(struct ck_round_backend *m,
 			      uint8_t out[static CK_ROUND_TOKEN])
 {
 	struct grank *k = grank_of_mover(m);
 
-	k->mover->token(k->mover, out);
+	k->backend->token(k->backend, out);
 }
 
-static inline int seen_begin(struct ck_round_mover *m, struct ck_round *r)
+static inline int seen_begin(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct grank *k = grank_of_mover(m);
 	struct grank_part *p = r->arg;
-	int rc = k->mover->begin(k->mover, r);
+	int rc = k->backend->begin(k->backend, r);
 
 	p->epoch = r->epoch;
 	k->seen.r = rc ? NULL : r;
@@ -160,10 +160,10 @@ static inline int seen_begin(struct ck_round_mover *m, struct ck_round *r)
 	return rc;
 }
 
-static inline int seen_poll(struct ck_round_mover *m, struct ck_round *r)
+static inline int seen_poll(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct grank *k = grank_of_mover(m);
-	int rc = k->mover->poll(k->mover, r);
+	int rc = k->backend->poll(k->backend, r);
 
 	if (rc == -EINPROGRESS && k->plan->settles &&
 	    boxes_one_in(&k->random, 4))
@@ -176,11 +176,11 @@ static inline int seen_poll(struct ck_round_mover *m, struct ck_round *r)
 	return rc;
 }
 
-static inline void seen_abort(struct ck_round_mover *m, struct ck_round *r)
+static inline void seen_abort(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct grank *k = grank_of_mover(m);
 
-	k->mover->abort(k->mover, r);
+	k->backend->abort(k->backend, r);
 }
 
 /* --- the transport's ------------------------------------------------------------------------ */
@@ -357,12 +357,13 @@ static inline void grank_join(struct grank *k)
 
 	if (k->gpu->join(k->gpu, k->x->rank, k->sent,
 			 (size_t)GRANK_MOST * GRANK_SLOTS * DEAL_ROOM,
-			 &k->mover, &d))
+			 &k->backend, &d))
 		grank_fails(d.text);
-	k->seen.mover = (struct ck_round_mover){ seen_epoch, seen_token,
-						 seen_begin, seen_poll,
-						 seen_abort };
-	k->all = ck_rounds_make(&options, &k->user, &k->seen.mover, now_msec());
+	k->seen.backend = (struct ck_round_backend){ seen_epoch, seen_token,
+						     seen_begin, seen_poll,
+						     seen_abort };
+	k->all = ck_rounds_make(&options, &k->user, &k->seen.backend,
+				now_msec());
 	if (!k->all)
 		abort();
 	k->x->arg = k;

@@ -32,7 +32,7 @@ enum {
 struct fixture {
 	struct ranks ranks;
 	struct ck_gpulink *link;
-	struct ck_gatherer *g;
+	struct ck_gather_engine *g;
 	uint32_t set;
 };
 
@@ -95,7 +95,7 @@ static inline void begin(struct fixture *f,
 	if (ck_gpulink_make(&options, &f->link) ||
 	    ck_gpulink_wait(f->link, OPEN_MSEC, &why))
 		abort();
-	f->g = ck_gpulink_gatherer(f->link);
+	f->g = ck_gpulink_gather_engine(f->link);
 	job_begin(f);
 }
 
@@ -143,8 +143,8 @@ static inline struct ck_gather_slot *slot_take(struct fixture *f)
 	return s;
 }
 
-static inline void put_want(struct one *o, uint32_t rank, struct ck_move *m,
-			    uint32_t at, uint32_t bytes)
+static inline void put_want(struct one *o, uint32_t rank,
+			    struct ck_copy_desc *m, uint32_t at, uint32_t bytes)
 {
 	struct ck_want w = { .rank = rank, .at = at, .bytes = bytes };
 	struct ck_reads reads;
@@ -165,11 +165,11 @@ static inline uint32_t random_piece(struct one *o, uint64_t *random,
 				    uint32_t at, uint32_t rank)
 {
 	struct ck_loop loop = { .count = 1 + boxes_below(random, 20) };
-	struct ck_move m = { .file = (uint32_t)boxes_below(random, 4),
-			     .fpos = boxes_below(random, 100000),
-			     .run = 1 + boxes_below(random, 3000),
-			     .loops = &loop,
-			     .nloops = boxes_one_in(random, 2) };
+	struct ck_copy_desc m = { .file = (uint32_t)boxes_below(random, 4),
+				  .fpos = boxes_below(random, 100000),
+				  .run = 1 + boxes_below(random, 3000),
+				  .loops = &loop,
+				  .nloops = boxes_one_in(random, 2) };
 	uint64_t bytes;
 
 	loop.src = m.run + boxes_below(random, 100);
@@ -192,7 +192,7 @@ static inline uint32_t random_piece(struct one *o, uint64_t *random,
 static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 			    uint32_t ranks, sem_t *done)
 {
-	bool bare = true;
+	bool all_remote = true;
 	uint32_t at = 0;
 
 	*o = (struct one){ .slot = slot_take(f), .done = done };
@@ -205,11 +205,11 @@ static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 		if (!(ranks >> rank & 1))
 			continue;
 		n = random_piece(o, random, at, rank);
-		bare &= rank > 0 || n == 0;
+		all_remote &= rank > 0 || n == 0;
 		at += n;
 	}
 	if (!o->slot->wanted) {
-		struct ck_move m = { .file = 1, .run = 100 };
+		struct ck_copy_desc m = { .file = 1, .run = 100 };
 		uint32_t rank = ranks >> 1 & 1 ? 1 : 2;
 
 		(void)fill_move(rank, &m, 0, 0, o->want + at);
@@ -219,7 +219,7 @@ static inline void one_fill(struct fixture *f, struct one *o, uint64_t *random,
 	o->slot->filled = o->slot->results = at;
 	o->slot->copies[0] = (struct ck_gather_desc){ .run = at };
 	o->slot->ncopies = 1;
-	o->slot->bare = bare;
+	o->slot->all_remote = all_remote;
 	o->slot->set = f->set;
 	o->slot->done = came;
 	o->slot->arg = o;
@@ -234,7 +234,7 @@ static inline void one_large(struct fixture *f, struct one *o, sem_t *done)
 	half = o->slot->room / 2;
 	o->want = calloc(1, o->slot->room);
 	for (uint32_t rank = 1; rank < RANKS; rank++) {
-		struct ck_move m = { .file = 1, .run = half };
+		struct ck_copy_desc m = { .file = 1, .run = half };
 		uint32_t at = (rank - 1) * half;
 
 		(void)fill_move(rank, &m, 0, 0, o->want + at);
@@ -244,7 +244,7 @@ static inline void one_large(struct fixture *f, struct one *o, sem_t *done)
 	o->slot->filled = o->slot->results = 2 * half;
 	o->slot->copies[0] = (struct ck_gather_desc){ .run = 2 * half };
 	o->slot->ncopies = 1;
-	o->slot->bare = true;
+	o->slot->all_remote = true;
 	o->slot->set = f->set;
 	o->slot->done = came;
 	o->slot->arg = o;

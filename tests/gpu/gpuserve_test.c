@@ -52,7 +52,7 @@ static void test_random(void)
 static void test_refused(void)
 {
 	uint64_t random = tap_seed(1);
-	struct ck_move bad = { .file = BAD_FILE, .run = 500 };
+	struct ck_copy_desc bad = { .file = BAD_FILE, .run = 500 };
 	static struct fixture f;
 	struct one o;
 	sem_t done;
@@ -183,14 +183,14 @@ static void test_stuck(void)
 						  "" };
 	uint64_t random = tap_seed(1);
 	static struct fixture f;
-	pid_t mover, process;
+	pid_t backend, process;
 
 	begin(&f, words);
 	ok(comes(&f, 1) && comes(&f, 2));
-	mover = process_of(&f.ranks.list[0]);
+	backend = process_of(&f.ranks.list[0]);
 	process = process_of(&f.ranks.list[1]);
 	job_end(&f);
-	ok(waits_until(has_ended, mover));
+	ok(waits_until(has_ended, backend));
 	ok(waits_until(has_ended, process));
 	f.g->put(f.g, slot_take(&f));
 	job_begin(&f);

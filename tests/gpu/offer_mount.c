@@ -78,13 +78,13 @@ static int file_open(char *path, struct ck_tree_file *out)
 struct held {
 	struct held *next;
 	struct ck_tree_file file;
-	struct ck_export
-		*export; /* NULL if unused, or if the tensor is empty */
+	/* NULL if unused, or if the tensor is empty */
+	struct ck_export *export;
 };
 
 static int give(struct held *h, struct ckptfs_gpu *gpu)
 {
-	struct ck_export_wish wish;
+	struct ck_export_request wish;
 	int rc = ck_gpu_ioctl_check(&h->file, gpu);
 
 	if (rc == 0)
@@ -93,8 +93,8 @@ static int give(struct held *h, struct ckptfs_gpu *gpu)
 		return rc;
 	if (!offer.exports)
 		return -EOPNOTSUPP;
-	rc = offer.options.gatherer->exports->get(offer.exports, &wish,
-						  &h->export);
+	rc = offer.options.gather_engine->exports->get(offer.exports, &wish,
+						       &h->export);
 	if (rc == 0)
 		ck_gpu_ioctl_fill(gpu, h->export);
 	return rc;
@@ -103,7 +103,8 @@ static int give(struct held *h, struct ckptfs_gpu *gpu)
 static void held_free(struct held *h)
 {
 	if (h->export)
-		offer.options.gatherer->exports->put(offer.exports, h->export);
+		offer.options.gather_engine->exports->put(offer.exports,
+							  h->export);
 	ck_tree_file_close(&h->file);
 	free(h);
 }
@@ -174,7 +175,7 @@ static int read_piece(struct reading *a, uint64_t at)
 	sem_t sem;
 	int rc;
 
-	if (!a->route->gatherer)
+	if (!a->route->gather_engine)
 		return ck_host_read(r.files, &r);
 	sem_init(&sem, 0, 0);
 	r.arg = &sem;
@@ -410,11 +411,11 @@ static int open_all(const char *source)
 	if (ck_gpus_settle(offer.gpus, offer.u.cp, NULL, &d))
 		return ck_trouble("%s", d.text);
 	ck_route_init(&offer.route, offer.u.cp->files, NULL);
-	offer.route.gatherer = offer.options.gatherer;
-	if (!offer.options.gatherer)
+	offer.route.gather_engine = offer.options.gather_engine;
+	if (!offer.options.gather_engine)
 		return CK_EXIT_FINE;
-	offer.exports = offer.options.gatherer->exports->make(
-		offer.u.cp->files, NULL, offer.options.gatherer,
+	offer.exports = offer.options.gather_engine->exports->make(
+		offer.u.cp->files, NULL, offer.options.gather_engine,
 		offer.options.gpu.cache);
 	return offer.exports ? CK_EXIT_FINE : ck_trouble("out of memory");
 }

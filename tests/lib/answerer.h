@@ -16,7 +16,7 @@ enum spoil { NOTHING, LAST_BYTE, SWAPPED, FIRST_BYTE };
 enum { ANSWERER_MOST = 256 };
 
 struct answerer {
-	struct ck_backend mover;
+	struct ck_backend backend;
 	/* Constant while moves are on the way: */
 	bool at_once, never;
 	bool inside; /* done() is called before start() returns */
@@ -32,7 +32,7 @@ struct answerer {
 	bool ending, held; /* held: only cancelled batches complete */
 	uint64_t random;
 	unsigned n;
-	struct ck_moves *queue[ANSWERER_MOST];
+	struct ck_copy_batch *queue[ANSWERER_MOST];
 };
 
 static inline void answerer_count(unsigned *counter)
@@ -48,7 +48,7 @@ static inline unsigned answerer_counted(unsigned *counter)
 /* --- one move --------------------------------------------------------------------- */
 
 /* Advances to the next run of a loop nest. False after the last one. */
-static inline bool move_next(const struct ck_move *m, uint64_t *index)
+static inline bool move_next(const struct ck_copy_desc *m, uint64_t *index)
 {
 	uint32_t k = m->nloops;
 
@@ -58,7 +58,7 @@ static inline bool move_next(const struct ck_move *m, uint64_t *index)
 }
 
 /* Copies the runs of a move. False if a run exceeds the file of `size` bytes. */
-static inline bool move_fill(const struct ck_move *m, const uint8_t *bytes,
+static inline bool move_fill(const struct ck_copy_desc *m, const uint8_t *bytes,
 			     uint64_t size)
 {
 	uint64_t index[CK_MAX_DIMS] = { 0 };
@@ -77,7 +77,7 @@ static inline bool move_fill(const struct ck_move *m, const uint8_t *bytes,
 	return true;
 }
 
-static inline void answerer_move(struct answerer *a, struct ck_move *m)
+static inline void answerer_move(struct answerer *a, struct ck_copy_desc *m)
 {
 	bool known = m->file <= BIG;
 	uint64_t size = m->file == BIG ? BIG_BYTES : FILE_BYTES;
@@ -95,17 +95,18 @@ static inline void answerer_move(struct answerer *a, struct ck_move *m)
 
 /* --- canaries: faults that the test must detect ------------------------------------- */
 
-static inline bool are_alike(const struct ck_move *x, const struct ck_move *y)
+static inline bool are_alike(const struct ck_copy_desc *x,
+			     const struct ck_copy_desc *y)
 {
 	return x->nloops == 0 && y->nloops == 0 && x->run == y->run &&
 	       memcmp(x->to, y->to, x->run) != 0;
 }
 
 /* Exchanges the bytes of two moves. */
-static inline bool moves_swap(struct ck_moves *moves)
+static inline bool moves_swap(struct ck_copy_batch *batch)
 {
-	for (size_t i = 0; i + 1 < moves->n; i++) {
-		struct ck_move *x = &moves->list[i], *y = x + 1;
+	for (size_t i = 0; i + 1 < batch->n; i++) {
+		struct ck_copy_desc *x = &batch->list[i], *y = x + 1;
 
 		if (x->rc || y->rc || !are_alike(x, y))
 			continue;
@@ -120,12 +121,12 @@ static inline bool moves_swap(struct ck_moves *moves)
 	return false;
 }
 
-static inline bool moves_spoil(struct ck_moves *moves, enum spoil how)
+static inline bool moves_spoil(struct ck_copy_batch *batch, enum spoil how)
 {
-	struct ck_move *last = &moves->list[moves->n - 1];
+	struct ck_copy_desc *last = &batch->list[batch->n - 1];
 
 	switch (how) {
-	case SWAPPED: return moves_swap(moves);
+	case SWAPPED: return moves_swap(batch);
 	case LAST_BYTE: last->to[last->run - 1] ^= 0x10; return true;
 	case FIRST_BYTE: last->to[0] = (uint8_t)(last->to[0] + 1); return true;
 	case NOTHING: break;
@@ -133,54 +134,56 @@ static inline bool moves_spoil(struct ck_moves *moves, enum spoil how)
 	return false;
 }
 
-static inline void answerer_fill(struct answerer *a, struct ck_moves *moves)
+static inline void answerer_fill(struct answerer *a,
+				 struct ck_copy_batch *batch)
 {
-	bool unwanted = __atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE);
+	bool cancelled = __atomic_load_n(&batch->cancelled, __ATOMIC_ACQUIRE);
 
-	for (size_t i = 0; i < moves->n; i++) {
-		if (unwanted)
-			moves->list[i].rc = -EINTR;
+	for (size_t i = 0; i < batch->n; i++) {
+		if (cancelled)
+			batch->list[i].rc = -EINTR;
 		else
-			answerer_move(a, &moves->list[i]);
+			answerer_move(a, &batch->list[i]);
 	}
-	if (!unwanted && a->spoil && moves_spoil(moves, a->spoil))
+	if (!cancelled && a->spoil && moves_spoil(batch, a->spoil))
 		answerer_count(&a->spoiled);
 }
 
 /* --- the backend -------------------------------------------------------------------- */
 
-static inline int answerer_start(struct ck_backend *m, struct ck_moves *moves)
+static inline int answerer_start(struct ck_backend *m,
+				 struct ck_copy_batch *batch)
 {
 	struct answerer *a = (struct answerer *)m;
 
 	answerer_count(&a->started);
-	if (moves->n == 0)
+	if (batch->n == 0)
 		answerer_count(&a->wrong);
 	if (a->at_once) {
-		answerer_fill(a, moves);
+		answerer_fill(a, batch);
 		return 0;
 	}
 	if (a->inside) {
-		answerer_fill(a, moves);
-		moves->done(moves);
+		answerer_fill(a, batch);
+		batch->done(batch);
 		return -EINPROGRESS;
 	}
 	pthread_mutex_lock(&a->lock);
 	if (a->n == ANSWERER_MOST)
 		abort();
-	a->queue[a->n++] = moves;
+	a->queue[a->n++] = batch;
 	pthread_cond_signal(&a->changed);
 	pthread_mutex_unlock(&a->lock);
 	return -EINPROGRESS;
 }
 
 static inline void answerer_interrupt(struct ck_backend *m,
-				      struct ck_moves *moves)
+				      struct ck_copy_batch *batch)
 {
 	struct answerer *a = (struct answerer *)m;
 
 	answerer_count(&a->interrupted);
-	if (!__atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&batch->cancelled, __ATOMIC_ACQUIRE))
 		answerer_count(&a->wrong);
 	pthread_mutex_lock(&a->lock);
 	pthread_cond_signal(&a->changed);
@@ -188,19 +191,19 @@ static inline void answerer_interrupt(struct ck_backend *m,
 }
 
 /* A random batch that may complete now, or NULL. Must hold a->lock. */
-static inline struct ck_moves *answerer_take(struct answerer *a)
+static inline struct ck_copy_batch *answerer_take(struct answerer *a)
 {
 	uint64_t from = tap_random(&a->random) % (a->n + 1);
 
 	for (unsigned i = 0; i < a->n; i++) {
 		unsigned k = (unsigned)((from + i) % a->n);
-		struct ck_moves *moves = a->queue[k];
+		struct ck_copy_batch *batch = a->queue[k];
 
 		if ((a->held || a->never) &&
-		    !__atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE))
+		    !__atomic_load_n(&batch->cancelled, __ATOMIC_ACQUIRE))
 			continue;
 		a->queue[k] = a->queue[--a->n];
-		return moves;
+		return batch;
 	}
 	return NULL;
 }
@@ -211,17 +214,17 @@ static inline void *answerer_run(void *arg)
 
 	pthread_mutex_lock(&a->lock);
 	for (;;) {
-		struct ck_moves *moves = answerer_take(a);
+		struct ck_copy_batch *batch = answerer_take(a);
 
-		if (!moves && a->ending)
+		if (!batch && a->ending)
 			break;
-		if (!moves) {
+		if (!batch) {
 			pthread_cond_wait(&a->changed, &a->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&a->lock);
-		answerer_fill(a, moves);
-		moves->done(moves);
+		answerer_fill(a, batch);
+		batch->done(batch);
 		pthread_mutex_lock(&a->lock);
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -238,9 +241,9 @@ static inline void answerer_hold(struct answerer *a, bool held)
 
 static inline void answerer_begin(struct answerer *a)
 {
-	*a = (struct answerer){ .mover = { .name = "answerer",
-					   .start = answerer_start,
-					   .interrupt = answerer_interrupt },
+	*a = (struct answerer){ .backend = { .name = "answerer",
+					     .start = answerer_start,
+					     .interrupt = answerer_interrupt },
 				.random = 77 };
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->changed, NULL);

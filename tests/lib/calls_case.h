@@ -88,7 +88,7 @@ static inline int one_came(struct ck_call *c, const struct ck_message *m,
 static inline void one_init(struct one *o, uint32_t peer, uint64_t bytes)
 {
 	static uint8_t to[4 * WINDOW];
-	static struct ck_move move;
+	static struct ck_copy_desc move;
 	struct ck_reads r;
 
 	*o = (struct one){ .call.peer = peer, .call.came = one_came };
@@ -96,7 +96,7 @@ static inline void one_init(struct one *o, uint32_t peer, uint64_t bytes)
 		ok(ck_ask_ping(&o->call.ask) == 0);
 		return;
 	}
-	move = (struct ck_move){ .run = bytes, .to = to };
+	move = (struct ck_copy_desc){ .run = bytes, .to = to };
 	ck_reads_begin(&r, &move, 1);
 	if (!ck_reads_left(&r) || ck_ask_read(&r, &o->call.ask))
 		abort();

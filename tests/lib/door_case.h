@@ -60,7 +60,7 @@ static inline void door_make(struct ck_rendezvous *door)
 
 /* --- a mover -------------------------------------------------------------------------- */
 
-struct mover {
+struct backend {
 	char name[CK_RENDEZVOUS_NAME];
 	unsigned late; /* usec */
 	int rc;
@@ -71,7 +71,7 @@ struct mover {
 
 static inline void *mover_run(void *arg)
 {
-	struct mover *m = arg;
+	struct backend *m = arg;
 	uint64_t begin;
 
 	usleep(m->late);
@@ -81,7 +81,7 @@ static inline void *mover_run(void *arg)
 	return NULL;
 }
 
-static inline void mover_start(struct mover *m, const char *name)
+static inline void mover_start(struct backend *m, const char *name)
 {
 	memcpy(m->name, name, CK_RENDEZVOUS_NAME);
 	m->way = (struct ck_rendezvous_way){ -1, -1, 0 };

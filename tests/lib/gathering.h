@@ -21,7 +21,7 @@ enum { GATHERING_SLOTS = 3, GATHERING_ROOM = 1024, GATHERING_WANTS = 4096 };
 
 struct gathering_slot {
 	struct ck_gather_slot is; /* first */
-	bool taken, sent, unwanted;
+	bool taken, sent, cancelled;
 	uint8_t memory[2 * GATHERING_ROOM];
 	/* A segment of less than 2 * CK_GATHER_ALIGN bytes cannot be halved: a slot has
 	 * room for it, even if each byte is a run. */
@@ -36,7 +36,7 @@ struct gathering_memory {
 };
 
 static struct gathering {
-	struct ck_gatherer is; /* first */
+	struct ck_gather_engine is; /* first */
 	pthread_mutex_t lock;
 	sem_t sent;
 	pthread_t thread;
@@ -157,7 +157,7 @@ static int gathering_do(struct ck_gather_slot *s)
 	}
 	if (s->wanted && ((g->loses && boxes_one_in(&g->random, g->loses)) ||
 			  !g->bring(s))) {
-		memset(s->fill, 0xc3, s->bare ? s->room : 0);
+		memset(s->fill, 0xc3, s->all_remote ? s->room : 0);
 		g->lost++;
 		return -EREMOTEIO;
 	}
@@ -185,7 +185,7 @@ static struct gathering_slot *gathering_next(bool *ending)
 		struct gathering_slot *s =
 			&g->slots[(from + i) % GATHERING_SLOTS];
 
-		if (s->sent && (s->unwanted || !g->held))
+		if (s->sent && (s->cancelled || !g->held))
 			next = s;
 	}
 	if (next)
@@ -198,15 +198,15 @@ static struct gathering_slot *gathering_next(bool *ending)
 static void gathering_answer(struct gathering_slot *s)
 {
 	int rc = -EINTR;
-	bool unwanted;
+	bool cancelled;
 
 	pthread_mutex_lock(&gathering.lock);
-	unwanted = s->unwanted;
+	cancelled = s->cancelled;
 	pthread_mutex_unlock(&gathering.lock);
-	if (!unwanted)
+	if (!cancelled)
 		rc = gathering_do(&s->is);
 	s->is.done(&s->is, rc);
-	if (!unwanted)
+	if (!cancelled)
 		return;
 	pthread_mutex_lock(&gathering.lock);
 	s->taken = false;
@@ -230,7 +230,7 @@ static void *gathering_thread(void *arg)
 
 /* --- the engine ----------------------------------------------------------------------- */
 
-static struct ck_gather_slot *gathering_take(struct ck_gatherer *is)
+static struct ck_gather_slot *gathering_take(struct ck_gather_engine *is)
 {
 	struct gathering *g = (struct gathering *)is;
 	struct gathering_slot *taken = NULL;
@@ -241,7 +241,7 @@ static struct ck_gather_slot *gathering_take(struct ck_gatherer *is)
 			taken = &g->slots[i];
 	if (taken) {
 		taken->taken = true;
-		taken->unwanted = false;
+		taken->cancelled = false;
 	}
 	pthread_mutex_unlock(&g->lock);
 	if (!taken)
@@ -261,7 +261,8 @@ static struct ck_gather_slot *gathering_take(struct ck_gatherer *is)
 	return &taken->is;
 }
 
-static void gathering_start(struct ck_gatherer *is, struct ck_gather_slot *slot)
+static void gathering_start(struct ck_gather_engine *is,
+			    struct ck_gather_slot *slot)
 {
 	struct gathering *g = (struct gathering *)is;
 
@@ -271,13 +272,13 @@ static void gathering_start(struct ck_gatherer *is, struct ck_gather_slot *slot)
 	sem_post(&g->sent);
 }
 
-static void gathering_interrupt(struct ck_gatherer *is,
+static void gathering_interrupt(struct ck_gather_engine *is,
 				struct ck_gather_slot *slot)
 {
 	struct gathering *g = (struct gathering *)is;
 
 	pthread_mutex_lock(&g->lock);
-	((struct gathering_slot *)slot)->unwanted = true;
+	((struct gathering_slot *)slot)->cancelled = true;
 	pthread_mutex_unlock(&g->lock);
 	sem_post(&g->sent);
 }
@@ -291,7 +292,8 @@ static inline void gathering_hold(bool held)
 	sem_post(&gathering.sent);
 }
 
-static void gathering_put(struct ck_gatherer *is, struct ck_gather_slot *slot)
+static void gathering_put(struct ck_gather_engine *is,
+			  struct ck_gather_slot *slot)
 {
 	struct gathering *g = (struct gathering *)is;
 
@@ -300,8 +302,8 @@ static void gathering_put(struct ck_gatherer *is, struct ck_gather_slot *slot)
 	pthread_mutex_unlock(&g->lock);
 }
 
-static int gathering_allocate(struct ck_gatherer *is,
-			      const struct ck_gather_want *want,
+static int gathering_allocate(struct ck_gather_engine *is,
+			      const struct ck_gather_alloc *want,
 			      struct ck_gather_memory **out)
 {
 	struct gathering *g = (struct gathering *)is;
@@ -319,7 +321,7 @@ static int gathering_allocate(struct ck_gatherer *is,
 	return 0;
 }
 
-static void gathering_release(struct ck_gatherer *is,
+static void gathering_release(struct ck_gather_engine *is,
 			      struct ck_gather_memory *memory)
 {
 	struct gathering *g = (struct gathering *)is;
@@ -330,7 +332,7 @@ static void gathering_release(struct ck_gatherer *is,
 	free(m);
 }
 
-static bool gathering_holds(struct ck_gatherer *is,
+static bool gathering_holds(struct ck_gather_engine *is,
 			    const struct ck_gather_memory *m)
 {
 	(void)is;
@@ -341,7 +343,7 @@ static bool gathering_holds(struct ck_gatherer *is,
 static void gathering_begin(uint64_t seed)
 {
 	gathering = (struct gathering){
-		.is = { .piece = GATHERING_ROOM / 2,
+		.is = { .segment = GATHERING_ROOM / 2,
 			.take = gathering_take,
 			.start = gathering_start,
 			.interrupt = gathering_interrupt,

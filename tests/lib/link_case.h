@@ -307,15 +307,15 @@ enum { MOVES = 3, LOOPS = 2, TO = 200000, FILL = 0xa5 };
 
 /* Some moves at once. */
 struct trip {
-	struct ck_moves moves; /* first */
-	struct ck_move list[MOVES];
+	struct ck_copy_batch batch; /* first */
+	struct ck_copy_desc list[MOVES];
 	struct ck_loop loops[MOVES][LOOPS];
 	uint8_t to[MOVES][TO], want[MOVES][TO];
 	sem_t done;
 	unsigned times; /* that done() was called; atomic */
 };
 
-static inline void trip_done(struct ck_moves *m)
+static inline void trip_done(struct ck_copy_batch *m)
 {
 	struct trip *t = (struct trip *)m;
 
@@ -330,17 +330,17 @@ static inline void trip_init(struct trip *t)
 }
 
 /* Any move that lies inside of its file and its place. */
-static inline void move_make(struct ck_move *m, struct ck_loop *loops,
+static inline void move_make(struct ck_copy_desc *m, struct ck_loop *loops,
 			     uint8_t *to, uint64_t *r)
 {
 	uint64_t most = tap_random(r) % 8 ? 2000 : 40000;
 	uint64_t src = 0, dst;
 
-	*m = (struct ck_move){ .file = (uint32_t)(tap_random(r) % FILES),
-			       .nloops = (uint32_t)(tap_random(r) % 3),
-			       .loops = loops,
-			       .run = 1 + tap_random(r) % most,
-			       .to = to };
+	*m = (struct ck_copy_desc){ .file = (uint32_t)(tap_random(r) % FILES),
+				    .nloops = (uint32_t)(tap_random(r) % 3),
+				    .loops = loops,
+				    .run = 1 + tap_random(r) % most,
+				    .to = to };
 	dst = m->run;
 	for (uint32_t k = m->nloops; k > 0 && k--;) {
 		loops[k].count = 1 + tap_random(r) % 2;
@@ -353,7 +353,7 @@ static inline void move_make(struct ck_move *m, struct ck_loop *loops,
 }
 
 /* Computes the expected bytes of a move, byte by byte. */
-static inline void move_model(const struct ck_move *m, uint8_t *want)
+static inline void move_model(const struct ck_copy_desc *m, uint8_t *want)
 {
 	uint64_t outer = m->nloops ? m->loops[0].count : 1;
 	uint64_t inner = m->nloops > 1 ? m->loops[1].count : 1;
@@ -375,11 +375,11 @@ static inline void move_model(const struct ck_move *m, uint8_t *want)
 
 static inline void trip_make(struct trip *t, uint64_t *r)
 {
-	t->moves = (struct ck_moves){ .list = t->list,
-				      .n = 1 + tap_random(r) % MOVES,
-				      .done = trip_done };
+	t->batch = (struct ck_copy_batch){ .list = t->list,
+					   .n = 1 + tap_random(r) % MOVES,
+					   .done = trip_done };
 	t->times = 0;
-	for (size_t i = 0; i < t->moves.n; i++) {
+	for (size_t i = 0; i < t->batch.n; i++) {
 		memset(t->to[i], FILL, TO);
 		memset(t->want[i], FILL, TO);
 		move_make(&t->list[i], t->loops[i], t->to[i], r);
@@ -403,7 +403,7 @@ static inline bool trip_is_right(struct trip *t, bool may_fail, bool may_intr,
 {
 	bool right = __atomic_load_n(&t->times, __ATOMIC_RELAXED) <= 1;
 
-	for (size_t i = 0; i < t->moves.n; i++) {
+	for (size_t i = 0; i < t->batch.n; i++) {
 		int rc = t->list[i].rc;
 
 		if (rc == 0)
@@ -436,22 +436,22 @@ static inline void count(unsigned *counter, unsigned by)
 
 static inline void trip_interrupt(struct movers *m, struct trip *t, uint64_t *r)
 {
-	struct ck_backend *mover = &m->j->requester.mover;
+	struct ck_backend *backend = &m->j->requester.backend;
 
 	usleep((useconds_t)(tap_random(r) % 300));
-	__atomic_store_n(&t->moves.unwanted, true, __ATOMIC_RELEASE);
-	mover->interrupt(mover, &t->moves);
+	__atomic_store_n(&t->batch.cancelled, true, __ATOMIC_RELEASE);
+	backend->interrupt(backend, &t->batch);
 }
 
 static inline void trip_run(struct movers *m, struct trip *t, uint64_t *r)
 {
-	struct ck_backend *mover = &m->j->requester.mover;
+	struct ck_backend *backend = &m->j->requester.backend;
 	bool drop = m->interrupts && tap_random(r) % 3 == 0;
 	uint64_t from = msec_now(), took;
 	unsigned good = 0;
 
 	trip_make(t, r);
-	if (mover->start(mover, &t->moves) == -EINPROGRESS) {
+	if (backend->start(backend, &t->batch) == -EINPROGRESS) {
 		if (drop)
 			trip_interrupt(m, t, r);
 		trip_wait(t);
@@ -459,7 +459,7 @@ static inline void trip_run(struct movers *m, struct trip *t, uint64_t *r)
 	took = msec_now() - from;
 	count(&m->wrong, !trip_is_right(t, m->may_fail, drop, &good));
 	count(&m->good, good);
-	count(&m->failed, good < t->moves.n);
+	count(&m->failed, good < t->batch.n);
 	if (took > __atomic_load_n(&m->longest, __ATOMIC_RELAXED))
 		__atomic_store_n(&m->longest, took, __ATOMIC_RELAXED);
 }

@@ -143,7 +143,7 @@ static inline uint32_t number_of(struct ck_file_server *o, const char *name)
 }
 
 /* Executes moves by as many READ requests as needed. */
-static inline int move_by(struct ck_file_server *o, struct ck_move *list,
+static inline int move_by(struct ck_file_server *o, struct ck_copy_desc *list,
 			  size_t n)
 {
 	struct ck_reads r;

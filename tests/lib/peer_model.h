@@ -292,7 +292,7 @@ static inline void op_check(struct op *op)
 {
 	struct model *m = op->model;
 
-	for (size_t i = 0; i < op->set.moves.n; i++) {
+	for (size_t i = 0; i < op->set.batch.n; i++) {
 		if (!is_right_rc(op, i))
 			wrong(m, "a move has a wrong error");
 		count_move(op->set.list[i].rc);
@@ -304,9 +304,9 @@ static inline void op_check(struct op *op)
 
 static inline void op_start(struct model *m);
 
-static inline void op_done(struct ck_moves *moves)
+static inline void op_done(struct ck_copy_batch *batch)
 {
-	struct op *op = (struct op *)moves;
+	struct op *op = (struct op *)batch;
 	struct model *m = op->model;
 
 	if (op->ended++)
@@ -325,7 +325,7 @@ static inline bool op_look(struct op *op)
 	struct model *m = op->model;
 	bool any = false;
 
-	for (size_t i = 0; i < op->set.moves.n; i++) {
+	for (size_t i = 0; i < op->set.batch.n; i++) {
 		struct ck_location at;
 
 		if (!needs_peer(op, i))
@@ -342,17 +342,17 @@ static inline bool op_look(struct op *op)
 
 static inline void op_begin(struct model *m, struct op *op)
 {
-	struct ck_backend *mover = &m->requester.mover;
+	struct ck_backend *backend = &m->requester.backend;
 	bool any;
 	int rc;
 
 	op->model = m;
-	op->set.moves.done = op_done;
+	op->set.batch.done = op_done;
 	op->begin = m->fair;
 	any = op_look(op);
 	op->started = true;
 	tally.ops++;
-	rc = mover->start(mover, &op->set.moves);
+	rc = backend->start(backend, &op->set.batch);
 	if (rc != (any ? -EINPROGRESS : 0))
 		wrong(m, "started to something else");
 	if (rc)
@@ -368,7 +368,7 @@ static inline void op_start(struct model *m)
 	*op = (struct op){ 0 };
 	move_set_random(&op->set, &m->random);
 	if (!m->steady && one_in(m, 20))
-		op->set.moves.unwanted = op->interrupted = op->due = true;
+		op->set.batch.cancelled = op->interrupted = op->due = true;
 	op_begin(m, op);
 }
 
@@ -388,13 +388,13 @@ static inline bool any_live(const struct model *m)
 static inline void interrupt(struct model *m)
 {
 	struct op *op = &m->ops[below(m, OPS)];
-	struct ck_backend *mover = &m->requester.mover;
+	struct ck_backend *backend = &m->requester.backend;
 
 	if (m->steady || !is_live(op))
 		return;
 	op->interrupted = op->due = true;
-	op->set.moves.unwanted = true;
-	mover->interrupt(mover, &op->set.moves);
+	op->set.batch.cancelled = true;
+	backend->interrupt(backend, &op->set.batch);
 }
 
 static inline void down(struct model *m, uint32_t peer)

@@ -25,15 +25,15 @@ enum {
 enum move_kind { PLAIN, OUTSIDE, UNKNOWN, NONE, WILD };
 
 struct move_set {
-	struct ck_moves moves; /* first */
-	struct ck_move list[SET_MOVES];
+	struct ck_copy_batch batch; /* first */
+	struct ck_copy_desc list[SET_MOVES];
 	enum move_kind kind[SET_MOVES];
 	struct ck_loop loops[SET_MOVES][SET_LOOPS];
 	uint8_t to[SET_ROOM];
 };
 
 /* Expected rc of a move without a peer: no peer has the file, or it is unknown. */
-static inline int move_none_rc(const struct ck_move *m)
+static inline int move_none_rc(const struct ck_copy_desc *m)
 {
 	return m->file == NOBODYS ? -EIO : -ENODATA;
 }
@@ -52,7 +52,7 @@ static inline void whereabouts_fill(struct ck_location *files, uint32_t npeers)
 
 /* Destinations of the runs, with gaps, the loops in any order. Returns the
  * span. */
-static inline uint64_t random_dst(struct ck_move *m, struct ck_loop *loops,
+static inline uint64_t random_dst(struct ck_copy_desc *m, struct ck_loop *loops,
 				  uint64_t *random)
 {
 	uint64_t span = m->run, first = boxes_below(random, SET_LOOPS);
@@ -67,7 +67,7 @@ static inline uint64_t random_dst(struct ck_move *m, struct ck_loop *loops,
 }
 
 /* Positions in the file; runs may overlap. */
-static inline void random_src(struct ck_move *m, struct ck_loop *loops,
+static inline void random_src(struct ck_copy_desc *m, struct ck_loop *loops,
 			      uint64_t *random)
 {
 	uint64_t left = OWNED_BYTES - m->run;
@@ -81,7 +81,7 @@ static inline void random_src(struct ck_move *m, struct ck_loop *loops,
 	m->fpos = boxes_below(random, left + 1);
 }
 
-static inline enum move_kind random_fault(struct ck_move *m,
+static inline enum move_kind random_fault(struct ck_copy_desc *m,
 					  struct ck_loop *loops,
 					  uint64_t *random)
 {
@@ -90,7 +90,8 @@ static inline enum move_kind random_fault(struct ck_move *m,
 	switch (boxes_below(random, 40)) {
 	case 0:
 		m->fpos = OWNED_BYTES - boxes_below(random, 1 + m->run);
-		return ck_move_measure(m, &bytes, &end) && end <= OWNED_BYTES
+		return ck_copy_desc_measure(m, &bytes, &end) &&
+				       end <= OWNED_BYTES
 			       ? PLAIN
 			       : OUTSIDE;
 	case 1: m->file = NOT_THERE; return UNKNOWN;
@@ -109,7 +110,7 @@ static inline enum move_kind random_fault(struct ck_move *m,
 static inline uint64_t random_move(struct move_set *s, size_t i,
 				   uint64_t *random)
 {
-	struct ck_move *m = &s->list[i];
+	struct ck_copy_desc *m = &s->list[i];
 	uint64_t span;
 
 	m->file = (uint32_t)boxes_below(random, OWNED_ALL);
@@ -130,7 +131,7 @@ static inline void move_set_random(struct move_set *s, uint64_t *random)
 {
 	uint64_t n = 1 + boxes_below(random, SET_MOVES), at = 0;
 
-	*s = (struct move_set){ .moves.list = s->list };
+	*s = (struct move_set){ .batch.list = s->list };
 	memset(s->to, SENTINEL, sizeof(s->to));
 	for (size_t i = 0; i < n; i++) {
 		uint64_t span = random_move(s, i, random);
@@ -139,13 +140,13 @@ static inline void move_set_random(struct move_set *s, uint64_t *random)
 		if (at + span > SET_ROOM)
 			break;
 		s->list[i].to = s->to + at;
-		s->moves.n++;
+		s->batch.n++;
 		at += span;
 	}
 	/* In any order. */
-	for (size_t i = s->moves.n; i > 1 && i--;) {
+	for (size_t i = s->batch.n; i > 1 && i--;) {
 		size_t k = boxes_below(random, i + 1);
-		struct ck_move move = s->list[i];
+		struct ck_copy_desc move = s->list[i];
 		enum move_kind kind = s->kind[i];
 
 		s->list[i] = s->list[k];
@@ -158,7 +159,7 @@ static inline void move_set_random(struct move_set *s, uint64_t *random)
 /* --- expected memory ------------------------------------------------------------------------- */
 
 /* Advances to the next run of a loop nest. False after the last one. */
-static inline bool run_next(const struct ck_move *m, uint64_t *index)
+static inline bool run_next(const struct ck_copy_desc *m, uint64_t *index)
 {
 	uint32_t k = m->nloops;
 
@@ -168,8 +169,9 @@ static inline bool run_next(const struct ck_move *m, uint64_t *index)
 }
 
 /* A failed move may have written any bytes to its runs. */
-static inline void expect_move(const struct ck_move *m, const uint8_t *file,
-			       const uint8_t *base, uint8_t *want, bool *any)
+static inline void expect_move(const struct ck_copy_desc *m,
+			       const uint8_t *file, const uint8_t *base,
+			       uint8_t *want, bool *any)
 {
 	uint64_t index[SET_LOOPS] = { 0 };
 
@@ -197,8 +199,8 @@ static inline bool move_set_is_right(const struct move_set *s,
 	uint8_t want[SET_ROOM];
 
 	memset(want, SENTINEL, sizeof(want));
-	for (size_t i = 0; i < s->moves.n; i++) {
-		const struct ck_move *m = &s->list[i];
+	for (size_t i = 0; i < s->batch.n; i++) {
+		const struct ck_copy_desc *m = &s->list[i];
 
 		if (m->rc == 0 && s->kind[i] != PLAIN)
 			return false;

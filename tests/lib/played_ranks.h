@@ -67,7 +67,7 @@ static inline void send_frame(struct rank *r, uint32_t peer,
 }
 
 /* Packs the runs of a move. Returns the number of bytes. */
-static inline uint64_t fill_move(uint32_t rank, const struct ck_move *m,
+static inline uint64_t fill_move(uint32_t rank, const struct ck_copy_desc *m,
 				 uint32_t loop, uint64_t fpos, uint8_t *to)
 {
 	uint64_t bytes = 0;
@@ -90,7 +90,7 @@ static inline void answer_read(struct ranks *all, uint32_t rank,
 	struct rank *r = &all->list[rank];
 	struct ck_cur c = ck_cur_make(f->body.p, f->body.len);
 	struct ck_loop loops[CK_MAX_DIMS] = { 0 };
-	struct ck_move m = { .loops = loops };
+	struct ck_copy_desc m = { .loops = loops };
 	struct ck_wire_head head = f->head;
 	struct ck_buf body = { 0 };
 	uint32_t n, zero;

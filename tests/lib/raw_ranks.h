@@ -138,7 +138,7 @@ static inline void raw_add_read(struct ck_buf *b, uint64_t id, uint64_t run,
 {
 	static uint8_t to[1];
 	const struct ck_loop loop = { turns, run, 0 };
-	struct ck_move m = {
+	struct ck_copy_desc m = {
 		.run = run, .to = to, .nloops = 1, .loops = &loop
 	};
 	struct ck_reads reads;

@@ -6,7 +6,7 @@
 #define CK_READ_CASE_H
 
 #include "ckptfs/format.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "ckptfs/view.h"
 
 /* Gives out a layout that the test has, or gets one. */

@@ -74,9 +74,9 @@ static inline void end(void)
 	packets_fini(&line.packets);
 }
 
-static inline void count_end(struct ck_moves *moves)
+static inline void count_end(struct ck_copy_batch *batch)
 {
-	(void)moves;
+	(void)batch;
 	ended++;
 }
 
@@ -95,10 +95,10 @@ static inline void answer_all(void)
 	}
 }
 
-static inline int start(struct ck_moves *moves)
+static inline int start(struct ck_copy_batch *batch)
 {
-	moves->done = count_end;
-	return requester.mover.start(&requester.mover, moves);
+	batch->done = count_end;
+	return requester.backend.start(&requester.backend, batch);
 }
 
 #endif

@@ -19,11 +19,11 @@ static inline void node_begin_life(struct model *m, uint32_t rank)
 
 	*n = (struct node){ .user = { node_send, node_prepare, node_ended,
 				      node_over },
-			    .mover = { node_epoch, node_token, node_begin,
-				       node_poll, node_abort },
+			    .backend = { node_epoch, node_token, node_begin,
+					 node_poll, node_abort },
 			    .m = m,
 			    .rank = rank };
-	n->all = ck_rounds_make(&o, &n->user, &n->mover, m->now);
+	n->all = ck_rounds_make(&o, &n->user, &n->backend, m->now);
 	if (!n->all)
 		abort();
 }

@@ -54,8 +54,8 @@ struct entries {
 };
 
 struct node {
-	struct ck_round_user user;   /* first */
-	struct ck_round_mover mover; /* see node_of_mover() */
+	struct ck_round_user user;	 /* first */
+	struct ck_round_backend backend; /* see node_of_mover() */
 	struct model *m;
 	uint32_t rank;
 	struct ck_rounds *all;
@@ -336,10 +336,10 @@ static inline void node_over(struct ck_round_user *u, uint64_t op, int rc)
 
 /* --- a backend with the rules of NCCL --------------------------------------------------------- */
 
-static inline struct node *node_of_mover(struct ck_round_mover *mover)
+static inline struct node *node_of_mover(struct ck_round_backend *backend)
 {
-	return (struct node *)(void *)((uint8_t *)mover -
-				       offsetof(struct node, mover));
+	return (struct node *)(void *)((uint8_t *)backend -
+				       offsetof(struct node, backend));
 }
 
 static inline void entries_add(struct entries *e, uint64_t epoch, uint64_t op)
@@ -376,11 +376,11 @@ static inline size_t entries_place(const struct entries *e, uint64_t epoch,
 	abort();
 }
 
-static inline void node_epoch(struct ck_round_mover *mover, uint64_t epoch,
+static inline void node_epoch(struct ck_round_backend *backend, uint64_t epoch,
 			      const uint32_t *members, uint32_t count,
 			      const uint8_t token[static CK_ROUND_TOKEN])
 {
-	struct node *n = node_of_mover(mover);
+	struct node *n = node_of_mover(backend);
 
 	if (n->running || epoch <= n->epoch || count == 0 ||
 	    members[count - 1] >= n->m->size || token[0] != epoch % n->m->size)
@@ -389,15 +389,16 @@ static inline void node_epoch(struct ck_round_mover *mover, uint64_t epoch,
 }
 
 /* The token contains the rank that made it. */
-static inline void node_token(struct ck_round_mover *mover,
+static inline void node_token(struct ck_round_backend *backend,
 			      uint8_t out[static CK_ROUND_TOKEN])
 {
-	out[0] = (uint8_t)node_of_mover(mover)->rank;
+	out[0] = (uint8_t)node_of_mover(backend)->rank;
 }
 
-static inline int node_begin(struct ck_round_mover *mover, struct ck_round *r)
+static inline int node_begin(struct ck_round_backend *backend,
+			     struct ck_round *r)
 {
-	struct node *n = node_of_mover(mover);
+	struct node *n = node_of_mover(backend);
 	struct model_op *o = model_op(n->m, r->op);
 
 	if (n->running || r->epoch != n->epoch || o->ready != o->ranks ||
@@ -433,9 +434,10 @@ static inline bool node_met(struct node *n, const struct entries *own,
 	return e;
 }
 
-static inline int node_poll(struct ck_round_mover *mover, struct ck_round *r)
+static inline int node_poll(struct ck_round_backend *backend,
+			    struct ck_round *r)
 {
-	struct node *n = node_of_mover(mover);
+	struct node *n = node_of_mover(backend);
 	bool met = true;
 
 	if (n->running != r)
@@ -462,9 +464,10 @@ static inline int node_poll(struct ck_round_mover *mover, struct ck_round *r)
 	return 0;
 }
 
-static inline void node_abort(struct ck_round_mover *mover, struct ck_round *r)
+static inline void node_abort(struct ck_round_backend *backend,
+			      struct ck_round *r)
 {
-	struct node *n = node_of_mover(mover);
+	struct node *n = node_of_mover(backend);
 
 	if (n->running != r)
 		model_wrong(n->m, "abort");

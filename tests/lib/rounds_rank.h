@@ -512,7 +512,7 @@ static inline void rank_run(struct ck_transport *x,
 	k->ordered.late_one_in = plan->late_one_in;
 	k->ordered.late_usec = plan->late_usec;
 	harm_init(&k->harm, plan, x->rank, &k->ordered);
-	k->all = ck_rounds_make(&options, &k->user, &k->ordered.mover,
+	k->all = ck_rounds_make(&options, &k->user, &k->ordered.backend,
 				now_msec());
 	if (!k->all)
 		abort();

@@ -47,8 +47,9 @@ static inline void stream_case_drop(struct ck_stream *s)
 /* files: some of which are remote; the mover brings their bytes. */
 static inline void stream_case_begin(struct stream_case *c, struct ck_files *in,
 				     struct ck_open_slice *opened,
-				     struct ck_backend *mover, uint64_t segment,
-				     uint64_t cache, uint32_t unused_msec)
+				     struct ck_backend *backend,
+				     uint64_t segment, uint64_t cache,
+				     uint32_t unused_msec)
 {
 	struct ck_streams_options o = { .route = &c->route,
 					.segment = segment,
@@ -58,7 +59,7 @@ static inline void stream_case_begin(struct stream_case *c, struct ck_files *in,
 					.drop = stream_case_drop };
 
 	*c = (struct stream_case){ .files = in, .opened = opened };
-	ck_route_init(&c->route, in, mover);
+	ck_route_init(&c->route, in, backend);
 	if (ck_streams_make(&o, &c->streams))
 		abort();
 }
@@ -155,7 +156,7 @@ static inline int stream_alone(struct stream_reader *r, struct ck_read *what,
 	if (rc != -EREMOTE)
 		return rc;
 	stream_case_waits(r->c, true);
-	rc = ck_move_read(&r->c->route, what);
+	rc = ck_io_read(&r->c->route, what);
 	stream_case_waits(r->c, false);
 	return rc;
 }
@@ -181,7 +182,7 @@ static inline int stream_case_read(struct stream_reader *r, uint64_t vpos,
 	r->c->interrupted += rc == -EINTR;
 	if (rc == 0 || rc == -EINTR)
 		return rc;
-	what.brief = true;
+	what.short_deadline = true;
 	return stream_alone(r, &what, rc == -ENOENT);
 }
 

@@ -48,7 +48,7 @@ static inline int wire_split(const void *bytes, size_t len,
 }
 
 /* All runs of a nest, in its order: calls each() with where they are. */
-static inline void each_run(const struct ck_move *m,
+static inline void each_run(const struct ck_copy_desc *m,
 			    void (*each)(void *arg, uint64_t fpos,
 					 uint64_t dst),
 			    void *arg)

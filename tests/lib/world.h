@@ -7,7 +7,7 @@
 #define CK_WORLD_H
 
 #include "boxes.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

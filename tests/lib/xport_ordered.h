@@ -43,7 +43,7 @@ struct ordered_stream {
 };
 
 struct ordered {
-	struct ck_round_mover mover; /* first */
+	struct ck_round_backend backend; /* first */
 	struct ck_transport *x;
 	/* Addresses of the bytes between this rank and a peer. */
 	const uint8_t *(*source)(struct ck_round *r, uint32_t peer);
@@ -236,11 +236,12 @@ static inline bool ordered_take(struct ordered *o, uint32_t from,
 
 /* --- the backend --------------------------------------------------------------------------- */
 
-static inline void ordered_epoch(struct ck_round_mover *mover, uint64_t epoch,
-				 const uint32_t *members, uint32_t n,
+static inline void ordered_epoch(struct ck_round_backend *backend,
+				 uint64_t epoch, const uint32_t *members,
+				 uint32_t n,
 				 const uint8_t token[static CK_ROUND_TOKEN])
 {
-	struct ordered *o = (struct ordered *)mover;
+	struct ordered *o = (struct ordered *)backend;
 
 	(void)members;
 	(void)n;
@@ -250,10 +251,10 @@ static inline void ordered_epoch(struct ck_round_mover *mover, uint64_t epoch,
 		o->to[i].entered = o->from[i].entered = 0;
 }
 
-static inline int ordered_begin(struct ck_round_mover *mover,
+static inline int ordered_begin(struct ck_round_backend *backend,
 				struct ck_round *r)
 {
-	struct ordered *o = (struct ordered *)mover;
+	struct ordered *o = (struct ordered *)backend;
 
 	o->r = r;
 	o->aborted = false;
@@ -275,9 +276,10 @@ static inline int ordered_begin(struct ck_round_mover *mover,
 	return 0;
 }
 
-static inline int ordered_poll(struct ck_round_mover *mover, struct ck_round *r)
+static inline int ordered_poll(struct ck_round_backend *backend,
+			       struct ck_round *r)
 {
-	struct ordered *o = (struct ordered *)mover;
+	struct ordered *o = (struct ordered *)backend;
 	bool busy = false;
 
 	if (o->r != r)
@@ -297,10 +299,10 @@ static inline int ordered_poll(struct ck_round_mover *mover, struct ck_round *r)
 	return o->aborted ? -ECANCELED : 0;
 }
 
-static inline void ordered_abort(struct ck_round_mover *mover,
+static inline void ordered_abort(struct ck_round_backend *backend,
 				 struct ck_round *r)
 {
-	struct ordered *o = (struct ordered *)mover;
+	struct ordered *o = (struct ordered *)backend;
 
 	if (o->r != r)
 		abort();
@@ -312,8 +314,8 @@ static inline void ordered_init(struct ordered *o, struct ck_transport *x,
 {
 	if (x->size > ORDERED_RANKS)
 		abort();
-	*o = (struct ordered){ .mover = { ordered_epoch, NULL, ordered_begin,
-					  ordered_poll, ordered_abort },
+	*o = (struct ordered){ .backend = { ordered_epoch, NULL, ordered_begin,
+					    ordered_poll, ordered_abort },
 			       .x = x,
 			       .random = seed | 1 };
 }

@@ -79,7 +79,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
 
 # The name of a check, the file that it must find, and with which contents.
 CANARIES = (
-    ('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n', '#include "cli.h"\n',
+    ('layers', 'core/view/canary.c', '#include "ckptfs/io.h"\n', '#include "cli.h"\n',
      '#include "copied.h"\n', '#include "syntax/pow10.h"\n', '#include "io/segments.h"\n',
      '#include "../base/bits.h"\n'),
 )

@@ -99,7 +99,7 @@ static int far_open(const char *path, const struct ck_format_options *options,
 		return rc;
 	owner_start(*out, o);
 	files_ask(*out);
-	o->remote = &far.requester.mover;
+	o->remote = &far.requester.backend;
 	o->hosts.segment = SEGMENT;
 	o->hosts.cache = CACHE;
 	return 0;

@@ -27,13 +27,13 @@
 
 struct waiting {
 	struct waiting *next;
-	struct ck_moves *moves;
+	struct ck_copy_batch *batch;
 	struct timespec until;
 };
 
 static struct late {
-	struct ck_backend mover;
-	struct ck_host_mover host;
+	struct ck_backend backend;
+	struct ck_local_backend host;
 	struct ck_files *files; /* the same files, all local */
 	unsigned msec, error;
 	bool shuffle, early, bulk;
@@ -57,12 +57,12 @@ static bool is_over(const struct waiting *w)
 
 static bool is_unwanted(const struct waiting *w)
 {
-	return __atomic_load_n(&w->moves->unwanted, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&w->batch->cancelled, __ATOMIC_ACQUIRE);
 }
 
-static bool is_for_ever(const struct ck_moves *moves)
+static bool is_for_ever(const struct ck_copy_batch *batch)
 {
-	return late.never && (!late.bulk || moves->list[0].run > 65536);
+	return late.never && (!late.bulk || batch->list[0].run > 65536);
 }
 
 /* Removes a batch that may complete now from the list, or returns NULL. Must
@@ -72,7 +72,7 @@ static struct waiting *take(void)
 	struct waiting **at = &late.first, *w;
 
 	while ((w = *at) && !is_unwanted(w) &&
-	       (is_for_ever(w->moves) || !is_over(w)))
+	       (is_for_ever(w->batch) || !is_over(w)))
 		at = &w->next;
 	if (w)
 		*at = w->next;
@@ -81,16 +81,16 @@ static struct waiting *take(void)
 
 static void answer(struct waiting *w)
 {
-	struct ck_backend *host = &late.host.mover;
-	struct ck_moves *m = w->moves;
-	bool unwanted = is_unwanted(w);
+	struct ck_backend *host = &late.host.backend;
+	struct ck_copy_batch *m = w->batch;
+	bool cancelled = is_unwanted(w);
 
 	free(w);
-	if (!unwanted)
+	if (!cancelled)
 		(void)host->start(host, m);
 	for (size_t i = 0; i < m->n; i++) {
 		late.moved++;
-		if (unwanted)
+		if (cancelled)
 			m->list[i].rc = -EINTR;
 		else if ((late.early && !late.ready) ||
 			 (late.error && late.moved % late.error == 0))
@@ -124,7 +124,7 @@ static void *run(void *unused)
 	return NULL;
 }
 
-static int late_start(struct ck_backend *m, struct ck_moves *moves)
+static int late_start(struct ck_backend *m, struct ck_copy_batch *batch)
 {
 	struct waiting *w = malloc(sizeof(*w));
 	unsigned msec = late.msec;
@@ -135,7 +135,7 @@ static int late_start(struct ck_backend *m, struct ck_moves *moves)
 	pthread_mutex_lock(&late.lock);
 	if (late.shuffle)
 		msec = (unsigned)rand() % (late.msec + 1);
-	w->moves = moves;
+	w->batch = batch;
 	w->until = ck_time_in(CLOCK_MONOTONIC, msec);
 	if (!late.started && pthread_create(&late.thread, NULL, run, NULL))
 		abort();
@@ -147,9 +147,9 @@ static int late_start(struct ck_backend *m, struct ck_moves *moves)
 	return -EINPROGRESS;
 }
 
-static void late_interrupt(struct ck_backend *m, struct ck_moves *moves)
+static void late_interrupt(struct ck_backend *m, struct ck_copy_batch *batch)
 {
-	(void)m, (void)moves;
+	(void)m, (void)batch;
 	pthread_cond_signal(&late.changed);
 }
 
@@ -177,7 +177,7 @@ static void files_part(struct ck_checkpoint *cp,
 		if (is_chosen(i))
 			ck_files_set_remote(cp->files, i, &info);
 	}
-	ck_host_mover_init(&late.host, late.files);
+	ck_local_backend_init(&late.host, late.files);
 }
 
 static void ready(uint64_t mount, void *unused)
@@ -198,7 +198,7 @@ static unsigned number_of(const char *name)
 
 int main(int argc, char **argv)
 {
-	struct ck_mount_options options = { .remote = &late.mover };
+	struct ck_mount_options options = { .remote = &late.backend };
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc;
@@ -214,9 +214,9 @@ int main(int argc, char **argv)
 	srand(number_of("LATE_SEED"));
 	pthread_mutex_init(&late.lock, NULL);
 	pthread_cond_init(&late.changed, NULL);
-	late.mover = (struct ck_backend){ .name = "late",
-					  .start = late_start,
-					  .interrupt = late_interrupt };
+	late.backend = (struct ck_backend){ .name = "late",
+					    .start = late_start,
+					    .interrupt = late_interrupt };
 	rc = ck_options_parse(&options, argc > 4 ? argv[4] : "", &d);
 	options.format.write = options.write;
 	if (rc == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Who reads on finds the data files in memory; who jumps fetches nothing. */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "tap.h"
 
 #include <fcntl.h>

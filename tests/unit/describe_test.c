@@ -35,7 +35,7 @@ static struct fixture {
 	struct ck_remote_client r;
 	uint8_t fill[SIZE], words[32 << 10];
 	struct ck_loop loops[MOVES][CK_MAX_DIMS];
-	struct ck_move list[MOVES];
+	struct ck_copy_desc list[MOVES];
 } f;
 
 static void begin(uint32_t epoch)
@@ -65,27 +65,27 @@ static void end(void)
 
 static bool describe(size_t n, struct ck_described *out)
 {
-	const struct ck_moves moves = { .list = f.list, .n = n };
+	const struct ck_copy_batch batch = { .list = f.list, .n = n };
 
 	*out = (struct ck_described){ .base = f.fill,
 				      .size = SIZE,
 				      .out = f.words,
 				      .room = sizeof(f.words) };
-	return f.r.mover.describe(&f.r.mover, &moves, out);
+	return f.r.backend.describe(&f.r.backend, &batch, out);
 }
 
 /* Makes a move with loops to consecutive bytes, from `at` on. Returns the number of bytes. */
-static uint64_t random_move(struct ck_move *m, struct ck_loop *loops,
+static uint64_t random_move(struct ck_copy_desc *m, struct ck_loop *loops,
 			    uint64_t at, uint64_t *random)
 {
 	uint64_t bytes;
 
-	*m = (struct ck_move){ .file = (uint32_t)boxes_below(random, 4),
-			       .nloops = (uint32_t)boxes_below(random, 4),
-			       .loops = loops,
-			       .fpos = boxes_below(random, 1 << 20),
-			       .run = 1 + boxes_below(random, 50),
-			       .to = f.fill + at };
+	*m = (struct ck_copy_desc){ .file = (uint32_t)boxes_below(random, 4),
+				    .nloops = (uint32_t)boxes_below(random, 4),
+				    .loops = loops,
+				    .fpos = boxes_below(random, 1 << 20),
+				    .run = 1 + boxes_below(random, 50),
+				    .to = f.fill + at };
 	if (m->file == 2)
 		m->file = 3;
 	for (uint32_t k = 0; k < m->nloops; k++)
@@ -102,7 +102,7 @@ static uint64_t random_move(struct ck_move *m, struct ck_loop *loops,
 }
 
 /* True if the READ has one move, equal to *m, in that file. */
-static bool reads_same(struct ck_str body, const struct ck_move *m,
+static bool reads_same(struct ck_str body, const struct ck_copy_desc *m,
 		       uint32_t file)
 {
 	struct ck_cur c = ck_cur_make(body.p, body.len);
@@ -131,9 +131,9 @@ static unsigned check_words(const struct ck_described *d, size_t n)
 	size_t i = 0;
 
 	for (; ck_want_next(&c, &want) > 0 && i < n; i++) {
-		const struct ck_move *m = &f.list[i];
+		const struct ck_copy_desc *m = &f.list[i];
 
-		wrong += !ck_move_measure(m, &bytes, &ending) ||
+		wrong += !ck_copy_desc_measure(m, &bytes, &ending) ||
 			 want.bytes != bytes || f.fill + want.at != m->to ||
 			 want.rank != ranks[files[m->file].peer] ||
 			 !reads_same(want.body, m, files[m->file].number);
@@ -173,7 +173,7 @@ static bool is_refused(size_t n)
 
 static void test_refused(void)
 {
-	const struct ck_move good = { .file = 0, .run = 10, .to = f.fill };
+	const struct ck_copy_desc good = { .file = 0, .run = 10, .to = f.fill };
 	static struct ck_loop loop = { .count = 3, .dst = 11, .src = 100 };
 	struct ck_described d;
 
@@ -215,17 +215,17 @@ static void test_refused(void)
 /* A description that exceeds the given room is refused as a whole. */
 static void test_room(void)
 {
-	struct ck_moves moves = { .list = f.list, .n = MOVES };
+	struct ck_copy_batch batch = { .list = f.list, .n = MOVES };
 	struct ck_described d = { .base = f.fill,
 				  .size = SIZE,
 				  .out = f.words };
 
 	begin(SET);
 	for (size_t i = 0; i < MOVES; i++)
-		f.list[i] = (struct ck_move){ .run = 10,
-					      .to = f.fill + 10 * i };
+		f.list[i] = (struct ck_copy_desc){ .run = 10,
+						   .to = f.fill + 10 * i };
 	for (; d.room < sizeof(f.words); d.room++)
-		if (f.r.mover.describe(&f.r.mover, &moves, &d))
+		if (f.r.backend.describe(&f.r.backend, &batch, &d))
 			break;
 	eq_u64(d.used, d.room);
 	eq_u64(d.used, MOVES * (CK_WANT_HEAD + 8 + 24));

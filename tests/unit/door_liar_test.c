@@ -187,7 +187,7 @@ static void test_liars(void)
 
 /* --- owners that do not answer ------------------------------------------------------------------ */
 
-static void took_its_time(struct mover *m)
+static void took_its_time(struct backend *m)
 {
 	pthread_join(m->thread, NULL);
 	eq_err(m->rc, -ETIMEDOUT);
@@ -198,7 +198,7 @@ static void took_its_time(struct mover *m)
 /* Regression: connecting blocked for ever if the backlog of the listener was full. */
 static void test_no_answer(void)
 {
-	struct mover alone = { 0 }, behind = { .late = 100000 };
+	struct backend alone = { 0 }, behind = { .late = 100000 };
 	unsigned fds = fds_count();
 	int first, others[2];
 	char name[CK_RENDEZVOUS_NAME], full[CK_RENDEZVOUS_NAME];

@@ -16,7 +16,7 @@
 static void right_one(const struct ck_rendezvous *door)
 {
 	struct ck_rendezvous_way way = { -1, -1, 0 };
-	struct mover m = { .late = 20000 };
+	struct backend m = { .late = 20000 };
 	char byte = 0;
 
 	mover_start(&m, door->name);
@@ -32,21 +32,21 @@ static void right_one(const struct ck_rendezvous *door)
 /* --- connecting ------------------------------------------------------------------------ */
 
 static void memory_checked(const struct ck_rendezvous_way *mount,
-			   const struct ck_rendezvous_way *mover)
+			   const struct ck_rendezvous_way *backend)
 {
 	uint8_t *a = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 			  mount->memory, 0);
 	uint8_t *b = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  mover->memory, 0);
+			  backend->memory, 0);
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 	if (a == MAP_FAILED || b == MAP_FAILED)
 		abort();
 	eq_i64(fcntl(mount->memory, F_GET_SEALS), seals);
-	eq_i64(fcntl(mover->memory, F_GET_SEALS), seals);
-	ok(ftruncate(mover->memory, SIZE - 1) && errno == EPERM);
-	ok(ftruncate(mover->memory, SIZE + 1) && errno == EPERM);
-	ok(fcntl(mover->memory, F_ADD_SEALS, F_SEAL_WRITE) && errno == EPERM);
+	eq_i64(fcntl(backend->memory, F_GET_SEALS), seals);
+	ok(ftruncate(backend->memory, SIZE - 1) && errno == EPERM);
+	ok(ftruncate(backend->memory, SIZE + 1) && errno == EPERM);
+	ok(fcntl(backend->memory, F_ADD_SEALS, F_SEAL_WRITE) && errno == EPERM);
 	a[0] = 7;
 	b[SIZE - 1] = 9;
 	ok(b[0] == 7 && a[SIZE - 1] == 9);
@@ -60,7 +60,7 @@ static void test_in(void)
 	struct ck_rendezvous_way way = { -1, -1, 0 };
 	struct timeval most = { 1, 1 };
 	socklen_t len = sizeof(most);
-	struct mover m = { 0 };
+	struct backend m = { 0 };
 	struct ck_rendezvous door;
 
 	door_make(&door);
@@ -212,7 +212,7 @@ static void test_silent(void)
 /* A process that sends its part of the name late, while others connect. */
 static void *slow_run(void *arg)
 {
-	const struct mover *m = arg;
+	const struct backend *m = arg;
 
 	usleep(100000);
 	(void)!send(m->way.sock, m->name + PREFIX + PART, PART, MSG_NOSIGNAL);
@@ -222,7 +222,7 @@ static void *slow_run(void *arg)
 static void test_slow(void)
 {
 	struct ck_rendezvous_way way = { -1, -1, 0 };
-	struct mover m = { 0 };
+	struct backend m = { 0 };
 	struct ck_rendezvous door;
 	int socks[3];
 
@@ -291,7 +291,7 @@ static void *crowd_run(void *arg)
 static bool comes_in(const struct ck_rendezvous *door, uint64_t late)
 {
 	struct ck_rendezvous_way way = { -1, -1, 0 };
-	struct mover m = { .late = (unsigned)late };
+	struct backend m = { .late = (unsigned)late };
 	uint64_t end = ck_msec_now() + IN_TIME;
 	bool good = false;
 

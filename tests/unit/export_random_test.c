@@ -40,13 +40,13 @@ static struct held {
 static unsigned get_part(struct trial *t, uint32_t i, struct held *out)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(t->there);
-	struct ck_export_wish w = { .from = t->there,
-				    .vpos = slice->begins[i],
-				    .len = ck_slice_part_len(slice, i),
-				    .slice = i,
-				    .uuid = "gpu",
-				    .own = i % 4 == 1,
-				    .with_file = i % 4 == 2 };
+	struct ck_export_request w = { .from = t->there,
+				       .vpos = slice->begins[i],
+				       .len = ck_slice_part_len(slice, i),
+				       .slice = i,
+				       .uuid = "gpu",
+				       .own = i % 4 == 1,
+				       .with_file = i % 4 == 2 };
 	int rc = ck_gpu_exports.get(t->exports, &w, &out->export);
 
 	out->vpos = w.vpos;
@@ -138,7 +138,7 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
 	t->exports =
-		ck_gpu_exports.make(t->files, &answerer.mover, &gathering.is,
+		ck_gpu_exports.make(t->files, &answerer.backend, &gathering.is,
 				    boxes_below(random, 3) * (CK_SLAB + 5000));
 	if (!t->exports)
 		abort();

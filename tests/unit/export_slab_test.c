@@ -14,13 +14,13 @@ enum { N = 600, STEPS = 20000, SLABS = 64 };
 static struct ck_gather_memory memories[SLABS];
 static bool lost[SLABS], in_use[SLABS];
 
-static bool holds(struct ck_gatherer *g, const struct ck_gather_memory *m)
+static bool holds(struct ck_gather_engine *g, const struct ck_gather_memory *m)
 {
 	(void)g;
 	return !lost[m - memories];
 }
 
-static struct ck_gatherer gatherer = { .holds = holds };
+static struct ck_gather_engine gather_engine = { .holds = holds };
 
 struct world {
 	struct ck_slab *slabs;
@@ -65,7 +65,7 @@ static void place(struct world *w, unsigned i, uint64_t bytes, char device)
 	struct ck_gather_memory *memory;
 
 	*e = (struct ck_export){ .bytes = bytes, .uuid = { (uint8_t)device } };
-	if (!ck_slab_take(w->slabs, &gatherer, e)) {
+	if (!ck_slab_take(w->slabs, &gather_engine, e)) {
 		memory = memory_new();
 		if (!memory)
 			return;

@@ -5,7 +5,7 @@
  * The planner finds every byte of any window at its place in the flat tensor.
  */
 #include "catalogs.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "model/catalog/flat.h"
 #include "tap.h"
 

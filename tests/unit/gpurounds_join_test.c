@@ -25,32 +25,32 @@ static unsigned refusals,
 	packs; /* refusals: how often pack() will still refuse */
 static struct ck_gpu_parcel parcel = { .at = 4096, .size = BYTES };
 
-static void mover_epoch(struct ck_round_mover *m, uint64_t epoch,
+static void mover_epoch(struct ck_round_backend *m, uint64_t epoch,
 			const uint32_t *members, uint32_t n,
 			const uint8_t token[static CK_ROUND_TOKEN])
 {
 	(void)m, (void)epoch, (void)members, (void)n, (void)token;
 }
 
-static void mover_token(struct ck_round_mover *m,
+static void mover_token(struct ck_round_backend *m,
 			uint8_t out[static CK_ROUND_TOKEN])
 {
 	(void)m;
 	memset(out, 0, CK_ROUND_TOKEN);
 }
 
-static int mover_moves(struct ck_round_mover *m, struct ck_round *r)
+static int mover_moves(struct ck_round_backend *m, struct ck_round *r)
 {
 	(void)m, (void)r;
 	return 0;
 }
 
-static void mover_abort(struct ck_round_mover *m, struct ck_round *r)
+static void mover_abort(struct ck_round_backend *m, struct ck_round *r)
 {
 	(void)m, (void)r;
 }
 
-static struct ck_round_mover mover = {
+static struct ck_round_backend backend = {
 	.epoch = mover_epoch,
 	.token = mover_token,
 	.begin = mover_moves,
@@ -59,10 +59,11 @@ static struct ck_round_mover mover = {
 };
 
 static int gpu_join(struct ck_gpu *g, uint32_t rank, uint8_t *memory,
-		    size_t size, struct ck_round_mover **out, struct ck_diag *d)
+		    size_t size, struct ck_round_backend **out,
+		    struct ck_diag *d)
 {
 	(void)g, (void)rank, (void)memory, (void)size, (void)d;
-	*out = &mover;
+	*out = &backend;
 	return 0;
 }
 
@@ -292,7 +293,7 @@ static void begin(struct scene *s)
 	s->asker.frames.fd = s->socks[0];
 	s->asker.user = (struct ck_round_user){ asker_send, asker_prepare,
 						asker_ended, asker_over };
-	s->asker.rounds = ck_rounds_make(&o, &s->asker.user, &mover,
+	s->asker.rounds = ck_rounds_make(&o, &s->asker.user, &backend,
 					 ck_msec_now());
 	if (!s->asker.rounds ||
 	    ck_gpurounds_make(

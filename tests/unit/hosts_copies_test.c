@@ -295,7 +295,7 @@ static void end(struct job *b)
 
 static sem_t moved;
 
-static void move_done(struct ck_moves *m)
+static void move_done(struct ck_copy_batch *m)
 {
 	(void)m;
 	sem_post(&moved);
@@ -304,11 +304,13 @@ static void move_done(struct ck_moves *m)
 /* Reads all bytes of a remote file. */
 static int bring(struct job *b, enum file f, uint8_t *to, uint64_t len)
 {
-	struct ck_move move = { .file = f, .run = len, .to = to };
-	struct ck_moves moves = { .list = &move, .n = 1, .done = move_done };
-	struct ck_backend *mover = ck_hosts_mover(b->hosts);
+	struct ck_copy_desc move = { .file = f, .run = len, .to = to };
+	struct ck_copy_batch batch = { .list = &move,
+				       .n = 1,
+				       .done = move_done };
+	struct ck_backend *backend = ck_hosts_backend(b->hosts);
 
-	if (mover->start(mover, &moves) == -EINPROGRESS)
+	if (backend->start(backend, &batch) == -EINPROGRESS)
 		while (sem_wait(&moved))
 			;
 	return move.rc;

@@ -228,9 +228,9 @@ static void *large_run(void *arg)
 {
 	const struct ck_loop loop = { LARGE_TURNS, LARGE, 0 };
 	struct joined *j = arg;
-	struct ck_backend *mover = &j->requester.mover;
+	struct ck_backend *backend = &j->requester.backend;
 	uint8_t *to = malloc((size_t)LARGE * LARGE_TURNS);
-	struct ck_move move = {
+	struct ck_copy_desc move = {
 		.run = LARGE, .nloops = 1, .loops = &loop, .to = to
 	};
 	struct trip *t = malloc(sizeof(*t));
@@ -240,10 +240,10 @@ static void *large_run(void *arg)
 	for (unsigned i = 0; i < 5; i++) {
 		memset(to, FILL, (size_t)LARGE * LARGE_TURNS);
 		move.file = i % FILES;
-		t->moves = (struct ck_moves){ .list = &move,
-					      .n = 1,
-					      .done = trip_done };
-		if (mover->start(mover, &t->moves) == -EINPROGRESS)
+		t->batch = (struct ck_copy_batch){ .list = &move,
+						   .n = 1,
+						   .done = trip_done };
+		if (backend->start(backend, &t->batch) == -EINPROGRESS)
 			trip_wait(t);
 		wrong += move.rc != 0;
 		for (size_t k = 0; k < LARGE_TURNS; k++)

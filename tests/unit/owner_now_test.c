@@ -10,7 +10,7 @@ enum { SMALL = 4096, WIDE = 128 << 10, SIZE = 1 << 20 };
 static uint8_t content[SIZE], to[WIDE];
 static uint32_t number;
 
-static bool is_now(struct ck_move *list, size_t n)
+static bool is_now(struct ck_copy_desc *list, size_t n)
 {
 	unsigned before = answered_now;
 
@@ -19,16 +19,16 @@ static bool is_now(struct ck_move *list, size_t n)
 	return answered_now > before;
 }
 
-static struct ck_move small(uint64_t fpos)
+static struct ck_copy_desc small(uint64_t fpos)
 {
-	return (struct ck_move){
+	return (struct ck_copy_desc){
 		.file = number, .fpos = fpos, .run = SMALL, .to = to
 	};
 }
 
 static void test_in_memory(void)
 {
-	struct ck_move m[] = { small(12345), small(SIZE - SMALL) };
+	struct ck_copy_desc m[] = { small(12345), small(SIZE - SMALL) };
 
 	m[1].to = to + SMALL;
 	ok(is_now(m, 2));
@@ -40,7 +40,7 @@ static void test_in_memory(void)
 static void test_not_so(void)
 {
 	const struct ck_loop loop = { .count = 2, .dst = SMALL, .src = 8192 };
-	struct ck_move m = small(0);
+	struct ck_copy_desc m = small(0);
 
 	m.run = WIDE;
 	ok(!is_now(&m, 1));
@@ -60,7 +60,7 @@ static void test_not_so(void)
 /* One that waits for a disk would hold up all others. */
 static void test_on_disk(void)
 {
-	struct ck_move m = small(SIZE / 2);
+	struct ck_copy_desc m = small(SIZE / 2);
 	unsigned char there = 1;
 	int fd = openat(dir, "f", O_RDONLY | O_CLOEXEC);
 	char *map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
@@ -76,10 +76,10 @@ static void test_on_disk(void)
 	    mincore(map + SIZE / 2, 1, &there) || there & 1) {
 		puts("# not tried: the filesystem is in memory");
 	} else {
-		struct ck_host_mover *host = &owner->host;
-		struct ck_moves moves = { .list = &m, .n = 1 };
+		struct ck_local_backend *host = &owner->host;
+		struct ck_copy_batch batch = { .list = &m, .n = 1 };
 
-		ok(!ck_host_mover_now(host, &moves));
+		ok(!ck_local_backend_try(host, &batch));
 	}
 	munmap(map, SIZE);
 	close(fd);
@@ -100,7 +100,7 @@ static void test_quick(void)
 
 static void test_elsewhere(void)
 {
-	struct ck_move m = small(0);
+	struct ck_copy_desc m = small(0);
 
 	owner->quick = false;
 	ok(!is_now(&m, 1));
@@ -110,7 +110,7 @@ static void test_elsewhere(void)
 
 static void test_changed(void)
 {
-	struct ck_move m = small(0);
+	struct ck_copy_desc m = small(0);
 
 	put_file("f", content, SIZE - 1);
 	ok(!is_now(&m, 1));
@@ -129,7 +129,7 @@ int main(void)
 	number = number_of(owner, "f");
 	if (!owner->quick) {
 		puts("# not tried: /tmp is on a filesystem that may be elsewhere");
-		ok(!is_now((struct ck_move[]){ small(0) }, 1));
+		ok(!is_now((struct ck_copy_desc[]){ small(0) }, 1));
 		return case_end();
 	}
 	test_in_memory();

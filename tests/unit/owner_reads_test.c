@@ -51,7 +51,7 @@ static void make_files(void)
 /* --- the model ------------------------------------------------------------------------- */
 
 struct model {
-	const struct ck_move *m;
+	const struct ck_copy_desc *m;
 	struct ck_buf bytes; /* packed */
 	int rc;
 };
@@ -59,7 +59,7 @@ struct model {
 static void model_run(void *arg, uint64_t fpos, uint64_t dst)
 {
 	struct model *model = arg;
-	const struct ck_move *m = model->m;
+	const struct ck_copy_desc *m = model->m;
 	static const char zeros[FILE_BYTES];
 
 	(void)dst;
@@ -85,7 +85,7 @@ static bool is_sum(const struct ck_answer *a, uint64_t sum)
 }
 
 /* True if an answer agrees with the model. */
-static bool is_right(const struct ck_move *list, size_t n,
+static bool is_right(const struct ck_copy_desc *list, size_t n,
 		     const struct ck_answer *a)
 {
 	struct ck_buf body = { 0 }, payload = { 0 };
@@ -123,7 +123,7 @@ struct nest {
 };
 
 /* Runs that do not overlap, with the loops in any order. */
-static void place(struct ck_move *m, struct nest *nest)
+static void place(struct ck_copy_desc *m, struct nest *nest)
 {
 	uint64_t stride = m->run + below(3);
 	bool placed[LOOPS] = { false };
@@ -140,13 +140,13 @@ static void place(struct ck_move *m, struct nest *nest)
 	nest->reach = stride;
 }
 
-static void random_move(struct ck_move *m, struct nest *nest)
+static void random_move(struct ck_copy_desc *m, struct nest *nest)
 {
 	static const uint64_t strides[] = { 0, 1, 4, 40, 400, 4000 };
 	uint64_t bytes;
 
-	*m = (struct ck_move){ .loops = nest->loops,
-			       .file = (uint32_t)below(10) };
+	*m = (struct ck_copy_desc){ .loops = nest->loops,
+				    .file = (uint32_t)below(10) };
 	m->file = m->file > UNKNOWN ? m->file % 2 : m->file;
 	m->nloops = (uint32_t)below(LOOPS + 1);
 	m->run = below(4) ? 1 + below(20) : 1 + below(3000);
@@ -167,7 +167,8 @@ static void random_move(struct ck_move *m, struct nest *nest)
 	place(m, nest);
 }
 
-static void put_moves(struct ck_buf *b, const struct ck_move *list, size_t n)
+static void put_moves(struct ck_buf *b, const struct ck_copy_desc *list,
+		      size_t n)
 {
 	ck_buf_u64(b, n);
 	for (size_t i = 0; i < n; i++) {
@@ -182,8 +183,9 @@ static void put_moves(struct ck_buf *b, const struct ck_move *list, size_t n)
 	}
 }
 
-static bool answer_moves(struct ck_file_server *o, const struct ck_move *list,
-			 size_t n, struct ck_answer *out)
+static bool answer_moves(struct ck_file_server *o,
+			 const struct ck_copy_desc *list, size_t n,
+			 struct ck_answer *out)
 {
 	struct ck_message m = { .head.type = CK_WIRE_READ };
 	struct ck_buf body = { 0 };
@@ -206,7 +208,7 @@ static bool answer_moves(struct ck_file_server *o, const struct ck_move *list,
 static void test_model(struct ck_file_server *o, unsigned rounds)
 {
 	struct nest nests[MOVES];
-	struct ck_move list[MOVES];
+	struct ck_copy_desc list[MOVES];
 	unsigned wrong = 0, good = 0, failed = 0;
 
 	for (unsigned i = 0; i < rounds; i++) {
@@ -230,7 +232,7 @@ static void test_model(struct ck_file_server *o, unsigned rounds)
 static void test_canary(void)
 {
 	const struct ck_loop loop = { .count = 3, .src = 100 };
-	const struct ck_move list[2] = {
+	const struct ck_copy_desc list[2] = {
 		{ .file = 0, .nloops = 1, .loops = &loop, .run = 10 },
 		{ .file = 1, .fpos = 4999, .run = 2 },
 	};
@@ -261,12 +263,12 @@ static uint8_t near[ROOM], far[ROOM];
 
 /* True if the file server and the local backend deliver the same. If `spoil`, one received
  * byte is changed before the comparison. */
-static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
+static bool is_same_way(struct ck_file_server *o, struct ck_copy_desc *list,
 			struct nest *nests, size_t n, bool spoil)
 {
-	struct ck_move direct[MOVES];
-	struct ck_moves moves = { .list = direct, .n = n };
-	struct ck_host_mover host;
+	struct ck_copy_desc direct[MOVES];
+	struct ck_copy_batch batch = { .list = direct, .n = n };
+	struct ck_local_backend host;
 	uint64_t at = 0;
 	bool same = true;
 
@@ -279,8 +281,8 @@ static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
 		direct[i].to = near + at;
 		list[i].to = far + at;
 	}
-	ck_host_mover_init(&host, files);
-	if (host.mover.start(&host.mover, &moves) || move_by(o, list, n))
+	ck_local_backend_init(&host, files);
+	if (host.backend.start(&host.backend, &batch) || move_by(o, list, n))
 		return false;
 	far[0] ^= spoil;
 	for (size_t i = 0; i < n; i++) {
@@ -293,7 +295,7 @@ static bool is_same_way(struct ck_file_server *o, struct ck_move *list,
 }
 
 /* A random move as the planner makes it: every stride has an effect. */
-static void near_move(struct ck_move *m, struct nest *nest)
+static void near_move(struct ck_copy_desc *m, struct nest *nest)
 {
 	do
 		random_move(m, nest);
@@ -306,7 +308,7 @@ static void near_move(struct ck_move *m, struct nest *nest)
 static void test_round_trip(unsigned rounds)
 {
 	struct nest nests[MOVES];
-	struct ck_move list[MOVES];
+	struct ck_copy_desc list[MOVES];
 	unsigned wrong = 0;
 
 	for (unsigned i = 0; i < rounds; i++) {
@@ -317,7 +319,7 @@ static void test_round_trip(unsigned rounds)
 		wrong += !is_same_way(owner, list, nests, n, false);
 	}
 	eq_u64(wrong, 0);
-	list[0] = (struct ck_move){ .run = 5 };
+	list[0] = (struct ck_copy_desc){ .run = 5 };
 	nests[0].reach = 5;
 	ok(is_same_way(owner, list, nests, 1, false));
 	ok(!is_same_way(owner, list, nests, 1, true));
@@ -331,8 +333,8 @@ static void test_large(void)
 				      .dst = PAGE,
 				      .src = 2 * PAGE };
 	uint8_t *want = calloc(LEN, 1), *got = malloc(LEN);
-	struct ck_move list[2] = { { .run = LEN },
-				   { .run = PAGE, .nloops = 1 } };
+	struct ck_copy_desc list[2] = { { .run = LEN },
+					{ .run = PAGE, .nloops = 1 } };
 	unsigned wrong = 0;
 
 	for (size_t i = 0; want && i < LEN; i += 997)
@@ -355,11 +357,11 @@ static void test_large(void)
 
 /* Walks over the runs of a move. Each part of a request delivers the next bytes. */
 struct walk {
-	const struct ck_move *m;
+	const struct ck_copy_desc *m;
 	uint64_t index[CK_MAX_DIMS], off;
 	unsigned wrong;
 	uint64_t bytes;
-	const struct ck_move *part;
+	const struct ck_copy_desc *part;
 };
 
 static CK_WRAPS void walk_run(void *arg, uint64_t fpos, uint64_t dst)
@@ -388,20 +390,21 @@ static CK_WRAPS void walk_run(void *arg, uint64_t fpos, uint64_t dst)
 }
 
 /* The number of bytes that the moves request. */
-static uint64_t bytes_of(const struct ck_move *list, size_t n)
+static uint64_t bytes_of(const struct ck_copy_desc *list, size_t n)
 {
 	uint64_t sum = 0, bytes, end;
 
 	for (size_t i = 0; i < n; i++)
-		if (list[i].rc == 0 && ck_move_measure(&list[i], &bytes, &end))
+		if (list[i].rc == 0 &&
+		    ck_copy_desc_measure(&list[i], &bytes, &end))
 			sum += bytes;
 	return sum;
 }
 
 /* True if the parts of all requests for `list`, in order, are the runs of the moves in
  * `want`. Counts the requests in *asks. */
-static bool are_cut(struct ck_move *list, const struct ck_move *want, size_t n,
-		    unsigned *asks)
+static bool are_cut(struct ck_copy_desc *list, const struct ck_copy_desc *want,
+		    size_t n, unsigned *asks)
 {
 	struct walk w = { .m = want };
 	struct ck_reads r;
@@ -415,8 +418,8 @@ static bool are_cut(struct ck_move *list, const struct ck_move *want, size_t n,
 		w.wrong += a.nparts == 0 || a.bytes > CK_WIRE_READ_MAX ||
 			   a.bytes == 0 || a.body.len > CK_WIRE_BODY_MAX;
 		for (size_t i = 0; i < a.nparts; i++) {
-			const struct ck_move *m = want +
-						  (a.parts[i].whole - list);
+			const struct ck_copy_desc *m =
+				want + (a.parts[i].whole - list);
 
 			if (m != w.m)
 				w = (struct walk){ .m = m,
@@ -432,7 +435,7 @@ static bool are_cut(struct ck_move *list, const struct ck_move *want, size_t n,
 }
 
 /* Returns the number of requests. */
-static unsigned check_cuts(struct ck_move *list, size_t n)
+static unsigned check_cuts(struct ck_copy_desc *list, size_t n)
 {
 	unsigned asks;
 
@@ -447,8 +450,8 @@ static void test_cuts_canary(uint8_t *space)
 					  { 2, 25 << 20, 30 << 20 } };
 	const struct ck_loop others[2] = { { 3, 50 << 20, 100 << 20 },
 					   { 2, 25 << 20, (30 << 20) + 1 } };
-	struct ck_move m = { 0, 2, loops, 9, 25 << 20, space, 0 };
-	struct ck_move want = m;
+	struct ck_copy_desc m = { 0, 2, loops, 9, 25 << 20, space, 0 };
+	struct ck_copy_desc want = m;
 	unsigned asks;
 
 	ok(are_cut(&m, &want, 1, &asks));
@@ -468,12 +471,12 @@ static void test_cuts_canary(uint8_t *space)
 static void test_cuts(uint8_t *space)
 {
 	enum { U = CK_WIRE_READ_MAX / 64 };
-	static struct ck_move many[100000];
+	static struct ck_copy_desc many[100000];
 	const struct ck_loop bytes = { 70 * U, 1, 3 };
 	const struct ck_loop rows[3] = { { 2, 200 * U, 1 << 30 },
 					 { 5, 40 * U, 400 * U },
 					 { 7, 5 * U, 9 * U } };
-	struct ck_move m = { .run = 200 * U, .fpos = 7, .to = space };
+	struct ck_copy_desc m = { .run = 200 * U, .fpos = 7, .to = space };
 	const struct ck_loop once = { 1, 1, 1 };
 
 	eq_u64(check_cuts(&m, 1), 4);
@@ -481,14 +484,16 @@ static void test_cuts(uint8_t *space)
 	eq_u64(check_cuts(&m, 1), 1);
 	m.run++;
 	eq_u64(check_cuts(&m, 1), 2);
-	m = (struct ck_move){ 0, 1, &bytes, 9, 1, space, 0 };
+	m = (struct ck_copy_desc){ 0, 1, &bytes, 9, 1, space, 0 };
 	eq_u64(check_cuts(&m, 1), 2);
-	m = (struct ck_move){ 0, 3, rows, 9, 5 * U, space, 0 };
+	m = (struct ck_copy_desc){ 0, 3, rows, 9, 5 * U, space, 0 };
 	eq_u64(check_cuts(&m, 1), 6);
 	m.run -= 333;
 	ok(check_cuts(&m, 1) == 6);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(many); i++)
-		many[i] = (struct ck_move){ 0, 1, &once, i, 3, space + i, 0 };
+		many[i] = (struct ck_copy_desc){
+			0, 1, &once, i, 3, space + i, 0
+		};
 	eq_u64(check_cuts(many, CK_ARRAY_SIZE(many)),
 	       100000 / ((CK_WIRE_BODY_MAX - 8) / 40) + 1);
 }
@@ -497,15 +502,16 @@ static void test_cuts_by_lot(uint8_t *space)
 {
 	for (unsigned i = 0; i < 200; i++) {
 		struct ck_loop nests[3][4];
-		struct ck_move list[3];
+		struct ck_copy_desc list[3];
 
 		for (unsigned k = 0; k < 3; k++) {
-			list[k] =
-				(struct ck_move){ .nloops = (uint32_t)below(5),
-						  .loops = nests[k],
-						  .fpos = below(1000),
-						  .run = 1 + below(25 << 20),
-						  .to = space };
+			list[k] = (struct ck_copy_desc){
+				.nloops = (uint32_t)below(5),
+				.loops = nests[k],
+				.fpos = below(1000),
+				.run = 1 + below(25 << 20),
+				.to = space
+			};
 			for (uint32_t j = 0; j < 4; j++)
 				nests[k][j] = (struct ck_loop){
 					1 + below(4), below(1 << 20),
@@ -521,7 +527,7 @@ static void test_impossible(uint8_t *space)
 {
 	const struct ck_loop far_loop = { 3, 1, UINT64_MAX / 2 };
 	struct ck_loop loops[CK_MAX_DIMS + 1];
-	struct ck_move list[4] = {
+	struct ck_copy_desc list[4] = {
 		{ .run = 2, .fpos = UINT64_MAX, .to = space },
 		{ 0, 1, &far_loop, 10, 1, space, 0 },
 		{ 0, CK_MAX_DIMS + 1, loops, 10, 1, space, 0 },
@@ -540,7 +546,9 @@ static void test_impossible(uint8_t *space)
 static void test_between(struct ck_file_server *unmapped)
 {
 	const struct ck_loop loop = { .count = 3, .src = 100 };
-	const struct ck_move m = { .nloops = 1, .loops = &loop, .run = 10 };
+	const struct ck_copy_desc m = { .nloops = 1,
+					.loops = &loop,
+					.run = 10 };
 	struct ck_answer a;
 
 	ok(answer_moves(unmapped, &m, 1, &a));

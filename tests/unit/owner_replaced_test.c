@@ -71,7 +71,7 @@ static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 		bool at_once, struct ck_answer *out)
 {
 	uint8_t to[3][BYTES];
-	struct ck_move list[3];
+	struct ck_copy_desc list[3];
 	struct ck_reads r;
 	struct ck_ask a;
 	struct ck_message m = { 0 };
@@ -79,9 +79,9 @@ static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 	uint64_t cost;
 
 	for (unsigned i = 0; i < 3; i++)
-		list[i] = (struct ck_move){ .file = numbers[i / 2],
-					    .run = BYTES,
-					    .to = to[i] };
+		list[i] = (struct ck_copy_desc){ .file = numbers[i / 2],
+						 .run = BYTES,
+						 .to = to[i] };
 	ck_reads_begin(&r, list, at_once ? 1 : 3);
 	if (!ck_reads_left(&r) || ck_ask_read(&r, &a))
 		abort();

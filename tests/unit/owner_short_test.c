@@ -69,7 +69,7 @@ static void test_shortage(void)
 {
 	const struct ck_loop loop = { 2, 2, 2 };
 	uint8_t bytes[4];
-	struct ck_move move = { 0, 1, &loop, 0, 2, bytes, 0 };
+	struct ck_copy_desc move = { 0, 1, &loop, 0, 2, bytes, 0 };
 	unsigned failed = 0;
 
 	for (unsigned type = CK_WIRE_LIST; type < CK_WIRE_REQUESTS; type++) {

@@ -53,7 +53,7 @@ static void check_refused(struct ck_file_server *o, struct ck_str name,
 {
 	struct ck_looked looked;
 	uint8_t byte = 0;
-	struct ck_move move = { .run = 1, .to = &byte };
+	struct ck_copy_desc move = { .run = 1, .to = &byte };
 
 	eq_err(look_at(o, name, &looked), 0);
 	ok(looked.seen && looked.trouble == 0);
@@ -232,7 +232,7 @@ static void test_change(enum change how, bool read)
 	struct ck_file_server *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	int want = how == KEEP ? 0 : -ESTALE;
 	struct ck_wire_run run = { .len = 5 };
-	struct ck_move move = { .run = 5 };
+	struct ck_copy_desc move = { .run = 5 };
 	uint8_t bytes[5] = "....", sum[16];
 
 	printf("# change %d, read before: %d\n", (int)how, read);
@@ -255,7 +255,7 @@ static void test_change(enum change how, bool read)
 static void test_not_readable(void)
 {
 	uint8_t byte;
-	struct ck_move move = { .run = 1, .to = &byte };
+	struct ck_copy_desc move = { .run = 1, .to = &byte };
 
 	put_file("it", "first", 5);
 	move.file = number_of(owner, "it");
@@ -453,7 +453,7 @@ static void *read_on(void *arg)
 {
 	unsigned *wrong = arg;
 	char bytes[5];
-	struct ck_move move = { .run = 5, .to = (uint8_t *)bytes };
+	struct ck_copy_desc move = { .run = 5, .to = (uint8_t *)bytes };
 	const struct ck_loop none = { .count = 1 };
 
 	move.loops = &none;

@@ -153,12 +153,12 @@ static int phantom_came(struct ck_call *c, const struct ck_message *message,
 }
 
 static void phantom_send(struct model *m, struct ck_call *c,
-			 struct ck_move *move)
+			 struct ck_copy_desc *move)
 {
 	static uint8_t to[8];
 	struct ck_reads r;
 
-	*move = (struct ck_move){ .run = sizeof(to), .to = to };
+	*move = (struct ck_copy_desc){ .run = sizeof(to), .to = to };
 	*c = (struct ck_call){ .came = phantom_came };
 	ck_reads_begin(&r, move, 1);
 	if (!ck_reads_left(&r) || ck_ask_read(&r, &c->ask))
@@ -171,16 +171,16 @@ static void phantom_send(struct model *m, struct ck_call *c,
 static void probe(struct model *m, uint32_t peer)
 {
 	struct op *op = &m->ops[0];
-	struct ck_move *move = op->set.list;
+	struct ck_copy_desc *move = op->set.list;
 
 	*op = (struct op){ 0 };
-	op->set.moves = (struct ck_moves){ .list = move, .n = 1 };
+	op->set.batch = (struct ck_copy_batch){ .list = move, .n = 1 };
 	op->set.loops[0][0] = (struct ck_loop){ 1 + m->window / 8, 0, 0 };
-	*move = (struct ck_move){ .file = peer,
-				  .nloops = 1,
-				  .loops = op->set.loops[0],
-				  .run = 8,
-				  .to = op->set.to };
+	*move = (struct ck_copy_desc){ .file = peer,
+				       .nloops = 1,
+				       .loops = op->set.loops[0],
+				       .run = 8,
+				       .to = op->set.to };
 	memset(op->set.to, SENTINEL, sizeof(op->set.to));
 	m->nops = 1;
 	m->sent_probe = false;
@@ -198,7 +198,7 @@ static void probe(struct model *m, uint32_t peer)
 static void check_afterwards(struct model *m)
 {
 	struct ck_call phantom = { 0 };
-	struct ck_move move;
+	struct ck_copy_desc move;
 
 	uint64_t since = m->fair;
 
@@ -282,7 +282,7 @@ static unsigned schedule(struct owners *owners, uint64_t seed,
 			advance(&m);
 	}
 	if (canary == TWICE && m.nops && m.ops[0].ended)
-		op_done(&m.ops[0].set.moves);
+		op_done(&m.ops[0].set.batch);
 	if (!one_in(&m, 5)) {
 		run_out(&m);
 		check_left(&m);

@@ -5,7 +5,7 @@
  * check the shapes of plans that speed depends on.
  */
 #include "boxes.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <time.h>
 

@@ -16,8 +16,8 @@ static const struct ck_other_place others[] = {
 };
 
 struct copied {
-	struct ck_moves moves;
-	struct ck_move list[2];
+	struct ck_copy_batch batch;
+	struct ck_copy_desc list[2];
 	uint8_t to[2][8];
 };
 
@@ -26,12 +26,12 @@ static void copied_begin(struct copied *c)
 	begin();
 	requester.ways.others = others;
 	requester.ways.nothers = CK_ARRAY_SIZE(others);
-	*c = (struct copied){ .moves = { .list = c->list, .n = 2 } };
+	*c = (struct copied){ .batch = { .list = c->list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
-		c->list[i] = (struct ck_move){
+		c->list[i] = (struct ck_copy_desc){
 			.file = 2 + i, .fpos = 100, .run = 8, .to = c->to[i]
 		};
-	eq_err(start(&c->moves), -EINPROGRESS);
+	eq_err(start(&c->batch), -EINPROGRESS);
 	eq_u64(line.packets.n, 2);
 }
 
@@ -168,8 +168,8 @@ static void test_not_again(void)
 	end();
 
 	copied_begin(&c);
-	c.moves.unwanted = true;
-	requester.mover.interrupt(&requester.mover, &c.moves);
+	c.batch.cancelled = true;
+	requester.backend.interrupt(&requester.backend, &c.batch);
 	packets_fini(&line.packets);
 	tick_at(1);
 	eq_u64(ended, 1);
@@ -180,7 +180,7 @@ static void test_not_again(void)
 	/* The read is interrupted before the first replica fails. */
 	copied_begin(&c);
 	answer_last(0, 1);
-	c.moves.unwanted = true;
+	c.batch.cancelled = true;
 	answer_last(EIO, 2);
 	eq_u64(ended, 1);
 	eq_u64(line.packets.n, 0);
@@ -192,8 +192,8 @@ static void test_not_again(void)
 	answer_last(0, 1);
 	answer_last(EIO, 2);
 	eq_u64(line.packets.n, 1);
-	c.moves.unwanted = true;
-	requester.mover.interrupt(&requester.mover, &c.moves);
+	c.batch.cancelled = true;
+	requester.backend.interrupt(&requester.backend, &c.batch);
 	packets_fini(&line.packets);
 	tick_at(3);
 	eq_u64(ended, 1);
@@ -210,15 +210,15 @@ static void test_wild(void)
 	begin();
 	requester.ways.others = others;
 	requester.ways.nothers = CK_ARRAY_SIZE(others);
-	c = (struct copied){ .moves = { .list = c.list, .n = 2 } };
+	c = (struct copied){ .batch = { .list = c.list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
-		c.list[i] = (struct ck_move){ .file = 2,
-					      .nloops = 1 - i,
-					      .loops = &loop,
-					      .fpos = 100,
-					      .run = 8,
-					      .to = c.to[i] };
-	eq_err(start(&c.moves), -EINPROGRESS);
+		c.list[i] = (struct ck_copy_desc){ .file = 2,
+						   .nloops = 1 - i,
+						   .loops = &loop,
+						   .fpos = 100,
+						   .run = 8,
+						   .to = c.to[i] };
+	eq_err(start(&c.batch), -EINPROGRESS);
 	answer_last(EIO, 1);
 	answer_last(0, 2);
 	eq_u64(ended, 1);
@@ -304,7 +304,7 @@ enum { PLACES = 4, ANY_FILES = 5, ANY_MOVES = 4 };
 
 struct any {
 	struct copied set; /* only its moves are used */
-	struct ck_move list[ANY_MOVES];
+	struct ck_copy_desc list[ANY_MOVES];
 	uint8_t to[ANY_MOVES][8];
 	struct ck_location at[ANY_FILES][PLACES];
 	struct ck_other_place others[ANY_FILES * PLACES];
@@ -335,14 +335,15 @@ static void any_make(struct any *a, uint64_t *random)
 	for (unsigned i = 0; i < OWNERS * OWNED; i++)
 		a->fate[i / OWNED][i % OWNED] =
 			errs[boxes_below(random, CK_ARRAY_SIZE(errs))];
-	a->set.moves.list = a->list;
-	a->set.moves.n = 1 + boxes_below(random, ANY_MOVES);
-	for (unsigned i = 0; i < a->set.moves.n; i++)
-		a->list[i] = (struct ck_move){ .file = (uint32_t)boxes_below(
-						       random, ANY_FILES),
-					       .fpos = 100,
-					       .run = 8,
-					       .to = a->to[i] };
+	a->set.batch.list = a->list;
+	a->set.batch.n = 1 + boxes_below(random, ANY_MOVES);
+	for (unsigned i = 0; i < a->set.batch.n; i++)
+		a->list[i] = (struct ck_copy_desc){
+			.file = (uint32_t)boxes_below(random, ANY_FILES),
+			.fpos = 100,
+			.run = 8,
+			.to = a->to[i]
+		};
 }
 
 /* Returns the expected result of a read; *at is the replica that delivers the bytes. */
@@ -390,7 +391,7 @@ static bool any_answer(const struct any *a, uint64_t *random)
 
 static bool any_is_right(const struct any *a)
 {
-	for (unsigned i = 0; i < a->set.moves.n; i++) {
+	for (unsigned i = 0; i < a->set.batch.n; i++) {
 		struct ck_location at = { 0, 0 };
 		int want = any_model(a, a->list[i].file, &at);
 
@@ -419,7 +420,7 @@ static void test_any(void)
 			files[f] = a.at[f][0];
 		requester.ways.others = a.others;
 		requester.ways.nothers = a.nothers;
-		wrong += start(&a.set.moves) != -EINPROGRESS;
+		wrong += start(&a.set.batch) != -EINPROGRESS;
 		for (; line.packets.n; asked++)
 			wrong += !any_answer(&a, &random);
 		again += asked > OWNERS;

@@ -119,7 +119,7 @@ static void answer_one(uint64_t *random)
 
 static bool is_right(const struct move_set *s)
 {
-	for (size_t i = 0; i < s->moves.n; i++) {
+	for (size_t i = 0; i < s->batch.n; i++) {
 		int rc = s->list[i].rc, want = 0;
 
 		switch (s->kind[i]) {
@@ -146,7 +146,7 @@ static bool run(uint64_t seed)
 	jobs_begin();
 	for (unsigned i = 0; i < SETS; i++) {
 		move_set_random(&sets[i], &random);
-		started += start(&sets[i].moves) == -EINPROGRESS;
+		started += start(&sets[i].batch) == -EINPROGRESS;
 		while (line.packets.n && !boxes_one_in(&random, 4))
 			answer_one(&random);
 		if (njobs < JOBS_MOST && boxes_one_in(&random, 2))
@@ -167,8 +167,8 @@ static bool run(uint64_t seed)
 static void test_waits(void)
 {
 	uint8_t to[8];
-	struct ck_move list[1] = { { .file = 0, .run = 8, .to = to } };
-	struct ck_moves one = { .list = list, .n = 1 };
+	struct ck_copy_desc list[1] = { { .file = 0, .run = 8, .to = to } };
+	struct ck_copy_batch one = { .list = list, .n = 1 };
 	uint64_t random = 3;
 
 	jobs_begin();
@@ -190,8 +190,8 @@ static void test_waits(void)
 static void test_waits_in_vain(bool interrupted)
 {
 	uint8_t to[8];
-	struct ck_move list[1] = { { .file = 0, .run = 8, .to = to } };
-	struct ck_moves one = { .list = list, .n = 1 };
+	struct ck_copy_desc list[1] = { { .file = 0, .run = 8, .to = to } };
+	struct ck_copy_batch one = { .list = list, .n = 1 };
 
 	jobs_begin();
 	ck_calls_end(jobs[0]);
@@ -200,8 +200,8 @@ static void test_waits_in_vain(bool interrupted)
 		(void)!ck_calls_tick(jobs[0], msec);
 	eq_u64(ended, 0);
 	if (interrupted) {
-		__atomic_store_n(&one.unwanted, true, __ATOMIC_RELEASE);
-		requester.mover.interrupt(&requester.mover, &one);
+		__atomic_store_n(&one.cancelled, true, __ATOMIC_RELEASE);
+		requester.backend.interrupt(&requester.backend, &one);
 		(void)!ck_calls_tick(jobs[0], 8750);
 	} else {
 		(void)!ck_calls_tick(jobs[0], 9000);
@@ -217,14 +217,14 @@ static void test_canary(void)
 	unsigned bad = 0;
 
 	for (uint64_t i = 0; i < 40; i++) {
-		struct ck_move list[1];
+		struct ck_copy_desc list[1];
 		uint8_t to[8], want[8];
-		struct ck_moves one = { .list = list, .n = 1 };
+		struct ck_copy_batch one = { .list = list, .n = 1 };
 		uint64_t random = 3;
 
-		list[0] = (struct ck_move){ .file = (uint32_t)i % OWNED_ALL,
-					    .run = 8,
-					    .to = to };
+		list[0] = (struct ck_copy_desc){
+			.file = (uint32_t)i % OWNED_ALL, .run = 8, .to = to
+		};
 		jobs_begin();
 		tables[0][list[0].file].number =
 			renumbered(tables[0][list[0].file].number, 1);

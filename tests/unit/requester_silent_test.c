@@ -15,8 +15,8 @@ static const struct ck_other_place others[] = {
 };
 
 struct silent {
-	struct ck_moves moves;
-	struct ck_move move;
+	struct ck_copy_batch batch;
+	struct ck_copy_desc move;
 	uint8_t to[8];
 	uint64_t now;
 	bool is_silent[OWNERS]; /* sends nothing */
@@ -30,11 +30,11 @@ static void silent_begin(struct silent *c, uint32_t timeout)
 	begin();
 	requester.ways.others = others;
 	requester.ways.nothers = CK_ARRAY_SIZE(others);
-	*c = (struct silent){ .moves = { .list = &c->move, .n = 1 } };
-	c->move = (struct ck_move){
+	*c = (struct silent){ .batch = { .list = &c->move, .n = 1 } };
+	c->move = (struct ck_copy_desc){
 		.file = 2, .fpos = 100, .run = 8, .to = c->to
 	};
-	eq_err(start(&c->moves), -EINPROGRESS);
+	eq_err(start(&c->batch), -EINPROGRESS);
 }
 
 static bool has(const struct silent *c, unsigned peer, unsigned file)

@@ -9,7 +9,7 @@ enum { MOST = 50000, RUN = 64 << 10, TURNS = 140 };
 
 /* --- many moves, and large ones ----------------------------------------------------- */
 
-static uint8_t byte_of(const struct ck_move *m, uint64_t at)
+static uint8_t byte_of(const struct ck_copy_desc *m, uint64_t at)
 {
 	return owners.bytes[files[m->file].peer][files[m->file].number]
 			   [m->fpos + at];
@@ -18,18 +18,18 @@ static uint8_t byte_of(const struct ck_move *m, uint64_t at)
 /* So many moves that each of two peers gets several requests. */
 static void test_many(void)
 {
-	static struct ck_move list[2 * MOST];
+	static struct ck_copy_desc list[2 * MOST];
 	static uint8_t to[2 * MOST];
-	struct ck_moves moves = { .list = list, .n = 2 * MOST };
+	struct ck_copy_batch batch = { .list = list, .n = 2 * MOST };
 	unsigned wrong = 0;
 
 	begin();
 	for (unsigned i = 0; i < 2 * MOST; i++)
-		list[i] = (struct ck_move){ .file = i % 2,
-					    .fpos = i / 2 % OWNED_BYTES,
-					    .run = 1,
-					    .to = to + i };
-	eq_err(start(&moves), -EINPROGRESS);
+		list[i] = (struct ck_copy_desc){ .file = i % 2,
+						 .fpos = i / 2 % OWNED_BYTES,
+						 .run = 1,
+						 .to = to + i };
+	eq_err(start(&batch), -EINPROGRESS);
 	eq_u64(line.reads, 4);
 	answer_all();
 	eq_u64(ended, 1);
@@ -46,18 +46,18 @@ static void test_large(void)
 		{ TURNS, RUN, 0 }, { RUN / OWNED_BYTES, OWNED_BYTES, 0 }
 	};
 	uint8_t *to = malloc((size_t)TURNS * RUN);
-	struct ck_move move = { .file = 1,
-				.nloops = 2,
-				.loops = loops,
-				.run = OWNED_BYTES,
-				.to = to };
-	struct ck_moves moves = { .list = &move, .n = 1 };
+	struct ck_copy_desc move = { .file = 1,
+				     .nloops = 2,
+				     .loops = loops,
+				     .run = OWNED_BYTES,
+				     .to = to };
+	struct ck_copy_batch batch = { .list = &move, .n = 1 };
 	unsigned wrong = 0;
 
 	if (!to)
 		abort();
 	begin();
-	eq_err(start(&moves), -EINPROGRESS);
+	eq_err(start(&batch), -EINPROGRESS);
 	answer_all();
 	eq_u64(line.reads, 2);
 	eq_u64(ended, 1);
@@ -74,18 +74,18 @@ static void test_part(void)
 {
 	const struct ck_loop loop = { TURNS * RUN / OWNED_BYTES, 0, 0 };
 	uint8_t to[OWNED_BYTES];
-	struct ck_move list[2] = { { .file = 1,
-				     .nloops = 1,
-				     .loops = &loop,
-				     .run = OWNED_BYTES,
-				     .to = to },
-				   { .file = 2, .run = 9, .to = to } };
-	struct ck_moves moves = { .list = list, .n = 2 };
+	struct ck_copy_desc list[2] = { { .file = 1,
+					  .nloops = 1,
+					  .loops = &loop,
+					  .run = OWNED_BYTES,
+					  .to = to },
+					{ .file = 2, .run = 9, .to = to } };
+	struct ck_copy_batch batch = { .list = list, .n = 2 };
 	struct packet p;
 	struct ck_message m;
 
 	begin();
-	eq_err(start(&moves), -EINPROGRESS);
+	eq_err(start(&batch), -EINPROGRESS);
 	eq_u64(line.packets.n, 2); /* the window has no room for the rest */
 	p = packets_take(&line.packets, 0);
 	packet_answer(&p, owners.owner[p.peer]);
@@ -153,11 +153,11 @@ static void test_errnos(void)
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
 		uint8_t to[8];
-		struct ck_move move = { .file = 3, .run = 8, .to = to };
-		struct ck_moves moves = { .list = &move, .n = 1 };
+		struct ck_copy_desc move = { .file = 3, .run = 8, .to = to };
+		struct ck_copy_batch batch = { .list = &move, .n = 1 };
 
 		begin();
-		eq_err(start(&moves), -EINPROGRESS);
+		eq_err(start(&batch), -EINPROGRESS);
 		eq_err(answer_with(cases[i].head, cases[i].row),
 		       cases[i].taken);
 		eq_u64(ended, 1);
@@ -169,16 +169,18 @@ static void test_errnos(void)
 static void test_at_once(void)
 {
 	uint8_t to[8];
-	struct ck_move list[2] = { { .file = NOBODYS, .run = 8, .to = to },
-				   { .file = SET_FILES, .run = 8, .to = to } };
-	struct ck_moves moves = { .list = list, .n = 2 };
+	struct ck_copy_desc list[2] = {
+		{ .file = NOBODYS, .run = 8, .to = to },
+		{ .file = SET_FILES, .run = 8, .to = to }
+	};
+	struct ck_copy_batch batch = { .list = list, .n = 2 };
 
 	begin();
-	eq_err(start(&moves), 0);
+	eq_err(start(&batch), 0);
 	eq_err(list[0].rc, -EIO);
 	eq_err(list[1].rc, -ENODATA);
-	moves.n = 0;
-	eq_err(start(&moves), 0);
+	batch.n = 0;
+	eq_err(start(&batch), 0);
 	eq_u64(ended, 0);
 	end();
 }

@@ -38,9 +38,9 @@ static unsigned workers_left; /* atomic */
 
 /* --- one who moves ------------------------------------------------------------------------ */
 
-static void op_done(struct ck_moves *moves)
+static void op_done(struct ck_copy_batch *batch)
 {
-	struct op *op = (struct op *)moves;
+	struct op *op = (struct op *)batch;
 
 	pthread_mutex_lock(&op->lock);
 	op->on_way = false;
@@ -72,7 +72,7 @@ static bool is_right_rc(const struct op *op, size_t i)
 static void op_check(struct worker *w, struct op *op, int started)
 {
 	w->wrong += op->ended != (started == -EINPROGRESS);
-	for (size_t i = 0; i < op->set.moves.n; i++) {
+	for (size_t i = 0; i < op->set.batch.n; i++) {
 		int rc = op->set.list[i].rc;
 
 		w->wrong += !is_right_rc(op, i);
@@ -89,12 +89,12 @@ static int op_start(struct worker *w, struct op *op)
 
 	pthread_mutex_lock(&op->lock);
 	move_set_random(&op->set, &w->random);
-	op->set.moves.done = op_done;
+	op->set.batch.done = op_done;
 	op->ended = 0;
 	op->interrupted = false;
 	op->on_way = true;
 	pthread_mutex_unlock(&op->lock);
-	rc = requester.mover.start(&requester.mover, &op->set.moves);
+	rc = requester.backend.start(&requester.backend, &op->set.batch);
 	if (rc != -EINPROGRESS) {
 		pthread_mutex_lock(&op->lock);
 		op->on_way = false;
@@ -111,9 +111,9 @@ static void interrupt(struct op *op)
 	pthread_mutex_lock(&op->lock);
 	if (op->on_way) {
 		op->interrupted = true;
-		__atomic_store_n(&op->set.moves.unwanted, true,
+		__atomic_store_n(&op->set.batch.cancelled, true,
 				 __ATOMIC_RELEASE);
-		requester.mover.interrupt(&requester.mover, &op->set.moves);
+		requester.backend.interrupt(&requester.backend, &op->set.batch);
 	}
 	pthread_mutex_unlock(&op->lock);
 }
@@ -232,9 +232,9 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 
 int main(void)
 {
-	uint64_t moves = tap_cases("CKPTFS_CASES", TAP_SLOW ? 3000 : 8000,
+	uint64_t batch = tap_cases("CKPTFS_CASES", TAP_SLOW ? 3000 : 8000,
 				   TAP_SLOW ? 30000 : 200000);
-	uint64_t rounds = moves / (2 * THREADS * AT_A_TIME);
+	uint64_t rounds = batch / (2 * THREADS * AT_A_TIME);
 	uint64_t seed = tap_seed(31);
 
 	alarm(tap_is_long() ? 900 : 200);

@@ -197,7 +197,7 @@ static void round_of_waiting(struct spoiler *s, struct ck_route *route,
 	s->bits = 21;
 	spoiler_start(s, route);
 	dawdle(random, 14);
-	rc = ck_move_read(route, &r);
+	rc = ck_io_read(route, &r);
 	spoiler_wait(s);
 	count(t, rc, are_rows(to, 0, ROWS_BYTES));
 }
@@ -249,7 +249,7 @@ static void one_round(unsigned i, round_of *run, struct spoiler *s,
 	struct ck_route route;
 	struct ck_open_slice *o = headers_open(&headers, w, w->files, i % 3);
 
-	ck_route_init(&route, w->files, &answerer.mover);
+	ck_route_init(&route, w->files, &answerer.backend);
 	run(s, &route, o, t, &random);
 	ck_route_fini(&route);
 	ck_open_slice_free(o);
@@ -292,11 +292,11 @@ static void test_before(void)
 	unsigned started = answerer.started;
 
 	r.from = headers_open(&headers, w, w->files, 0);
-	ck_route_init(&route, w->files, &answerer.mover);
+	ck_route_init(&route, w->files, &answerer.backend);
 	ck_route_interrupt(&route, &r.waiter);
-	eq_err(ck_move_read(&route, &r), -EINTR);
+	eq_err(ck_io_read(&route, &r), -EINTR);
 	r.len = ROW_BYTES; /* a local range can still be read */
-	eq_err(ck_move_read(&route, &r), 0);
+	eq_err(ck_io_read(&route, &r), 0);
 	eq_u64(answerer.started, started);
 	route.remote = NULL;
 	ck_route_interrupt(&route, &r.waiter);
@@ -313,7 +313,7 @@ static void test_at_once(bool interrupts)
 	struct tally t = { 0 };
 
 	answerer.never = false;
-	answerer.mover.interrupt = interrupts ? answerer_interrupt : NULL;
+	answerer.backend.interrupt = interrupts ? answerer_interrupt : NULL;
 	spoiler_begin(&s);
 	for (unsigned i = 0; i < (tap_is_long() ? 3000 : 300); i++) {
 		answerer.at_once = i % 3 == 1;
@@ -325,7 +325,7 @@ static void test_at_once(bool interrupts)
 	ok(t.came > 10);
 	eq_u64(answerer.wrong, 0);
 	answerer.at_once = answerer.inside = false;
-	answerer.mover.interrupt = answerer_interrupt;
+	answerer.backend.interrupt = answerer_interrupt;
 	rows_free(w);
 }
 

@@ -79,7 +79,7 @@ static void read_one(struct reader *d)
 	int rc;
 
 	read_begin(d, vpos, len);
-	rc = ck_move_read(&d->t->route, &d->r);
+	rc = ck_io_read(&d->t->route, &d->r);
 	read_end(d);
 	d->wrong += !is_right(d, rc, want);
 	d->came += rc == 0;
@@ -162,7 +162,7 @@ static unsigned check_trial(struct trial *t, uint64_t *random)
 	t->here = world_open(t->w);
 	t->there = headers_open(&t->headers, t->w, set_of(t->remote),
 				(unsigned)boxes_below(random, 4));
-	ck_route_init(&t->route, set_of(t->remote), &requester.mover);
+	ck_route_init(&t->route, set_of(t->remote), &requester.backend);
 	wrong = readers_run(t, random);
 	ck_route_fini(&t->route);
 	ck_open_slice_free(t->here);

@@ -92,9 +92,9 @@ static bool one_start(struct one *o, unsigned *wrong)
 	o->rc = ck_host_read(t->files, &o->r);
 	*wrong += !is_right_at_once(o, o->rc);
 	/* With a gather engine, other reads may start moves meanwhile. */
-	if (!t->route.gatherer && (answerer.at_once || answerer.inside))
+	if (!t->route.gather_engine && (answerer.at_once || answerer.inside))
 		*wrong += answerer_counted(&answerer.started) != before;
-	if (o->rc != -EREMOTE && !t->route.gatherer)
+	if (o->rc != -EREMOTE && !t->route.gather_engine)
 		return false;
 	memset(o->got, 0x5a, sizeof(o->got));
 	rc = ck_route_read(&t->route, &o->r);
@@ -108,7 +108,7 @@ static bool fails_earlier(const struct one *o)
 {
 	const struct trial_world *w = &o->t->is;
 
-	if (!o->want_rc || !o->t->route.gatherer || o->want_rc == -EINVAL)
+	if (!o->want_rc || !o->t->route.gather_engine || o->want_rc == -EINVAL)
 		return false;
 	return is_right_rc(&w->truth, o->r.vpos, o->r.vpos + o->r.len, o->rc) ||
 	       (w->failing >= 0 && o->rc == answerer.errs[w->failing]);
@@ -210,7 +210,7 @@ static unsigned check_wait(struct trial *t)
 				.to = o.got };
 	if (!expect(&o))
 		return 1;
-	o.rc = ck_move_read(&t->route, &o.r);
+	o.rc = ck_io_read(&t->route, &o.r);
 	return !one_is_right(&o, false);
 }
 
@@ -245,7 +245,7 @@ struct described {
 	uint64_t fpos, run;
 };
 
-static bool describe_one(const struct ck_move *m, struct ck_described *out)
+static bool describe_one(const struct ck_copy_desc *m, struct ck_described *out)
 {
 	size_t loops = m->nloops * sizeof(struct ck_loop);
 	struct described d = { m->file, m->nloops,
@@ -253,7 +253,7 @@ static bool describe_one(const struct ck_move *m, struct ck_described *out)
 	uint64_t bytes, end;
 
 	if (m->to < out->base || m->to >= out->base + out->size ||
-	    !ck_move_measure(m, &bytes, &end) ||
+	    !ck_copy_desc_measure(m, &bytes, &end) ||
 	    bytes > out->size - (size_t)(m->to - out->base) ||
 	    out->room - out->used < sizeof(d) + loops)
 		return false;
@@ -264,15 +264,16 @@ static bool describe_one(const struct ck_move *m, struct ck_described *out)
 	return true;
 }
 
-static bool describe(struct ck_backend *mover, const struct ck_moves *moves,
+static bool describe(struct ck_backend *backend,
+		     const struct ck_copy_batch *batch,
 		     struct ck_described *out)
 {
-	bool all = moves->n > 0;
+	bool all = batch->n > 0;
 
-	(void)mover;
+	(void)backend;
 	out->set = 1;
-	for (size_t i = 0; i < moves->n && all; i++)
-		all = describe_one(&moves->list[i], out);
+	for (size_t i = 0; i < batch->n && all; i++)
+		all = describe_one(&batch->list[i], out);
 	return all;
 }
 
@@ -280,12 +281,12 @@ static bool describe(struct ck_backend *mover, const struct ck_moves *moves,
 static bool bring_one(struct ck_gather_slot *s, const struct described *d,
 		      const struct ck_loop *loops)
 {
-	const struct ck_move m = { .file = d->file,
-				   .nloops = d->nloops,
-				   .loops = loops,
-				   .fpos = d->fpos,
-				   .run = d->run,
-				   .to = s->fill + d->at };
+	const struct ck_copy_desc m = { .file = d->file,
+					.nloops = d->nloops,
+					.loops = loops,
+					.fpos = d->fpos,
+					.run = d->run,
+					.to = s->fill + d->at };
 
 	return d->file <= BIG && answerer.errs[d->file] == 0 &&
 	       move_fill(&m, content[d->file],
@@ -314,14 +315,14 @@ static void random_gatherer(struct trial *t, uint64_t *random)
 	static const unsigned fails[] = { 0, 0, 2, 10 };
 	static const uint32_t too_many[] = { 0, 0, 1, 3 };
 
-	t->route.gatherer = &gathering.is;
+	t->route.gather_engine = &gathering.is;
 	gathering.away = boxes_one_in(random, 10);
 	gathering.fails = fails[boxes_below(random, 4)];
 	gathering.too_many = too_many[boxes_below(random, 4)];
 	gathering.is.rounds = boxes_one_in(random, 2);
 	gathering.loses = loses[boxes_below(random, 4)];
 	gathering.bring = bring;
-	answerer.mover.describe = describe;
+	answerer.backend.describe = describe;
 	t->route.rounds_only = boxes_one_in(random, 3);
 }
 
@@ -356,11 +357,11 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	t->there = headers_open(
 		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
-	ck_route_init(&t->route, t->files, &answerer.mover);
+	ck_route_init(&t->route, t->files, &answerer.backend);
 	if (!answerer.spoil && boxes_one_in(random, 2))
 		random_gatherer(t, random);
 	wrong = check_reads(t, random) + check_wait(t);
-	if (t->route.gatherer && !gathering.spoils)
+	if (t->route.gather_engine && !gathering.spoils)
 		wrong += check_interrupts(t, random);
 	ck_route_fini(&t->route);
 	ck_open_slice_free(t->here);

@@ -25,7 +25,7 @@ static int read_all(struct world *w, struct ck_open_slice *o,
 	struct ck_read r = { .from = o, .len = ROWS_BYTES, .to = to };
 	int rc = ck_host_read(w->files, &r);
 
-	return rc == -EREMOTE ? ck_move_read(route, &r) : rc;
+	return rc == -EREMOTE ? ck_io_read(route, &r) : rc;
 }
 
 /* Rows of odd numbers are elsewhere; of the others half are to be left. */
@@ -44,7 +44,7 @@ static void test_rows(bool mapped, bool copied)
 	if (copied)
 		ck_files_set_copied(w->files, 2);
 	o = headers_open(&headers, w, w->files, 0);
-	ck_route_init(&route, w->files, &answerer.mover);
+	ck_route_init(&route, w->files, &answerer.backend);
 	eq_err(read_all(w, o, &route), 0);
 	eq_u64(stats->hosts[0].file_bytes, HERE);
 	eq_u64(stats->copies, 0);

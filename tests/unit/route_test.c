@@ -27,7 +27,7 @@ static void scene_begin(struct scene *s, struct world *w, unsigned depth)
 	memset(answerer.errs, 0, sizeof(answerer.errs));
 	s->w = w;
 	s->o = headers_open(&s->headers, w, w->files, depth);
-	ck_route_init(&s->route, w->files, &answerer.mover);
+	ck_route_init(&s->route, w->files, &answerer.backend);
 	s->started = answerer_counted(&answerer.started);
 	s->moved = answerer_counted(&answerer.moved);
 }
@@ -58,7 +58,7 @@ static int read_by(struct scene *s, uint64_t vpos, uint64_t len, bool host)
 	uint8_t to[ROWS_BYTES];
 	struct ck_read r = { .from = s->o, .vpos = vpos, .len = len, .to = to };
 	int rc = host ? ck_host_read(s->w->files, &r)
-		      : ck_move_read(&s->route, &r);
+		      : ck_io_read(&s->route, &r);
 
 	return rc == 0 && !are_rows(to, vpos, len) ? -EBADE : rc;
 }
@@ -143,7 +143,7 @@ static void test_parts(void)
 	scene_begin(&s, w, 0);
 	r.from = s.o;
 	eq_err(ck_host_read(w->files, &r), -EREMOTE);
-	eq_err(ck_move_read(&s.route, &r), 0);
+	eq_err(ck_io_read(&s.route, &r), 0);
 	ok(are_rows(to, 60, 4) && memcmp(to + 4, "\0\0\0\0\0abc", 8) == 0 &&
 	   memcmp(to + 12, content[2] + 7, 8) == 0);
 	r.vpos = 64;
@@ -151,7 +151,7 @@ static void test_parts(void)
 	eq_err(ck_host_read(w->files, &r), 0);
 	r.vpos = 80;
 	r.len = 5;
-	eq_err(ck_move_read(&s.route, &r), 0);
+	eq_err(ck_io_read(&s.route, &r), 0);
 	ok(to[0] == content[2][15] && memcmp(to + 1, "defg", 4) == 0);
 	eq_u64(starts(&s), 2);
 	scene_end(&s);
@@ -330,7 +330,7 @@ static void test_errands(void)
 	e.fetch.err = 0;
 	s.route.remote = NULL;
 	eq_err(ck_io_header_fetch(&s.route, &e), -EIO);
-	s.route.remote = &answerer.mover;
+	s.route.remote = &answerer.backend;
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	ck_header_fetch_fini(&e);
 	scene_end(&s);
@@ -347,7 +347,7 @@ static void test_unwanted_errand(void)
 	eq_err(ck_io_header_fetch(&s.route, &e), -EINTR);
 	eq_u64(starts(&s), 0);
 	eq_u64(e.fetch.brought, 0);
-	e.waiter.unwanted = false;
+	e.waiter.cancelled = false;
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	ck_header_fetch_fini(&e);
 	scene_end(&s);
@@ -401,9 +401,9 @@ static void test_again(void)
 	struct again a;
 	struct ck_open_slice *o = again_open(&a, w);
 
-	ck_route_init(&route, w->files, &answerer.mover);
+	ck_route_init(&route, w->files, &answerer.backend);
 	r.from = o;
-	eq_err(ck_move_read(&route, &r), 0);
+	eq_err(ck_io_read(&route, &r), 0);
 	ok(are_rows(to, 0, ROWS_BYTES));
 	ck_route_fini(&route);
 	ck_open_slice_free(o);
@@ -424,7 +424,7 @@ static void try_again(unsigned n, bool changed, bool *fired, unsigned *wrong)
 	w->layout.change = changed ? CK_CHANGE_SWAP : 0;
 	w->extents[1].change = w->extents[3].change = (uint8_t)w->layout.change;
 	r.from = again_open(&a, w);
-	ck_route_init(&route, w->files, &answerer.mover);
+	ck_route_init(&route, w->files, &answerer.backend);
 	before = answerer_counted(&answerer.moved);
 	trap_arm(MEMORY, n, false);
 	rc = ck_route_read(&route, &r); /* completes synchronously */

@@ -5,7 +5,7 @@
  * other byte of the files changes.
  */
 #include "boxes.h"
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -119,7 +119,7 @@ static void ask(struct scene *s, uint64_t id, uint64_t place, uint64_t room)
 	const struct ck_frame frame = { .kind = CK_FRAME_MESSAGE,
 					.place = place,
 					.room = room };
-	struct ck_move m = { .fpos = 5, .run = RUN, .to = to };
+	struct ck_copy_desc m = { .fpos = 5, .run = RUN, .to = to };
 	struct ck_reads reads;
 	struct ck_ask a;
 

@@ -99,7 +99,7 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	answerer.at_once = boxes_one_in(random, 4);
 	answerer.inside = boxes_one_in(random, 4);
 	stream_case_begin(&t->c, trial_files(w->remote, true), world_open(w->w),
-			  &answerer.mover, 64U << boxes_below(random, 5),
+			  &answerer.backend, 64U << boxes_below(random, 5),
 			  512U << boxes_below(random, 6), 0);
 	if (boxes_one_in(random, 2))
 		stream_case_be_lazy(&t->c, &answerer);

@@ -12,45 +12,45 @@ static struct answerer answerer;
 
 /* A backend that counts the moves that it passes to the answerer. */
 static struct {
-	struct ck_backend mover;
-	uint64_t bytes;	       /* atomic */
-	uint64_t last;	       /* atomic: largest end in the file */
-	unsigned moves, brief; /* atomic */
-	int rc;		       /* atomic: result of synchronous moves */
+	struct ck_backend backend;
+	uint64_t bytes;			/* atomic */
+	uint64_t last;			/* atomic: largest end in the file */
+	unsigned batch, short_deadline; /* atomic */
+	int rc;		  /* atomic: result of synchronous moves */
 	uint64_t at_once; /* atomic: moves before this offset are synchronous */
 } counter;
 
-static int counter_start(struct ck_backend *m, struct ck_moves *moves)
+static int counter_start(struct ck_backend *m, struct ck_copy_batch *batch)
 {
 	(void)m;
-	for (size_t i = 0; i < moves->n; i++) {
+	for (size_t i = 0; i < batch->n; i++) {
 		uint64_t bytes, end;
 
-		if (!ck_move_measure(&moves->list[i], &bytes, &end))
+		if (!ck_copy_desc_measure(&batch->list[i], &bytes, &end))
 			abort();
 		__atomic_fetch_add(&counter.bytes, bytes, __ATOMIC_RELAXED);
 		if (end > __atomic_load_n(&counter.last, __ATOMIC_RELAXED))
 			__atomic_store_n(&counter.last, end, __ATOMIC_RELAXED);
-		answerer_count(&counter.moves);
+		answerer_count(&counter.batch);
 	}
-	if (moves->brief)
-		answerer_count(&counter.brief);
-	if (moves->list[0].fpos >=
+	if (batch->short_deadline)
+		answerer_count(&counter.short_deadline);
+	if (batch->list[0].fpos >=
 	    __atomic_load_n(&counter.at_once, __ATOMIC_RELAXED))
-		return answerer_start(&answerer.mover, moves);
-	for (size_t i = 0; i < moves->n; i++) {
-		if (!move_fill(&moves->list[i], content[BIG], BIG_BYTES))
+		return answerer_start(&answerer.backend, batch);
+	for (size_t i = 0; i < batch->n; i++) {
+		if (!move_fill(&batch->list[i], content[BIG], BIG_BYTES))
 			abort();
-		moves->list[i].rc = __atomic_load_n(&counter.rc,
+		batch->list[i].rc = __atomic_load_n(&counter.rc,
 						    __ATOMIC_RELAXED);
 	}
 	return 0;
 }
 
-static void counter_interrupt(struct ck_backend *m, struct ck_moves *moves)
+static void counter_interrupt(struct ck_backend *m, struct ck_copy_batch *batch)
 {
 	(void)m;
-	answerer_interrupt(&answerer.mover, moves);
+	answerer_interrupt(&answerer.backend, batch);
 }
 
 static void at_once(uint64_t end)
@@ -77,7 +77,7 @@ static void scene_begin_with(unsigned remote, uint64_t segment, uint64_t cache,
 			     uint32_t unused_msec)
 {
 	counter.bytes = counter.last = 0;
-	counter.moves = counter.brief = 0;
+	counter.batch = counter.short_deadline = 0;
 	counter.rc = 0;
 	at_once(0);
 	memset(answerer.errs, 0, sizeof(answerer.errs));
@@ -91,7 +91,7 @@ static void scene_begin_with(unsigned remote, uint64_t segment, uint64_t cache,
 	scene.stats = ck_stats_make(1);
 	ck_files_set_stats(scene.files, scene.stats);
 	stream_case_begin(&scene.c, scene.files, world_open(scene.w),
-			  &counter.mover, segment, cache, unused_msec);
+			  &counter.backend, segment, cache, unused_msec);
 }
 
 static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
@@ -289,7 +289,7 @@ static void test_move(void)
 			 !is_right(at, 16384);
 	eq_u64(wrong, 0);
 	eq_u64(moved(), BIG_BYTES);
-	ok(counter.moves < BIG_BYTES / SEGMENT * 3);
+	ok(counter.batch < BIG_BYTES / SEGMENT * 3);
 	scene_end();
 }
 
@@ -302,7 +302,7 @@ static void test_here(void)
 	stream_reader_begin(&r, &scene.c, 1);
 	eq_u64(read_all(&r, 0, BIG_BYTES, 8192), 0);
 	eq_u64(scene.c.ready + scene.c.waited, 0);
-	eq_u64(counter.moves, 0);
+	eq_u64(counter.batch, 0);
 	scene_end();
 }
 
@@ -339,7 +339,7 @@ static void test_failed(void)
 	before = scene.c.ready + scene.c.waited;
 	eq_u64(read_all(&r, START, BIG_BYTES, 8192), 0);
 	ok(scene.c.ready + scene.c.waited > before);
-	eq_u64(counter.brief, scene.c.failed);
+	eq_u64(counter.short_deadline, scene.c.failed);
 	scene_end();
 }
 
@@ -404,9 +404,9 @@ int main(void)
 	if (!world_begin())
 		return 2;
 	answerer_begin(&answerer);
-	counter.mover = (struct ck_backend){ .name = "counter",
-					     .start = counter_start,
-					     .interrupt = counter_interrupt };
+	counter.backend = (struct ck_backend){ .name = "counter",
+					       .start = counter_start,
+					       .interrupt = counter_interrupt };
 	test_front_to_back();
 	test_no_more_than_read();
 	test_no_stream();

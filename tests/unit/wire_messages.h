@@ -12,12 +12,12 @@ enum { ID = 0x1122334455, EPOCH = 7 };
 
 static uint8_t to[64]; /* of the moves of READ */
 static const struct ck_loop loops[] = { { 3, 16, 100 }, { 2, 5, 10 } };
-static struct ck_move moves[] = {
+static struct ck_copy_desc batch[] = {
 	{ .file = 0, .nloops = 2, .loops = loops, .fpos = 5, .run = 4 },
 	{ .file = 1, .fpos = 0x123456789a, .run = 8 },
 };
 
-static inline void put_move(struct ck_buf *b, const struct ck_move *m)
+static inline void put_move(struct ck_buf *b, const struct ck_copy_desc *m)
 {
 	ck_buf_u32(b, m->file);
 	ck_buf_u32(b, m->nloops);
@@ -43,8 +43,8 @@ static inline void put_request(struct ck_buf *b, enum which which)
 		ck_buf_add(b, "\1\0\0\0\2\0\0\0\2\0\0\0\1\0a\5\0sub/b", 22);
 	if (which == READ) {
 		put_counted(b, 2);
-		put_move(b, &moves[0]);
-		put_move(b, &moves[1]);
+		put_move(b, &batch[0]);
+		put_move(b, &batch[1]);
 	}
 	if (which == DIGEST) {
 		put_counted(b, 2);

@@ -37,7 +37,7 @@ static int ask_make(struct ck_ask *a, enum which which)
 		rc = ck_ask_look(a, (struct ck_ids){ 1, 2 }, looked, 2, &n);
 		break;
 	case READ:
-		ck_reads_begin(&r, moves, 2);
+		ck_reads_begin(&r, batch, 2);
 		ok(ck_reads_left(&r));
 		rc = ck_ask_read(&r, a);
 		ok(!ck_reads_left(&r));
@@ -143,8 +143,8 @@ static void check_moved(void)
 
 	eq_mem(to, sizeof(to), want, sizeof(to));
 	eq_u64(got.read, 0x1122334455);
-	eq_err(moves[0].rc, 0);
-	eq_err(moves[1].rc, -EIO);
+	eq_err(batch[0].rc, 0);
+	eq_err(batch[1].rc, -EIO);
 }
 
 static void check_answer(struct ck_buf *bytes, enum which which)
@@ -200,8 +200,8 @@ static void test_errors_are_taken(void)
 			m.head.err = (uint32_t)errs[i][0];
 			eq_err(take(&a, k, &m), errs[i][1]);
 			if (k == A_READ)
-				ok(moves[0].rc == errs[i][1] &&
-				   moves[1].rc == errs[i][1]);
+				ok(batch[0].rc == errs[i][1] &&
+				   batch[1].rc == errs[i][1]);
 			ck_ask_fini(&a);
 		}
 	}
@@ -239,8 +239,8 @@ static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 	if (wire_split(bytes, len, &m) == 0) {
 		refused = take(&a, which, &m) == -EPROTO;
 		if (which == A_READ && refused)
-			refused = moves[0].rc == -EPROTO &&
-				  moves[1].rc == -EPROTO;
+			refused = batch[0].rc == -EPROTO &&
+				  batch[1].rc == -EPROTO;
 	}
 	for (size_t i = 0; i < sizeof(to); i++)
 		refused &= to[i] == '.';
@@ -403,7 +403,7 @@ static bool refuses_loops(uint32_t n)
 	struct ck_buf body = { 0 };
 
 	put_counted(&body, 1);
-	put_move(&body, &(struct ck_move){ .run = 1 });
+	put_move(&body, &(struct ck_copy_desc){ .run = 1 });
 	for (int i = 0; i < 4; i++)
 		body.data[12 + i] = (char)(n >> 8 * i & 0xff);
 	for (uint32_t k = 0; k < n; k++) {
@@ -505,8 +505,8 @@ int main(void)
 	if (!owner)
 		abort();
 	close(dir);
-	moves[0].to = to;
-	moves[1].to = to + 48;
+	batch[0].to = to;
+	batch[1].to = to + 48;
 	test_head_bytes();
 	test_requests_are_these_bytes();
 	test_answers_are_taken();

@@ -31,8 +31,9 @@ bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
 	return true;
 }
 
-struct ck_sorted ck_places_sorted(const struct ck_ways *w, struct ck_move *m,
-				  uint32_t index, uint32_t tries)
+struct ck_sorted ck_places_sorted(const struct ck_ways *w,
+				  struct ck_copy_desc *m, uint32_t index,
+				  uint32_t tries)
 {
 	struct ck_sorted to = { { UINT32_MAX, 0 }, index };
 

@@ -23,8 +23,9 @@ struct ck_sorted {
 /* Returns the location of descriptor m with the given index after `tries`
  * failed ones. at.peer is UINT32_MAX if there is no such location, or if its
  * file has changed; m->rc is then -ESTALE. */
-struct ck_sorted ck_places_sorted(const struct ck_ways *w, struct ck_move *m,
-				  uint32_t index, uint32_t tries);
+struct ck_sorted ck_places_sorted(const struct ck_ways *w,
+				  struct ck_copy_desc *m, uint32_t index,
+				  uint32_t tries);
 /* Sorts by peer, then by index; descriptors without a peer are last. */
 void ck_sort(struct ck_sorted *order, size_t n);
 /* Returns the end of the run of descriptors that have the same peer as
@@ -33,8 +34,8 @@ size_t ck_sorted_end(const struct ck_sorted *order, size_t from, size_t n);
 
 /* Implement ck_backend.describe and ck_backend.came of a remote client, for
  * rounds. They take ways_lock. */
-bool ck_places_describe(struct ck_backend *m, const struct ck_moves *moves,
+bool ck_places_describe(struct ck_backend *m, const struct ck_copy_batch *batch,
 			struct ck_described *out);
-void ck_places_came(struct ck_backend *m, const struct ck_moves *moves);
+void ck_places_came(struct ck_backend *m, const struct ck_copy_batch *batch);
 
 #endif

@@ -20,7 +20,7 @@ struct ck_remote_client_op {
 	struct ck_remote_client_op *next,
 		*prev; /* under ck_remote_client.lock */
 	struct ck_remote_client *r;
-	struct ck_moves *moves;
+	struct ck_copy_batch *batch;
 	/* Under ck_remote_client.lock, once the parts are sent: */
 	struct part *parts;
 	size_t left; /* parts in flight */
@@ -53,7 +53,7 @@ struct part {
 	uint32_t *index; /* by descriptor: its index in the batch */
 	size_t n;
 	/* Files have the peer's numbers. The memory of `index` follows. */
-	struct ck_move list[];
+	struct ck_copy_desc list[];
 };
 
 struct read_call {
@@ -98,7 +98,8 @@ static int add_call(struct part *p, struct ck_reads *reads)
 	*c = (struct read_call){ .call.peer = p->peer,
 				 .call.spent = p->attempt.spent,
 				 .call.patient = p->attempt.patient,
-				 .call.brief = p->op->moves->brief,
+				 .call.short_deadline =
+					 p->op->batch->short_deadline,
 				 .call.came = call_came,
 				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);
@@ -138,7 +139,7 @@ static struct part *part_make(struct ck_remote_client_op *op,
 	p->index = (uint32_t *)(p->list + n);
 	for (size_t i = 0; i < n; i++) {
 		p->index[i] = order[i].index;
-		p->list[i] = op->moves->list[order[i].index];
+		p->list[i] = op->batch->list[order[i].index];
 		p->list[i].file = order[i].at.number;
 	}
 	if (add_calls(p) == 0)
@@ -181,7 +182,7 @@ static void part_note(const struct part *p)
 		int rc = p->list[i].rc == -EPROTO ? -EIO : p->list[i].rc;
 
 		if (p->attempt.tries == 0 || rc == 0 || rc == -EINTR)
-			p->op->moves->list[p->index[i]].rc = rc;
+			p->op->batch->list[p->index[i]].rc = rc;
 		if (p->attempt.tries && rc == 0 && p->op->r->stats)
 			ck_count(&p->op->r->stats->copies, 1);
 	}
@@ -205,9 +206,9 @@ static void parts_add(struct ck_remote_client_op *op, struct part *list)
 /* Makes an operation. Descriptors of files that no peer has now are -EIO, those
  * of unknown files -ENODATA; neither has a part. */
 static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
-					   struct ck_moves *moves)
+					   struct ck_copy_batch *batch)
 {
-	ck_auto_free struct ck_sorted *order = calloc(moves->n + 1,
+	ck_auto_free struct ck_sorted *order = calloc(batch->n + 1,
 						      sizeof(*order));
 	struct ck_remote_client_op *op = calloc(1, sizeof(*op));
 	struct part *parts;
@@ -217,14 +218,14 @@ static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
 		return NULL;
 	}
 	op->r = r;
-	op->moves = moves;
-	for (size_t i = 0; i < moves->n; i++) {
-		struct ck_move *m = &moves->list[i];
+	op->batch = batch;
+	for (size_t i = 0; i < batch->n; i++) {
+		struct ck_copy_desc *m = &batch->list[i];
 
 		m->rc = m->file < r->ways.n ? -EIO : -ENODATA;
 		order[i] = ck_places_sorted(&r->ways, m, (uint32_t)i, 0);
 	}
-	if (parts_make(op, order, moves->n, (struct attempt){ 0 }, &parts)) {
+	if (parts_make(op, order, batch->n, (struct attempt){ 0 }, &parts)) {
 		op_free(op);
 		return NULL;
 	}
@@ -254,9 +255,9 @@ static void link_out(struct ck_remote_client_op *op)
 		op->next->prev = op->prev;
 }
 
-static bool is_unwanted(const struct ck_moves *moves)
+static bool is_unwanted(const struct ck_copy_batch *batch)
 {
-	return __atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&batch->cancelled, __ATOMIC_ACQUIRE);
 }
 
 /* Must hold r->lock, so that no part completes the operation before all calls
@@ -306,7 +307,7 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 
 	for (size_t i = 0; order && i < failed->n; i++) {
 		uint32_t index = failed->index[i];
-		uint32_t file = op->moves->list[index].file;
+		uint32_t file = op->batch->list[index].file;
 		struct ck_location next;
 
 		if (!may_try_again(failed->list[i].rc) ||
@@ -315,7 +316,7 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 				    failed->attempt.tries + 1, &next)))
 			continue;
 		order[n++] = ck_places_sorted(&op->r->ways,
-					      &op->moves->list[index], index,
+					      &op->batch->list[index], index,
 					      attempt.tries);
 	}
 	if (n == 0 || parts_make(op, order, n, attempt, &parts))
@@ -329,7 +330,7 @@ static void give_up(struct ck_remote_client_op *op, const struct part *p)
 {
 	for (; p; p = p->next)
 		for (size_t i = 0; i < p->n; i++)
-			op->moves->list[p->index[i]].rc = -EINTR;
+			op->batch->list[p->index[i]].rc = -EINTR;
 }
 
 static void ask_again(struct part *failed, struct attempt attempt,
@@ -338,7 +339,7 @@ static void ask_again(struct part *failed, struct attempt attempt,
 	struct ck_remote_client_op *op = failed->op;
 	struct part *parts = parts_again(failed, attempt, only_last);
 
-	if (parts && is_unwanted(op->moves)) {
+	if (parts && is_unwanted(op->batch)) {
 		give_up(op, parts);
 		parts_free(parts);
 	} else if (parts) {
@@ -377,7 +378,7 @@ static void part_over(struct part *p)
 {
 	struct ck_remote_client_op *op = p->op;
 	struct ck_remote_client *r = op->r;
-	struct ck_moves *moves = op->moves;
+	struct ck_copy_batch *batch = op->batch;
 	bool over;
 
 	pthread_rwlock_rdlock(&r->ways_lock);
@@ -393,7 +394,7 @@ static void part_over(struct part *p)
 	if (!over)
 		return;
 	op_free(op);
-	moves->done(moves);
+	batch->done(batch);
 }
 
 static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
@@ -416,19 +417,19 @@ static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
 	return rc == -EPROTO ? rc : 0;
 }
 
-static void fail_all(struct ck_moves *moves, int rc)
+static void fail_all(struct ck_copy_batch *batch, int rc)
 {
-	for (size_t i = 0; i < moves->n; i++)
-		moves->list[i].rc = rc;
+	for (size_t i = 0; i < batch->n; i++)
+		batch->list[i].rc = rc;
 }
 
 /* Must hold ways_lock. */
-static int begin(struct ck_remote_client *r, struct ck_moves *moves)
+static int begin(struct ck_remote_client *r, struct ck_copy_batch *batch)
 {
-	struct ck_remote_client_op *op = op_make(r, moves);
+	struct ck_remote_client_op *op = op_make(r, batch);
 
 	if (!op) {
-		fail_all(moves, -ENOMEM);
+		fail_all(batch, -ENOMEM);
 		return 0;
 	}
 	if (op->left == 0) {
@@ -439,30 +440,30 @@ static int begin(struct ck_remote_client *r, struct ck_moves *moves)
 	pthread_mutex_lock(&r->lock);
 	link_in(op);
 	send_all(op->parts);
-	if (is_unwanted(moves))
+	if (is_unwanted(batch))
 		drop_all(op);
 	pthread_mutex_unlock(&r->lock);
 	return -EINPROGRESS;
 }
 
-static int start(struct ck_backend *mover, struct ck_moves *moves)
+static int start(struct ck_backend *backend, struct ck_copy_batch *batch)
 {
-	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	int rc;
 
 	pthread_rwlock_rdlock(&r->ways_lock);
-	rc = begin(r, moves);
+	rc = begin(r, batch);
 	pthread_rwlock_unlock(&r->ways_lock);
 	return rc;
 }
 
-static void interrupt(struct ck_backend *mover, struct ck_moves *moves)
+static void interrupt(struct ck_backend *backend, struct ck_copy_batch *batch)
 {
-	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	struct ck_remote_client_op *op;
 
 	pthread_mutex_lock(&r->lock);
-	for (op = r->first; op && op->moves != moves;)
+	for (op = r->first; op && op->batch != batch;)
 		op = op->next;
 	if (op)
 		drop_all(op);
@@ -515,8 +516,8 @@ void ck_remote_client_init(struct ck_remote_client *r,
 			   const struct ck_ways *ways)
 {
 	*r = (struct ck_remote_client){
-		.mover = { "peers", start, interrupt, ck_places_describe,
-			   ck_places_came },
+		.backend = { "peers", start, interrupt, ck_places_describe,
+			     ck_places_came },
 		.ways = *ways,
 	};
 	ways_lock_init(&r->ways_lock);

@@ -54,8 +54,8 @@ struct ck_ways_by_rounds {
 
 struct ck_remote_client {
 	/* Constant: */
-	struct ck_backend mover; /* first; any thread may call it */
-	struct ck_stats *stats;	 /* NULL, unless set before the first use */
+	struct ck_backend backend; /* first; any thread may call it */
+	struct ck_stats *stats;	   /* NULL, unless set before the first use */
 
 	pthread_rwlock_t ways_lock;
 	/* Under ways_lock: */

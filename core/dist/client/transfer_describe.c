@@ -34,10 +34,10 @@ int ck_remote_client_rounds(struct ck_remote_client *r,
 
 /* Encodes one descriptor, whose file is the number at the file server. False if
  * it needs more than one READ, if `out` is full, or if out of memory. */
-static bool put(struct ck_described *out, const struct ck_move *m,
+static bool put(struct ck_described *out, const struct ck_copy_desc *m,
 		struct ck_want *want)
 {
-	struct ck_move copy = *m;
+	struct ck_copy_desc copy = *m;
 	struct ck_reads reads;
 	struct ck_ask ask;
 	bool whole, fits;
@@ -55,16 +55,16 @@ static bool put(struct ck_described *out, const struct ck_move *m,
 /* Encodes one descriptor of this client. Must hold ways_lock. False if it
  * cannot be done by a round. */
 static bool describe_one(const struct ck_remote_client *r,
-			 const struct ck_move *m, struct ck_described *out)
+			 const struct ck_copy_desc *m, struct ck_described *out)
 {
-	struct ck_move at_owner = *m;
+	struct ck_copy_desc at_owner = *m;
 	struct ck_location at;
 	struct ck_want want = { 0 };
 	uint64_t bytes, end;
 	size_t from = (size_t)(m->to - out->base);
 
 	if (m->to < out->base || from >= out->size ||
-	    !ck_move_measure(m, &bytes, &end) || bytes == 0 ||
+	    !ck_copy_desc_measure(m, &bytes, &end) || bytes == 0 ||
 	    bytes > out->size - from ||
 	    !ck_places_find(&r->ways, m->file, 0, &at) ||
 	    at.number == UINT32_MAX || at.peer >= r->rounds.n ||
@@ -79,7 +79,7 @@ static bool describe_one(const struct ck_remote_client *r,
 
 /* True if the destination of the descriptor is contiguous: the bytes arrive
  * packed. */
-static bool is_packed(const struct ck_move *m)
+static bool is_packed(const struct ck_copy_desc *m)
 {
 	uint64_t bytes = m->run;
 
@@ -92,34 +92,36 @@ static bool is_packed(const struct ck_move *m)
 	return true;
 }
 
-bool ck_places_describe(struct ck_backend *mover, const struct ck_moves *moves,
+bool ck_places_describe(struct ck_backend *backend,
+			const struct ck_copy_batch *batch,
 			struct ck_described *out)
 {
-	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	bool all;
 
 	out->used = 0;
 	pthread_rwlock_rdlock(&r->ways_lock);
 	out->set = r->rounds.set;
-	all = moves->n && moves->n <= CK_WANTS_MOST && out->set &&
+	all = batch->n && batch->n <= CK_WANTS_MOST && out->set &&
 	      out->set == ck_calls_epoch(r->ways.calls);
-	for (size_t i = 0; i < moves->n && all; i++)
-		all = is_packed(&moves->list[i]) &&
-		      describe_one(r, &moves->list[i], out);
+	for (size_t i = 0; i < batch->n && all; i++)
+		all = is_packed(&batch->list[i]) &&
+		      describe_one(r, &batch->list[i], out);
 	pthread_rwlock_unlock(&r->ways_lock);
 	return all;
 }
 
-void ck_places_came(struct ck_backend *mover, const struct ck_moves *moves)
+void ck_places_came(struct ck_backend *backend,
+		    const struct ck_copy_batch *batch)
 {
-	struct ck_remote_client *r = (struct ck_remote_client *)mover;
+	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	struct ck_location at;
 	uint64_t bytes, end;
 
 	pthread_rwlock_rdlock(&r->ways_lock);
-	for (size_t i = 0; i < moves->n; i++)
-		if (ck_places_find(&r->ways, moves->list[i].file, 0, &at) &&
-		    ck_move_measure(&moves->list[i], &bytes, &end)) {
+	for (size_t i = 0; i < batch->n; i++)
+		if (ck_places_find(&r->ways, batch->list[i].file, 0, &at) &&
+		    ck_copy_desc_measure(&batch->list[i], &bytes, &end)) {
 			ck_stats_read(r->stats, at.peer, bytes);
 			ck_stats_came(r->stats, at.peer, bytes);
 		}

@@ -144,9 +144,9 @@ struct ck_remote_source *ck_hosts_elsewhere(struct ck_hosts *h)
 	return &h->elsewhere;
 }
 
-struct ck_backend *ck_hosts_mover(struct ck_hosts *h)
+struct ck_backend *ck_hosts_backend(struct ck_hosts *h)
 {
-	return &h->requester.mover;
+	return &h->requester.backend;
 }
 
 int ck_hosts_rounds(struct ck_hosts *h, const struct ck_ways_by_rounds *by)

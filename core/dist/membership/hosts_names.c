@@ -241,7 +241,7 @@ struct beginning {
 struct heads {
 	struct ck_looked *looked;
 	struct ck_location *files;
-	struct ck_move *moves;
+	struct ck_copy_desc *descs;
 	uint8_t (*bytes)[CK_REMOTE_SOURCE_HEAD];
 };
 
@@ -249,28 +249,28 @@ static void heads_fini(struct heads *h)
 {
 	free(h->looked);
 	free(h->files);
-	free(h->moves);
+	free(h->descs);
 	free(h->bytes);
 }
 
 /* Makes descriptors for the first bytes; `file` is the index of the name. */
 static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
 {
-	size_t moves = 0;
+	size_t descs = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct ck_looked *l = &h->looked[i];
 
 		h->files[i] = (struct ck_location){ peer, l->number };
 		if (l->seen && !l->info.err && l->info.size)
-			h->moves[moves++] = (struct ck_move){
+			h->descs[descs++] = (struct ck_copy_desc){
 				.file = (uint32_t)i,
 				.run = ck_min(l->info.size,
 					      (uint64_t)CK_REMOTE_SOURCE_HEAD),
 				.to = h->bytes[i],
 			};
 	}
-	return moves;
+	return descs;
 }
 
 /* Reads and tests the first bytes. A file that cannot be read may match: it is
@@ -286,11 +286,11 @@ static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 			      &(struct ck_ways){ .calls = t->hosts->calls,
 						 .files = h->files,
 						 .n = (uint32_t)b->n });
-	ck_hosts_bring_all(&requester, h->moves, n);
+	ck_hosts_bring_all(&requester, h->descs, n);
 	ck_remote_client_fini(&requester);
 	is_up = ck_calls_is_up(t->hosts->calls, t->index);
 	for (size_t i = 0; i < n; i++) {
-		const struct ck_move *m = &h->moves[i];
+		const struct ck_copy_desc *m = &h->descs[i];
 
 		if (m->rc ? is_up : b->is(m->to, (size_t)m->run))
 			__atomic_store_n(&b->out[m->file], true,
@@ -312,9 +312,9 @@ static int begins_ask(struct ck_hosts_task *t)
 	const struct beginning *b = t->arg;
 	struct heads h = { calloc(b->n + 1, sizeof(*h.looked)),
 			   calloc(b->n + 1, sizeof(*h.files)),
-			   calloc(b->n + 1, sizeof(*h.moves)),
+			   calloc(b->n + 1, sizeof(*h.descs)),
 			   calloc(b->n + 1, sizeof(*h.bytes)) };
-	int rc = h.looked && h.files && h.moves && h.bytes ? 0 : -ENOMEM;
+	int rc = h.looked && h.files && h.descs && h.bytes ? 0 : -ENOMEM;
 
 	if (rc == 0 && is_speaker(t)) {
 		rc = ck_calls_look(t->hosts->calls, t->index,
@@ -352,18 +352,18 @@ int ck_hosts_fetch(struct ck_remote_source *e, struct ck_fetch *wanted)
 	struct ck_hosts *h = (struct ck_hosts *)e;
 	size_t n = wanted->n - wanted->brought;
 	struct ck_piece *pieces = wanted->pieces + wanted->brought;
-	ck_auto_free struct ck_move *moves = calloc(n + 1, sizeof(*moves));
+	ck_auto_free struct ck_copy_desc *descs = calloc(n + 1, sizeof(*descs));
 
-	if (wanted->err || !moves)
+	if (wanted->err || !descs)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		moves[i] = (struct ck_move){ .file = pieces[i].file,
-					     .fpos = pieces[i].fpos,
-					     .run = pieces[i].len,
-					     .to = pieces[i].bytes };
-	ck_hosts_bring_all(&h->requester, moves, n);
+		descs[i] = (struct ck_copy_desc){ .file = pieces[i].file,
+						  .fpos = pieces[i].fpos,
+						  .run = pieces[i].len,
+						  .to = pieces[i].bytes };
+	ck_hosts_bring_all(&h->requester, descs, n);
 	for (size_t i = 0; i < n; i++)
-		pieces[i].rc = moves[i].rc;
+		pieces[i].rc = descs[i].rc;
 	ck_fetch_came(wanted);
 	return 0;
 }

@@ -51,14 +51,14 @@ static uint64_t nsec_now(void)
 
 static int bring_here(const struct sample *s, uint64_t len)
 {
-	struct ck_move move = { .file = s->file, .run = len, .to = s->to };
-	struct ck_moves moves = { .list = &move, .n = 1 };
-	struct ck_host_mover host;
+	struct ck_copy_desc move = { .file = s->file, .run = len, .to = s->to };
+	struct ck_copy_batch batch = { .list = &move, .n = 1 };
+	struct ck_local_backend host;
 
-	ck_host_mover_init(&host, s->hosts->set);
+	ck_local_backend_init(&host, s->hosts->set);
 	/* Completes before it returns. */
-	(void)host.mover.start(&host.mover, &moves);
-	ck_stats_read(s->hosts->elsewhere.stats, 0, moves.read);
+	(void)host.backend.start(&host.backend, &batch);
+	ck_stats_read(s->hosts->elsewhere.stats, 0, batch.read);
 	return move.rc;
 }
 

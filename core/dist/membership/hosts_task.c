@@ -99,9 +99,9 @@ struct await {
 	bool came;
 };
 
-static void came(struct ck_moves *moves)
+static void came(struct ck_copy_batch *batch)
 {
-	struct await *a = moves->arg;
+	struct await *a = batch->arg;
 
 	pthread_mutex_lock(&a->lock);
 	a->came = true;
@@ -126,26 +126,26 @@ static bool await_moves(struct await *a, const struct timespec *until)
 	return there;
 }
 
-static void bring(struct ck_remote_client *r, struct ck_move *list, size_t n,
-		  const struct timespec *until)
+static void bring(struct ck_remote_client *r, struct ck_copy_desc *list,
+		  size_t n, const struct timespec *until)
 {
 	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .changed = PTHREAD_COND_INITIALIZER };
-	struct ck_moves moves = {
+	struct ck_copy_batch batch = {
 		.list = list, .n = n, .done = came, .arg = &a
 	};
 
-	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS &&
+	if (r->backend.start(&r->backend, &batch) == -EINPROGRESS &&
 	    !await_moves(&a, until)) {
-		__atomic_store_n(&moves.unwanted, true, __ATOMIC_RELEASE);
-		r->mover.interrupt(&r->mover, &moves);
+		__atomic_store_n(&batch.cancelled, true, __ATOMIC_RELEASE);
+		r->backend.interrupt(&r->backend, &batch);
 		(void)await_moves(&a, NULL);
 	}
 	pthread_cond_destroy(&a.changed);
 	pthread_mutex_destroy(&a.lock);
 }
 
-void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
+void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_copy_desc *list,
 			size_t n)
 {
 	if (n)
@@ -155,7 +155,7 @@ void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
 int ck_hosts_bring(struct ck_remote_client *r, uint32_t file, uint64_t fpos,
 		   uint64_t len, void *to, const struct timespec *until)
 {
-	struct ck_move move = {
+	struct ck_copy_desc move = {
 		.file = file, .fpos = fpos, .run = len, .to = to
 	};
 

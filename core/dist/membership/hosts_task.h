@@ -44,7 +44,7 @@ CK_MUST_USE int ck_hosts_bring(struct ck_remote_client *r, uint32_t file,
 			       uint64_t fpos, uint64_t len, void *to,
 			       const struct timespec *until);
 /* The same for n descriptors, without a deadline. Each rc is set. */
-void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_move *list,
+void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_copy_desc *list,
 			size_t n);
 
 #endif

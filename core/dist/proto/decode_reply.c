@@ -231,7 +231,7 @@ static void unpack(const struct ck_ask *a, struct ck_cur errs,
 		const struct ck_ask_part *p = &a->parts[i];
 
 		if (err == 0)
-			ck_move_unpack(&p->move, packed);
+			ck_copy_desc_unpack(&p->desc, packed);
 		else if (p->whole->rc == 0)
 			p->whole->rc = rc_of(err);
 		packed += p->bytes;

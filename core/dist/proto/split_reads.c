@@ -18,7 +18,7 @@
  * the next one. */
 enum { ROOM_MIN = 128 << 10 };
 
-void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n)
+void ck_reads_begin(struct ck_reads *r, struct ck_copy_desc *list, size_t n)
 {
 	*r = (struct ck_reads){ .list = list, .n = n };
 	for (size_t i = 0; i < n; i++)
@@ -28,11 +28,11 @@ void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n)
 bool ck_reads_left(struct ck_reads *r)
 {
 	for (; r->next < r->n && r->done == 0; r->next++) {
-		struct ck_move *m = &r->list[r->next];
+		struct ck_copy_desc *m = &r->list[r->next];
 		uint64_t end;
 
 		if (m->nloops > CK_MAX_DIMS ||
-		    !ck_move_measure(m, &r->bytes, &end))
+		    !ck_copy_desc_measure(m, &r->bytes, &end))
 			m->rc = -EIO;
 		else if (r->bytes)
 			return true;
@@ -44,7 +44,7 @@ bool ck_reads_left(struct ck_reads *r)
 
 /* bytes[k]: size of one iteration of the k-th loop from the outside, with the
  * inner loops. bytes[0] is the size of the descriptor. */
-static void measure_turns(const struct ck_move *m, uint64_t *bytes)
+static void measure_turns(const struct ck_copy_desc *m, uint64_t *bytes)
 {
 	bytes[m->nloops] = m->run;
 	for (uint32_t k = m->nloops; k > 0; k--)
@@ -56,7 +56,7 @@ static void measure_turns(const struct ck_move *m, uint64_t *bytes)
 static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 		      struct ck_arena *arena)
 {
-	const struct ck_move *m = p->whole;
+	const struct ck_copy_desc *m = p->whole;
 	size_t bytes = (m->nloops - k) * sizeof(struct ck_loop);
 	struct ck_loop *loops = ck_arena_alloc(arena, bytes);
 
@@ -64,9 +64,9 @@ static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 		return -ENOMEM;
 	memcpy(loops, m->loops + k, bytes);
 	loops[0].count = n;
-	p->move.loops = loops;
-	p->move.nloops = m->nloops - k;
-	p->move.run = m->run;
+	p->desc.loops = loops;
+	p->desc.nloops = m->nloops - k;
+	p->desc.run = m->run;
 	return 0;
 }
 
@@ -75,29 +75,29 @@ static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 static int part_make(struct ck_ask_part *p, uint64_t at, uint64_t room,
 		     struct ck_arena *arena)
 {
-	const struct ck_move *m = p->whole;
+	const struct ck_copy_desc *m = p->whole;
 	uint64_t turn[CK_MAX_DIMS + 1];
 
 	measure_turns(m, turn);
-	p->move = (struct ck_move){ .file = m->file,
-				    .fpos = m->fpos,
-				    .to = m->to };
+	p->desc = (struct ck_copy_desc){ .file = m->file,
+					 .fpos = m->fpos,
+					 .to = m->to };
 	for (uint32_t k = 0; k < m->nloops; k++) {
 		const struct ck_loop *loop = &m->loops[k];
 		uint64_t i = at / turn[k + 1], n;
 
 		at -= i * turn[k + 1];
-		p->move.fpos += i * loop->src;
-		p->move.to += i * loop->dst;
+		p->desc.fpos += i * loop->src;
+		p->desc.to += i * loop->dst;
 		n = ck_min(loop->count - i, room / turn[k + 1]);
 		if (at || n == 0)
 			continue;
 		p->bytes = n * turn[k + 1];
 		return part_turns(p, k, n, arena);
 	}
-	p->move.fpos += at;
-	p->move.to += at;
-	p->move.run = p->bytes = ck_min(m->run - at, room);
+	p->desc.fpos += at;
+	p->desc.to += at;
+	p->desc.run = p->bytes = ck_min(m->run - at, room);
 	return 0;
 }
 
@@ -115,7 +115,7 @@ static bool has_room(const struct ck_ask *a, const struct ck_reads *r)
 	       (room >= ROOM_MIN || r->bytes - r->done <= room);
 }
 
-static void part_put(struct ck_buf *b, const struct ck_move *m)
+static void part_put(struct ck_buf *b, const struct ck_copy_desc *m)
 {
 	ck_buf_u32(b, m->file);
 	ck_buf_u32(b, m->nloops);
@@ -141,7 +141,7 @@ static int add_part(struct ck_reads *r, struct ck_ask *a)
 	p->whole = &r->list[r->next];
 	if (part_make(p, r->done, CK_WIRE_READ_MAX - a->bytes, &a->loops))
 		return -ENOMEM;
-	part_put(&a->body, &p->move);
+	part_put(&a->body, &p->desc);
 	a->nparts++;
 	a->bytes += p->bytes;
 	r->done += p->bytes;

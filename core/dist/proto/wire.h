@@ -167,7 +167,7 @@ CK_MUST_USE int ck_ask_digest(struct ck_ask *a, const struct ck_wire_run *runs,
  * descriptor is complete when all requests with a part of it are; its rc is the
  * first error. */
 struct ck_reads {
-	struct ck_move *list;
+	struct ck_copy_desc *list;
 	size_t n;
 	/* Private: */
 	size_t next;	/* the descriptor that is being split */
@@ -176,7 +176,7 @@ struct ck_reads {
 };
 
 /* Starts with n descriptors and sets their rc to 0. */
-void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n);
+void ck_reads_begin(struct ck_reads *r, struct ck_copy_desc *list, size_t n);
 /* Returns true if ck_ask_read() has bytes to request. Sets the rc of a
  * descriptor whose range or loops are invalid to -EIO and skips it. */
 bool ck_reads_left(struct ck_reads *r);

@@ -52,7 +52,7 @@ static int make_room(struct ck_buf *out, size_t len)
 
 struct ck_rounds *ck_rounds_make(const struct ck_rounds_options *o,
 				 struct ck_round_user *user,
-				 struct ck_round_mover *mover, uint64_t now)
+				 struct ck_round_backend *backend, uint64_t now)
 {
 	struct ck_rounds *all = calloc(1, sizeof(*all));
 
@@ -60,7 +60,7 @@ struct ck_rounds *ck_rounds_make(const struct ck_rounds_options *o,
 		return NULL;
 	all->o = *o;
 	all->user = user;
-	all->mover = mover;
+	all->backend = backend;
 	all->now = now;
 	if (options_are_sound(o)) {
 		all->ranks = calloc(o->size, sizeof(*all->ranks));

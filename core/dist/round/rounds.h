@@ -75,29 +75,29 @@ struct ck_round {
 
 /* Runs rounds, one at a time, in the order that all ranks agree on. NCCL implements
  * it; the tests have an implementation over an xport. */
-struct ck_round_mover {
+struct ck_round_backend {
 	/* An epoch begins, and communicators of earlier epochs are void. No round
 	 * runs. members: n ranks, ascending; token: equal on all ranks. Each member
 	 * is called, so that together they can make a communicator. An
 	 * implementation that must wait for it calls ready() when it is made. */
-	void (*epoch)(struct ck_round_mover *m, uint64_t epoch,
+	void (*epoch)(struct ck_round_backend *m, uint64_t epoch,
 		      const uint32_t *members, uint32_t n,
 		      const uint8_t token[static CK_ROUND_TOKEN]);
 	/* Makes the token of an epoch that this rank begins. NULL: the token is
 	 * zeros. */
-	void (*token)(struct ck_round_mover *m,
+	void (*token)(struct ck_round_backend *m,
 		      uint8_t out[static CK_ROUND_TOKEN]);
 	/* Starts all pairs of a round. Never blocks. Returns 0 or an error. An
 	 * error costs all ranks an epoch, so a rank that cannot transfer any more
 	 * must refuse to prepare. */
-	int (*begin)(struct ck_round_mover *m, struct ck_round *r);
+	int (*begin)(struct ck_round_backend *m, struct ck_round *r);
 	/* State of the round that began last. Returns -EINPROGRESS if it runs; 0 if
 	 * the part of this rank is complete; another error if it failed. Unless
 	 * -EINPROGRESS, the round does not access its memory any more. */
-	int (*poll)(struct ck_round_mover *m, struct ck_round *r);
+	int (*poll)(struct ck_round_backend *m, struct ck_round *r);
 	/* Cancels a round, whatever its peers do. The caller polls until it has
 	 * ended. */
-	void (*abort)(struct ck_round_mover *m, struct ck_round *r);
+	void (*abort)(struct ck_round_backend *m, struct ck_round *r);
 };
 
 enum {
@@ -147,12 +147,13 @@ struct ck_rounds_options {
 
 struct ck_rounds; /* opaque */
 
-/* Borrows user and mover. now: milliseconds of a monotonic clock. The caller
+/* Borrows user and backend. now: milliseconds of a monotonic clock. The caller
  * must call ck_rounds_tick() next. Returns NULL if out of memory or the options
  * are invalid. */
 struct ck_rounds *ck_rounds_make(const struct ck_rounds_options *o,
 				 struct ck_round_user *user,
-				 struct ck_round_mover *mover, uint64_t now);
+				 struct ck_round_backend *backend,
+				 uint64_t now);
 /* No round may be running, see ck_rounds_end(). NULL is allowed. */
 void ck_rounds_free(struct ck_rounds *all);
 
@@ -179,7 +180,7 @@ CK_MUST_USE int ck_rounds_take(struct ck_rounds *all, uint32_t from,
 /* The rank is lost, permanently. */
 void ck_rounds_lost(struct ck_rounds *all, uint32_t rank, uint64_t now);
 /* Applies timeouts and runs rounds. Must be called after each of the calls
- * above, when the mover has made progress, and when the returned time has
+ * above, when the backend has made progress, and when the returned time has
  * passed. Returns milliseconds, or CK_ROUNDS_IDLE if no round is in
  * progress. */
 CK_MUST_USE uint32_t ck_rounds_tick(struct ck_rounds *all, uint64_t now);

@@ -150,7 +150,7 @@ struct ck_rounds {
 	/* Constant: */
 	struct ck_rounds_options o;
 	struct ck_round_user *user;
-	struct ck_round_mover *mover;
+	struct ck_round_backend *backend;
 
 	uint64_t now;
 	bool ended;

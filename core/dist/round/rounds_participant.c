@@ -71,7 +71,7 @@ static void abort_run(struct ck_rounds *all, struct ck_joined *p)
 {
 	p->state = CK_JOINED_ABORTING;
 	p->n = 0;
-	all->mover->abort(all->mover, &p->r);
+	all->backend->abort(all->backend, &p->r);
 }
 
 /* Ends a part. If it has a number and the other ranks do not know of the end,
@@ -232,7 +232,7 @@ static void came_to_end(struct ck_rounds *all, struct ck_joined *p)
 
 static void poll_run(struct ck_rounds *all, struct ck_joined *p)
 {
-	int rc = all->mover->poll(all->mover, &p->r);
+	int rc = all->backend->poll(all->backend, &p->r);
 
 	if (p->state == CK_JOINED_ABORTING) {
 		if (rc != -EINPROGRESS)
@@ -266,7 +266,7 @@ static void begin(struct ck_rounds *all, struct ck_joined *p)
 	p->r.n = p->n;
 	p->r.epoch = all->epoch;
 	p->state = CK_JOINED_RUNNING;
-	rc = all->mover->begin(all->mover, &p->r);
+	rc = all->backend->begin(all->backend, &p->r);
 	if (rc) {
 		fail(all, p, rc);
 		stopped(all, p);
@@ -278,8 +278,8 @@ static void begin(struct ck_rounds *all, struct ck_joined *p)
 static void notify_backend(struct ck_rounds *all)
 {
 	if (all->epoch_pending)
-		all->mover->epoch(all->mover, all->epoch, all->members,
-				  all->nmembers, all->token);
+		all->backend->epoch(all->backend, all->epoch, all->members,
+				    all->nmembers, all->token);
 	all->epoch_pending = false;
 }
 

@@ -68,8 +68,8 @@ static void begin_epoch(struct ck_rounds *all, uint64_t after)
 	uint64_t epoch = next_epoch(all, after);
 
 	memset(all->token, 0, sizeof(all->token));
-	if (all->mover->token)
-		all->mover->token(all->mover, all->token);
+	if (all->backend->token)
+		all->backend->token(all->backend, all->token);
 	forget_members(all);
 	for (uint32_t i = 0; i < all->o.size; i++)
 		if (!all->ranks[i].lost)

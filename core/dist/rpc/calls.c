@@ -157,7 +157,7 @@ static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 	uint64_t most = all->options.timeout_msec;
 	uint64_t left = most - ck_min(most, c->spent);
 
-	return c->brief ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
+	return c->short_deadline ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
 }
 
 /* Removes a call from those in flight. */

@@ -63,7 +63,8 @@ struct ck_call {
 	struct ck_ask ask; /* ck_calls sets its head's id and epoch */
 	uint32_t peer;
 	bool patient; /* stays queued while the peer is down, see hold_msec */
-	bool brief;   /* short deadline: at most 2 s of the time that is left */
+	/* short deadline: at most 2 s of the time that is left */
+	bool short_deadline;
 	/* Milliseconds of the deadline already used by earlier attempts at
 	 * other peers. The time of this attempt has been added when came() is
 	 * called. */

@@ -50,7 +50,7 @@ struct ck_file_server *ck_file_server_make(int dirfd, enum ck_beneath how,
 		ck_file_server_free(o);
 		return NULL;
 	}
-	ck_host_mover_init(&o->host, o->files);
+	ck_local_backend_init(&o->host, o->files);
 	return o;
 }
 

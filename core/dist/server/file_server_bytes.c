@@ -18,7 +18,7 @@ struct sums {
 
 /* Parses the loops of a descriptor. A loop of one turn is dropped: its stride
  * is unchecked and must not be added to a position. */
-static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_move *m,
+static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_copy_desc *m,
 		      struct ck_loop *loops)
 {
 	m->nloops = 0;
@@ -37,17 +37,17 @@ static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_move *m,
 
 /* Parses a descriptor. `loops` has room for CK_MAX_DIMS, and receives the loops
  * packed. *bytes: how many bytes the descriptor copies. */
-static bool move_get(struct ck_cur *c, struct ck_move *m, struct ck_loop *loops,
-		     uint64_t *bytes)
+static bool move_get(struct ck_cur *c, struct ck_copy_desc *m,
+		     struct ck_loop *loops, uint64_t *bytes)
 {
 	uint64_t end;
 	uint32_t n;
 
-	*m = (struct ck_move){ 0 };
+	*m = (struct ck_copy_desc){ 0 };
 	if (!ck_cur_u32(c, &m->file) || !ck_cur_u32(c, &n) || n > CK_MAX_DIMS ||
 	    !ck_cur_u64(c, &m->fpos) || !ck_cur_u64(c, &m->run) ||
 	    m->run == 0 || !loops_get(c, n, m, loops) ||
-	    !ck_move_measure(m, bytes, &end) || *bytes > CK_WIRE_READ_MAX)
+	    !ck_copy_desc_measure(m, bytes, &end) || *bytes > CK_WIRE_READ_MAX)
 		return false;
 	ck_loops_pack(loops, m->nloops, m->run);
 	return true;
@@ -56,7 +56,7 @@ static bool move_get(struct ck_cur *c, struct ck_move *m, struct ck_loop *loops,
 static bool sum_up(struct ck_cur c, struct sums *s)
 {
 	struct ck_loop loops[CK_MAX_DIMS];
-	struct ck_move m;
+	struct ck_copy_desc m;
 	uint64_t bytes;
 
 	if (!ck_wire_count(&c, &s->n))
@@ -78,7 +78,7 @@ bool ck_file_server_read_cost(struct ck_cur body, uint64_t *bytes)
 
 	if (!sum_up(body, &s))
 		return false;
-	*bytes += s.bytes + s.n * sizeof(struct ck_move) +
+	*bytes += s.bytes + s.n * sizeof(struct ck_copy_desc) +
 		  (s.loops + CK_MAX_DIMS) * sizeof(struct ck_loop) +
 		  ck_file_server_room(sizeof(uint64_t) +
 				      (uint64_t)s.n * sizeof(uint32_t));
@@ -87,7 +87,7 @@ bool ck_file_server_read_cost(struct ck_cur body, uint64_t *bytes)
 
 /* Parses all descriptors of a request, and sets their destinations in `to`, one
  * behind the other. */
-static void moves_get(struct ck_cur c, struct ck_move *list,
+static void moves_get(struct ck_cur c, struct ck_copy_desc *list,
 		      struct ck_loop *loops, uint8_t *to)
 {
 	uint64_t bytes;
@@ -115,13 +115,14 @@ static bool has_changed(struct ck_files *files, uint32_t file)
 /* Marks descriptors as ESTALE whose file has changed while it was read: a
  * writer changes the mtime first. One check serves adjacent descriptors of a
  * file. */
-static void look_again(struct ck_files *files, const struct ck_moves *moves)
+static void look_again(struct ck_files *files,
+		       const struct ck_copy_batch *batch)
 {
-	struct ck_move *list = moves->list;
+	struct ck_copy_desc *list = batch->list;
 
-	for (size_t from = 0, end; from < moves->n; from = end) {
+	for (size_t from = 0, end; from < batch->n; from = end) {
 		end = from + 1;
-		while (end < moves->n && list[end].file == list[from].file)
+		while (end < batch->n && list[end].file == list[from].file)
 			end++;
 		if (!has_changed(files, list[from].file))
 			continue;
@@ -132,16 +133,16 @@ static void look_again(struct ck_files *files, const struct ck_moves *moves)
 
 /* Writes the errors of all descriptors. Failed ones are filled with zeros: the
  * memory may hold data of other requests. */
-static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
+static void moves_put(const struct ck_copy_batch *batch, struct ck_answer *out)
 {
 	uint64_t bytes, end;
 
-	ck_buf_u64(&out->body, moves->read);
-	for (size_t i = 0; i < moves->n; i++) {
-		const struct ck_move *m = &moves->list[i];
+	ck_buf_u64(&out->body, batch->read);
+	for (size_t i = 0; i < batch->n; i++) {
+		const struct ck_copy_desc *m = &batch->list[i];
 
 		ck_buf_u32(&out->body, (uint32_t)-m->rc);
-		if (m->rc && ck_move_measure(m, &bytes, &end))
+		if (m->rc && ck_copy_desc_measure(m, &bytes, &end))
 			memset(m->to, 0, bytes);
 	}
 }
@@ -149,8 +150,8 @@ static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 /* A READ in progress, and its memory. */
 struct reading {
 	struct ck_loop *loops;
-	struct ck_move *list;
-	struct ck_moves moves;
+	struct ck_copy_desc *list;
+	struct ck_copy_batch batch;
 };
 
 static void reading_end(struct reading *r)
@@ -175,7 +176,7 @@ static int reading_begin(struct reading *r, struct ck_cur body,
 		return -ENOMEM;
 	out->head.payload = s.bytes;
 	moves_get(body, r->list, r->loops, out->payload);
-	r->moves = (struct ck_moves){ .list = r->list, .n = s.n };
+	r->batch = (struct ck_copy_batch){ .list = r->list, .n = s.n };
 	return 0;
 }
 
@@ -186,9 +187,9 @@ int ck_file_server_read(struct ck_file_server *o, struct ck_cur body,
 	int rc = reading_begin(&r, body, out);
 
 	if (rc == 0) {
-		(void)o->host.mover.start(&o->host.mover, &r.moves);
-		look_again(o->files, &r.moves);
-		moves_put(&r.moves, out);
+		(void)o->host.backend.start(&o->host.backend, &r.batch);
+		look_again(o->files, &r.batch);
+		moves_put(&r.batch, out);
 	}
 	reading_end(&r);
 	return rc;
@@ -200,11 +201,11 @@ int ck_file_server_read_now(struct ck_file_server *o, struct ck_cur body,
 	struct reading r = { 0 };
 	int rc = reading_begin(&r, body, out);
 
-	if (rc == 0 && !ck_host_mover_now(&o->host, &r.moves))
+	if (rc == 0 && !ck_local_backend_try(&o->host, &r.batch))
 		rc = -EAGAIN;
 	if (rc == 0) {
-		look_again(o->files, &r.moves);
-		moves_put(&r.moves, out);
+		look_again(o->files, &r.batch);
+		moves_put(&r.batch, out);
 	}
 	reading_end(&r);
 	return rc;

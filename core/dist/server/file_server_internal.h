@@ -16,7 +16,7 @@ struct ck_file_server {
 	/* limits of ck_open_beneath() */
 	enum ck_beneath how;
 	struct ck_files *files;
-	struct ck_host_mover host;
+	struct ck_local_backend host;
 	bool quick; /* the directory is on a filesystem of this host */
 
 	/* Used by the one thread that answers LOOKs: */

@@ -9,7 +9,8 @@
 
 #include <errno.h>
 
-static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
+static bool is_same(const struct ck_export *e,
+		    const struct ck_export_request *w)
 {
 	return !e->own && e->slice == w->slice &&
 	       memcmp(e->uuid, w->uuid, sizeof(e->uuid)) == 0;
@@ -64,7 +65,7 @@ static struct ck_gather_memory *leave_memory(struct ck_exports *all,
 
 static void drop(struct ck_exports *all, struct ck_export *e)
 {
-	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_gather_engine *g = all->route.gather_engine;
 	struct ck_gather_memory *memory;
 
 	resume(all, e);
@@ -86,7 +87,7 @@ static void keep_most(struct ck_exports *all, uint64_t most)
 
 static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
 {
-	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_gather_engine *g = all->route.gather_engine;
 
 	return e->memory && !g->holds(g, e->memory);
 }
@@ -112,21 +113,21 @@ static void exports_put(struct ck_exports *all, struct ck_export *e)
 
 /* --- allocation and fill -------------------------------------------------------------- */
 
-static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
+static int allocate(struct ck_exports *all, const struct ck_export_request *w,
 		    uint64_t bytes, struct ck_gather_memory **out)
 {
-	struct ck_gatherer *g = all->route.gatherer;
-	struct ck_gather_want want = { .bytes = bytes,
-				       .with_file = w->with_file,
-				       .unwanted = &w->unwanted };
+	struct ck_gather_engine *g = all->route.gather_engine;
+	struct ck_gather_alloc want = { .bytes = bytes,
+					.with_file = w->with_file,
+					.cancelled = &w->cancelled };
 
 	memcpy(want.uuid, w->uuid, sizeof(want.uuid));
 	return g->allocate(g, &want, out);
 }
 
 /* Allocates memory for one export. */
-static int place_alone(struct ck_exports *all, const struct ck_export_wish *w,
-		       struct ck_export *e)
+static int place_alone(struct ck_exports *all,
+		       const struct ck_export_request *w, struct ck_export *e)
 {
 	struct ck_gather_memory *memory;
 	int rc = allocate(all, w, w->len, &memory);
@@ -141,10 +142,10 @@ static int place_alone(struct ck_exports *all, const struct ck_export_wish *w,
 }
 
 /* Allocates a range in a slab. */
-static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
-		       struct ck_export *e)
+static int place_small(struct ck_exports *all,
+		       const struct ck_export_request *w, struct ck_export *e)
 {
-	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_gather_engine *g = all->route.gather_engine;
 	struct ck_gather_memory *memory;
 	bool placed;
 	int rc;
@@ -184,7 +185,7 @@ static bool make_room(struct ck_exports *all, const uint8_t *uuid)
 	return found;
 }
 
-static int find_place(struct ck_exports *all, const struct ck_export_wish *w,
+static int find_place(struct ck_exports *all, const struct ck_export_request *w,
 		      struct ck_export *e)
 {
 	bool small = w->len <= CK_SLAB_MOST && !w->own && !w->with_file;
@@ -198,7 +199,7 @@ static int find_place(struct ck_exports *all, const struct ck_export_wish *w,
 	return rc;
 }
 
-static int make(struct ck_exports *all, struct ck_export_wish *w,
+static int make(struct ck_exports *all, struct ck_export_request *w,
 		struct ck_export *e)
 {
 	int rc = find_place(all, w, e);
@@ -207,14 +208,14 @@ static int make(struct ck_exports *all, struct ck_export_wish *w,
 }
 
 static struct ck_files *files_of(const struct ck_exports *all,
-				 const struct ck_export_wish *w)
+				 const struct ck_export_request *w)
 {
 	return w->files ? w->files : all->route.files;
 }
 
 /* Must hold the lock. NULL if out of memory. */
 static struct ck_export *add(struct ck_exports *all,
-			     const struct ck_export_wish *w)
+			     const struct ck_export_request *w)
 {
 	struct ck_export *e = calloc(1, sizeof(*e));
 
@@ -234,7 +235,7 @@ static struct ck_export *add(struct ck_exports *all,
 /* --- requests --------------------------------------------------------------------------- */
 
 static struct ck_export *find(const struct ck_exports *all,
-			      const struct ck_export_wish *w)
+			      const struct ck_export_request *w)
 {
 	struct ck_export *e =
 		w->own ? NULL : ck_export_table_find(&all->table, w->slice);
@@ -244,13 +245,13 @@ static struct ck_export *find(const struct ck_exports *all,
 	return e;
 }
 
-static bool is_unwanted(const struct ck_export_wish *w)
+static bool is_unwanted(const struct ck_export_request *w)
 {
-	return __atomic_load_n(&w->unwanted, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&w->cancelled, __ATOMIC_ACQUIRE);
 }
 
 /* Must hold the lock. Waits until the export is filled or has failed. */
-static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
+static int wait_for(struct ck_exports *all, const struct ck_export_request *w,
 		    struct ck_export *e)
 {
 	resume(all, e);
@@ -265,7 +266,7 @@ static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
 
 /* Must hold the lock, which is released while it fills. Returns -EAGAIN if the fill
  * of another thread failed. */
-static int get(struct ck_exports *all, struct ck_export_wish *w,
+static int get(struct ck_exports *all, struct ck_export_request *w,
 	       struct ck_export **out)
 {
 	struct ck_export *e = find(all, w);
@@ -324,7 +325,7 @@ static int look_at(struct ck_files *files, const struct ck_layout *layout,
 
 /* Drops a cached export if a read would fail now, or the ctime of one of its files
  * changed after the fill. */
-static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
+static int look_again(struct ck_exports *all, const struct ck_export_request *w)
 {
 	uint32_t part = ck_slice_find(ck_open_slice_slice(w->from), w->vpos);
 	const struct ck_layout *layout = ck_open_slice_known(w->from, part);
@@ -350,22 +351,22 @@ static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 /* --- waiting requests ------------------------------------------------------------------- */
 
 /* Must hold the lock, both. */
-static void enter(struct ck_exports *all, struct ck_export_wish *w)
+static void enter(struct ck_exports *all, struct ck_export_request *w)
 {
 	w->next = all->wishes;
 	all->wishes = w;
 }
 
-static void leave(struct ck_exports *all, const struct ck_export_wish *w)
+static void leave(struct ck_exports *all, const struct ck_export_request *w)
 {
-	struct ck_export_wish **at = &all->wishes;
+	struct ck_export_request **at = &all->wishes;
 
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
 }
 
-static int exports_get(struct ck_exports *all, struct ck_export_wish *w,
+static int exports_get(struct ck_exports *all, struct ck_export_request *w,
 		       struct ck_export **out)
 {
 	int rc = look_again(all, w);
@@ -383,15 +384,16 @@ static int exports_get(struct ck_exports *all, struct ck_export_wish *w,
 }
 
 /* Must hold the lock. */
-static void interrupt(struct ck_exports *all, struct ck_export_wish *w)
+static void interrupt(struct ck_exports *all, struct ck_export_request *w)
 {
-	__atomic_store_n(&w->unwanted, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&w->cancelled, true, __ATOMIC_RELEASE);
 	if (w->fill)
 		ck_export_fill_stop(w->fill);
 	pthread_cond_broadcast(&all->changed);
 }
 
-static void exports_interrupt(struct ck_exports *all, struct ck_export_wish *w)
+static void exports_interrupt(struct ck_exports *all,
+			      struct ck_export_request *w)
 {
 	pthread_mutex_lock(&all->lock);
 	interrupt(all, w);
@@ -402,7 +404,7 @@ static void exports_stop(struct ck_exports *all)
 {
 	pthread_mutex_lock(&all->lock);
 	all->stopped = true;
-	for (struct ck_export_wish *w = all->wishes; w; w = w->next)
+	for (struct ck_export_request *w = all->wishes; w; w = w->next)
 		interrupt(all, w);
 	pthread_mutex_unlock(&all->lock);
 }
@@ -411,7 +413,7 @@ static void exports_stop(struct ck_exports *all)
 
 static struct ck_exports *exports_make(struct ck_files *files,
 				       struct ck_backend *remote,
-				       struct ck_gatherer *gatherer,
+				       struct ck_gather_engine *gather_engine,
 				       uint64_t cache)
 {
 	struct ck_exports *all = calloc(1, sizeof(*all));
@@ -423,7 +425,7 @@ static struct ck_exports *exports_make(struct ck_files *files,
 		return NULL;
 	}
 	ck_route_init(&all->route, files, remote);
-	all->route.gatherer = gatherer;
+	all->route.gather_engine = gather_engine;
 	all->cache = cache;
 	pthread_mutex_init(&all->lock, NULL);
 	pthread_cond_init(&all->changed, NULL);

@@ -7,7 +7,7 @@
 #ifndef CK_EXPORT_H
 #define CK_EXPORT_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 extern const struct ck_export_ops ck_gpu_exports;
 
@@ -62,7 +62,7 @@ struct ck_slab {
 
 /* Allocates a range for e, whose `bytes` and `uuid` are set and which has a user.
  * Returns false if no slab whose memory still exists has room. */
-CK_MUST_USE bool ck_slab_take(struct ck_slab *first, struct ck_gatherer *g,
+CK_MUST_USE bool ck_slab_take(struct ck_slab *first, struct ck_gather_engine *g,
 			      struct ck_export *e);
 /* Makes a slab from an allocation of CK_SLAB bytes, and allocates a range for e in
  * it. Returns 0, or -ENOMEM. */
@@ -88,14 +88,15 @@ struct ck_exports {
 	struct ck_export_table table;
 	struct ck_slab *slabs;
 	uint64_t kept; /* bytes of allocations of which no export has users */
-	struct ck_export_wish *wishes; /* waiting requests */
+	struct ck_export_request *wishes; /* waiting requests */
 	uint32_t helpers; /* threads that fill beside those of the requests */
 	bool stopped;
 };
 
 /* Fills the export, from byte e->at of its memory on. Blocks. Returns 0, or: -EOPNOTSUPP
  * if the memory is gone; -EINTR if cancelled; errors of ck_read. */
-CK_MUST_USE int ck_export_fill(struct ck_exports *all, struct ck_export_wish *w,
+CK_MUST_USE int ck_export_fill(struct ck_exports *all,
+			       struct ck_export_request *w,
 			       const struct ck_export *e);
 /* Cancels a fill. Must hold ck_exports.lock. */
 void ck_export_fill_stop(struct ck_export_fill *f);

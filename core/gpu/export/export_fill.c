@@ -28,7 +28,7 @@ struct piece {
 struct ck_export_fill {
 	/* Constant: */
 	struct ck_route *route;
-	const struct ck_export_wish *wish;
+	const struct ck_export_request *wish;
 	const struct ck_export *export;
 
 	pthread_mutex_t lock;
@@ -67,7 +67,7 @@ static void piece_came(struct ck_read *r, int rc)
 /* Prepares the next piece. Must hold the lock. NULL if AT_A_TIME pieces are in flight. */
 static struct piece *piece_next(struct ck_export_fill *f)
 {
-	const struct ck_export_wish *w = f->wish;
+	const struct ck_export_request *w = f->wish;
 	struct piece *p = f->pieces;
 	uint64_t at = f->next;
 
@@ -80,7 +80,7 @@ static struct piece *piece_next(struct ck_export_fill *f)
 		.from = w->from,
 		.files = w->files,
 		.vpos = w->vpos + at,
-		.len = ck_min(w->len - at, f->route->gatherer->piece),
+		.len = ck_min(w->len - at, f->route->gather_engine->segment),
 		.memory = f->export->memory,
 		.at = f->export->at + at,
 		.done = piece_came,
@@ -109,7 +109,7 @@ static int piece_start(struct ck_export_fill *f, struct piece *p)
 static void wait_a_little(struct ck_export_fill *f)
 {
 	struct timespec end = ck_time_in(CLOCK_REALTIME, PAUSE_MSEC);
-	struct ck_gatherer *g = f->route->gatherer;
+	struct ck_gather_engine *g = f->route->gather_engine;
 
 	(void)pthread_cond_timedwait(&f->changed, &f->lock, &end);
 	if (!g->holds(g, f->export->memory) && !f->rc)
@@ -182,8 +182,8 @@ static void helpers_give_back(struct ck_exports *all, uint32_t n)
 /* Blocks until all pieces have ended. */
 static void bring_all(struct ck_exports *all, struct ck_export_fill *f)
 {
-	struct ck_gatherer *g = f->route->gatherer;
-	uint32_t n = helpers_take(all, f->wish->len / g->piece), started = 0;
+	struct ck_gather_engine *g = f->route->gather_engine;
+	uint32_t n = helpers_take(all, f->wish->len / g->segment), started = 0;
 	pthread_t helpers[HELPERS_MOST];
 
 	while (started < n && ck_thread_start(&helpers[started], bring, f) == 0)
@@ -200,17 +200,17 @@ static void bring_all(struct ck_exports *all, struct ck_export_fill *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
-static void announce(struct ck_exports *all, struct ck_export_wish *w,
+static void announce(struct ck_exports *all, struct ck_export_request *w,
 		     struct ck_export_fill *f)
 {
 	pthread_mutex_lock(&all->lock);
 	w->fill = f;
-	if (f && __atomic_load_n(&w->unwanted, __ATOMIC_ACQUIRE))
+	if (f && __atomic_load_n(&w->cancelled, __ATOMIC_ACQUIRE))
 		f->rc = -EINTR;
 	pthread_mutex_unlock(&all->lock);
 }
 
-int ck_export_fill(struct ck_exports *all, struct ck_export_wish *w,
+int ck_export_fill(struct ck_exports *all, struct ck_export_request *w,
 		   const struct ck_export *e)
 {
 	struct ck_export_fill *f = calloc(1, sizeof(*f));

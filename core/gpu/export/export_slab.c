@@ -50,7 +50,7 @@ static void take(struct ck_slab *s, uint32_t place, uint32_t n,
 	e->room = (uint64_t)n * CK_SLAB_UNIT;
 }
 
-bool ck_slab_take(struct ck_slab *first, struct ck_gatherer *g,
+bool ck_slab_take(struct ck_slab *first, struct ck_gather_engine *g,
 		  struct ck_export *e)
 {
 	uint32_t n = units_of(e->bytes), place = 0;

@@ -288,9 +288,9 @@ bool ck_endpoint_free(struct ck_endpoint *m)
 	return true;
 }
 
-struct ck_round_mover *ck_endpoint_mover(struct ck_endpoint *m)
+struct ck_round_backend *ck_endpoint_mover(struct ck_endpoint *m)
 {
-	return &m->rounds->mover;
+	return &m->rounds->backend;
 }
 
 const char *ck_endpoint_nccl(const struct ck_endpoint *m)

@@ -64,7 +64,7 @@ CK_MUST_USE int ck_nccl_epochs_open(struct ck_nccl_epochs *e,
 /* Ends the thread and frees everything; no round may be running. Waits for the
  * communicator's end. False as ck_nccl_thread_close(). */
 CK_MUST_USE bool ck_nccl_epochs_close(struct ck_nccl_epochs *e);
-/* Requests another communicator: see ck_round_mover.epoch. Never blocks. */
+/* Requests another communicator: see ck_round_backend.epoch. Never blocks. */
 void ck_nccl_epochs_renew(struct ck_nccl_epochs *e, uint32_t n, uint32_t self,
 			  const uint8_t token[static CK_ROUND_TOKEN]);
 /* Returns 0 if the communicator is up; -EINPROGRESS if not yet; -EIO if it

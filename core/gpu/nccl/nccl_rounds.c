@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nccl_rounds: the round backend with NCCL (struct ck_round_mover). A round
+ * nccl_rounds: the round backend with NCCL (struct ck_round_backend). A round
  * waits until the communicator of its epoch is up, and is then a group
  * (nccl_group.h). One round at a time; one thread.
  */
@@ -21,7 +21,7 @@ struct rounds {
 	struct ck_nccl_flight flight;
 };
 
-static struct rounds *rounds_of(struct ck_round_mover *m)
+static struct rounds *rounds_of(struct ck_round_backend *m)
 {
 	return (struct rounds *)m;
 }
@@ -59,7 +59,7 @@ static int wait_for_comm(struct rounds *x)
 	return 0;
 }
 
-static int poll_round(struct ck_round_mover *m, struct ck_round *r)
+static int poll_round(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct rounds *x = rounds_of(m);
 	int rc = 0;
@@ -85,7 +85,7 @@ static bool is_sound(const struct rounds *x, const struct ck_gpu_round *round)
 	return true;
 }
 
-static int begin_round(struct ck_round_mover *m, struct ck_round *r)
+static int begin_round(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct rounds *x = rounds_of(m);
 
@@ -96,7 +96,7 @@ static int begin_round(struct ck_round_mover *m, struct ck_round *r)
 	return 0;
 }
 
-static void abort_round(struct ck_round_mover *m, struct ck_round *r)
+static void abort_round(struct ck_round_backend *m, struct ck_round *r)
 {
 	struct rounds *x = rounds_of(m);
 
@@ -109,7 +109,7 @@ static void abort_round(struct ck_round_mover *m, struct ck_round *r)
 
 /* --- an epoch ----------------------------------------------------------------------------- */
 
-static void begin_epoch(struct ck_round_mover *m, uint64_t epoch,
+static void begin_epoch(struct ck_round_backend *m, uint64_t epoch,
 			const uint32_t *members, uint32_t n,
 			const uint8_t token[static CK_ROUND_TOKEN])
 {
@@ -126,7 +126,7 @@ static void begin_epoch(struct ck_round_mover *m, uint64_t epoch,
 }
 
 /* Without a token from NCCL it stays zero, and no communicator is made. */
-static void make_token(struct ck_round_mover *m,
+static void make_token(struct ck_round_backend *m,
 		       uint8_t out[static CK_ROUND_TOKEN])
 {
 	struct rounds *x = rounds_of(m);
@@ -170,11 +170,11 @@ int ck_nccl_rounds_make(struct ck_device *g, uint32_t rank,
 	*out = NULL;
 	if (!x)
 		return ck_fail(d, ENOMEM, "out of memory");
-	x->is = (struct ck_nccl_rounds){ .mover = { .epoch = begin_epoch,
-						    .token = make_token,
-						    .begin = begin_round,
-						    .poll = poll_round,
-						    .abort = abort_round },
+	x->is = (struct ck_nccl_rounds){ .backend = { .epoch = begin_epoch,
+						      .token = make_token,
+						      .begin = begin_round,
+						      .poll = poll_round,
+						      .abort = abort_round },
 					 .is_ready = is_ready,
 					 .is_broken = is_broken,
 					 .end = end };

@@ -11,7 +11,7 @@
 
 /* One thread. The arg of its rounds is a struct ck_gpu_round. */
 struct ck_nccl_rounds {
-	struct ck_round_mover mover; /* first */
+	struct ck_round_backend backend; /* first */
 	/* Returns 1 if rounds can be run, or if an attempt is due, which costs
 	 * an epoch if it fails; 0 if not yet; -EIO if probably not in this
 	 * epoch. */

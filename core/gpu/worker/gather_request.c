@@ -94,7 +94,8 @@ bool ck_gather_request_take(uint8_t *memory, const struct ck_gpu_message *m,
 		return false;
 	memcpy(j->copies, slot.copies, m->ncopies * sizeof(*j->copies));
 	memcpy(j->loops, slot.loops, m->nloops * sizeof(*j->loops));
-	j->work = (struct ck_gpu_work){ .fill = m->bare ? NULL : slot.fill,
+	j->work = (struct ck_gpu_work){ .fill = m->all_remote ? NULL
+							      : slot.fill,
 					.result = slot.result,
 					.filled = m->filled,
 					.results = m->results,
@@ -104,7 +105,7 @@ bool ck_gather_request_take(uint8_t *memory, const struct ck_gpu_message *m,
 	for (uint32_t i = 0; i < m->ncopies; i++)
 		if (!is_copy_right(j, &j->copies[i], m->nloops))
 			return false;
-	if (m->bare && !m->wanted)
+	if (m->all_remote && !m->wanted)
 		return false;
 	return take_wants(j, &slot, m);
 }

@@ -406,8 +406,8 @@ int ck_gpulink_make(const struct ck_gpulink_options *options,
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	l->is = (struct ck_gatherer){
-		.piece = CK_GPU_PIECE,
+	l->is = (struct ck_gather_engine){
+		.segment = CK_GPU_PIECE,
 		.take = ck_gpulink_take,
 		.start = ck_gpulink_start,
 		.interrupt = ck_gpulink_interrupt,
@@ -482,7 +482,7 @@ bool ck_gpulink_is_over(struct ck_gpulink *l)
 	return over;
 }
 
-struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l)
+struct ck_gather_engine *ck_gpulink_gather_engine(struct ck_gpulink *l)
 {
 	return &l->is;
 }

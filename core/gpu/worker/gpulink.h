@@ -92,7 +92,7 @@ bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
 /* Returns true if ck_gpulink_measure() has measured a rate. */
 CK_MUST_USE bool ck_gpulink_works(const struct ck_gpulink *l);
 /* Returns the gather engine. Borrowed from l. */
-struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l);
+struct ck_gather_engine *ck_gpulink_gather_engine(struct ck_gpulink *l);
 
 /* Appends the row of the path "gpu" for .ckptfs/stats. gathers: true if reads
  * are gathered there. */

@@ -31,7 +31,7 @@ struct ck_gpulink_slot {
 	 * soon */
 	bool lost;
 	uint32_t use; /* counts how often it was sent */
-	bool unwanted;
+	bool cancelled;
 };
 
 /* A worker process, and the memory shared with it. Freed when all its slots and
@@ -104,7 +104,7 @@ struct ck_gpulink_job {
 
 struct ck_gpulink {
 	/* Constant: */
-	struct ck_gatherer is; /* first */
+	struct ck_gather_engine is; /* first */
 	struct ck_gpulink_options options;
 	struct ck_gpulink_rate gpu; /* constant once it was measured */
 	int wake;		    /* eventfd that wakes the thread */
@@ -115,10 +115,10 @@ struct ck_gpulink {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed; /* signalled when a field below has changed */
-	struct ck_gpulink_mover
-		*movers; /* the first one is in use, unless it is gone */
-	struct ck_gpulink_memory
-		*released; /* allocations to be freed by their workers */
+	/* the first one is in use, unless it is gone */
+	struct ck_gpulink_mover *movers;
+	/* allocations to be freed by their workers */
+	struct ck_gpulink_memory *released;
 	/* heard: the first worker has reported success or failure */
 	bool ending, heard;
 	bool over; /* no other worker will be started */
@@ -138,11 +138,12 @@ struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l);
  * lock. */
 bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
 			    const struct ck_gpulink_memory *memory);
-/* Functions of struct ck_gatherer. */
-struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is);
-void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s);
-void ck_gpulink_interrupt(struct ck_gatherer *is, struct ck_gather_slot *s);
-void ck_gpulink_put(struct ck_gatherer *is, struct ck_gather_slot *s);
+/* Functions of struct ck_gather_engine. */
+struct ck_gather_slot *ck_gpulink_take(struct ck_gather_engine *is);
+void ck_gpulink_start(struct ck_gather_engine *is, struct ck_gather_slot *s);
+void ck_gpulink_interrupt(struct ck_gather_engine *is,
+			  struct ck_gather_slot *s);
+void ck_gpulink_put(struct ck_gather_engine *is, struct ck_gather_slot *s);
 
 /* Thread only: handles a DONE message. Returns 0, or -EPROTO if no such request
  * is in flight. */
@@ -184,10 +185,12 @@ void ck_gpulink_asked_end(struct ck_gpulink *l, struct ck_gpulink_mover *m);
 /* Sends RELEASE messages to workers while their sockets have room; most of the
  * room is kept for requests. True if a socket is full: poll it for POLLOUT. */
 bool ck_gpulink_tell_released(struct ck_gpulink *l);
-int ck_gpulink_allocate(struct ck_gatherer *is,
-			const struct ck_gather_want *want,
+int ck_gpulink_allocate(struct ck_gather_engine *is,
+			const struct ck_gather_alloc *want,
 			struct ck_gather_memory **out);
-void ck_gpulink_release(struct ck_gatherer *is, struct ck_gather_memory *m);
-bool ck_gpulink_holds(struct ck_gatherer *is, const struct ck_gather_memory *m);
+void ck_gpulink_release(struct ck_gather_engine *is,
+			struct ck_gather_memory *m);
+bool ck_gpulink_holds(struct ck_gather_engine *is,
+		      const struct ck_gather_memory *m);
 
 #endif

@@ -74,8 +74,8 @@ static void fill(struct trip *t, const struct load *load)
 	s->filled = s->results = load->bytes;
 	s->copies[0] = (struct ck_gather_desc){ .run = load->bytes };
 	s->set = load->set;
-	s->bare = load->set &&
-		  ck_want_put(s->wants, s->wants_most, &s->wanted, &want);
+	s->all_remote = load->set &&
+			ck_want_put(s->wants, s->wants_most, &s->wanted, &want);
 	s->ncopies = 1;
 	s->nloops = 0;
 	s->done = came;

@@ -63,7 +63,7 @@ static void forget(struct ck_gpulink_memory *memory)
  * there is no worker; -ENOMEM. Must hold the lock. The worker's struct stays
  * until forget(). */
 static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
-	       const struct ck_gather_want *want)
+	       const struct ck_gather_alloc *want)
 {
 	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
 	struct ck_gpu_message message = { .kind = CK_GPU_ALLOCATE,
@@ -93,11 +93,11 @@ static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 
 /* Waits for a change. False if the caller has given up. Must hold the lock. */
 static bool wait_a_little(struct ck_gpulink *l,
-			  const struct ck_gather_want *want)
+			  const struct ck_gather_alloc *want)
 {
 	struct timespec end = ck_time_in(CLOCK_REALTIME, LOOK_MSEC);
 
-	if (__atomic_load_n(want->unwanted, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(want->cancelled, __ATOMIC_ACQUIRE))
 		return false;
 	(void)pthread_cond_timedwait(&l->changed, &l->lock, &end);
 	return true;
@@ -106,7 +106,7 @@ static bool wait_a_little(struct ck_gpulink *l,
 /* Retries while the socket is full. The worker either reads from it or is
  * replaced. Must hold the lock. */
 static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
-		    const struct ck_gather_want *want)
+		    const struct ck_gather_alloc *want)
 {
 	int rc;
 
@@ -118,7 +118,7 @@ static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 
 /* Must hold the lock. */
 static int wait_for(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
-		    const struct ck_gather_want *want)
+		    const struct ck_gather_alloc *want)
 {
 	while (memory->state == GPU_MEMORY_ASKED && wait_a_little(l, want))
 		;
@@ -128,8 +128,8 @@ static int wait_for(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	return -EINTR;
 }
 
-int ck_gpulink_allocate(struct ck_gatherer *is,
-			const struct ck_gather_want *want,
+int ck_gpulink_allocate(struct ck_gather_engine *is,
+			const struct ck_gather_alloc *want,
 			struct ck_gather_memory **out)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
@@ -262,7 +262,7 @@ bool ck_gpulink_tell_released(struct ck_gpulink *l)
 	return full;
 }
 
-void ck_gpulink_release(struct ck_gatherer *is, struct ck_gather_memory *m)
+void ck_gpulink_release(struct ck_gather_engine *is, struct ck_gather_memory *m)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	struct ck_gpulink_memory *memory = (struct ck_gpulink_memory *)m;
@@ -275,7 +275,8 @@ void ck_gpulink_release(struct ck_gatherer *is, struct ck_gather_memory *m)
 		(void)eventfd_write(l->wake, 1);
 }
 
-bool ck_gpulink_holds(struct ck_gatherer *is, const struct ck_gather_memory *m)
+bool ck_gpulink_holds(struct ck_gather_engine *is,
+		      const struct ck_gather_memory *m)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	const struct ck_gpulink_memory *memory =

@@ -3,8 +3,8 @@
  * gpulink_slots: slots of the memory shared with a worker. States: FREE; TAKEN
  * by a caller; ON_WAY, in flight to the worker; LEFT, in flight but cancelled.
  * A slot in flight belongs to the worker until its reply, or until the worker
- * is gone. Any thread calls the functions of struct ck_gatherer; the link's
- * thread completes slots.
+ * is gone. Any thread calls the functions of struct ck_gather_engine; the
+ * link's thread completes slots.
  */
 #include "gpulink_internal.h"
 
@@ -42,7 +42,7 @@ static void slot_free(struct ck_gpulink_slot *slot)
 	slot->mover->used--;
 }
 
-/* --- functions of struct ck_gatherer -------------------------------------- */
+/* --- functions of struct ck_gather_engine --------------------------------- */
 
 /* A slow worker gets no further requests until it has completed those it
  * has. */
@@ -58,7 +58,7 @@ static struct ck_gpulink_slot *find_free(struct ck_gpulink *l)
 	return NULL;
 }
 
-struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is)
+struct ck_gather_slot *ck_gpulink_take(struct ck_gather_engine *is)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	struct ck_gpulink_slot *slot;
@@ -67,7 +67,7 @@ struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is)
 	slot = find_free(l);
 	if (slot) {
 		slot->state = GPU_SLOT_TAKEN;
-		slot->unwanted = false;
+		slot->cancelled = false;
 		slot->mover->used++;
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -77,11 +77,11 @@ struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is)
 	slot->is.ncopies = slot->is.nloops = 0;
 	slot->is.memory = NULL;
 	slot->is.wanted = 0;
-	slot->is.bare = false;
+	slot->is.all_remote = false;
 	return &slot->is;
 }
 
-void ck_gpulink_put(struct ck_gatherer *is, struct ck_gather_slot *s)
+void ck_gpulink_put(struct ck_gather_engine *is, struct ck_gather_slot *s)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
@@ -111,7 +111,7 @@ static struct ck_gpu_message message_of(const struct ck_gpulink_slot *slot)
 		.nloops = s->nloops,
 		.wanted = s->wanted,
 		.set = s->set,
-		.bare = s->bare,
+		.all_remote = s->all_remote,
 		.memory = memory ? memory->number : 0,
 		.at = memory ? s->at : 0,
 	};
@@ -125,7 +125,7 @@ static int send(struct ck_gpulink_slot *slot)
 		(const struct ck_gpulink_memory *)slot->is.memory;
 	struct ck_gpu_message message;
 
-	if (slot->unwanted || slot->mover->gone ||
+	if (slot->cancelled || slot->mover->gone ||
 	    (memory && memory->mover != slot->mover))
 		return -ECANCELED;
 	slot->use++;
@@ -134,7 +134,7 @@ static int send(struct ck_gpulink_slot *slot)
 }
 
 /* A slot that could not be sent is completed by the thread. */
-void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s)
+void ck_gpulink_start(struct ck_gather_engine *is, struct ck_gather_slot *s)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
@@ -150,13 +150,13 @@ void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s)
 		(void)eventfd_write(l->wake, 1);
 }
 
-void ck_gpulink_interrupt(struct ck_gatherer *is, struct ck_gather_slot *s)
+void ck_gpulink_interrupt(struct ck_gather_engine *is, struct ck_gather_slot *s)
 {
 	struct ck_gpulink *l = (struct ck_gpulink *)is;
 	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
 
 	pthread_mutex_lock(&l->lock);
-	slot->unwanted = true;
+	slot->cancelled = true;
 	pthread_mutex_unlock(&l->lock);
 	(void)eventfd_write(l->wake, 1);
 }
@@ -211,8 +211,8 @@ static bool is_over(const struct ck_gpulink_slot *slot, int *rc)
 {
 	if (slot->state != GPU_SLOT_ON_WAY)
 		return false;
-	*rc = slot->unwanted ? -EINTR : -EIO;
-	return slot->unwanted || slot->mover->gone ||
+	*rc = slot->cancelled ? -EINTR : -EIO;
+	return slot->cancelled || slot->mover->gone ||
 	       (slot->since == 0 && !slot->lost);
 }
 

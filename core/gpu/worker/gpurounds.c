@@ -92,7 +92,7 @@ static uint32_t share_of(uint32_t msec, uint32_t most)
 static int join(struct ck_gpurounds *r, struct ck_diag *d)
 {
 	struct ck_gpu *gpu = r->options.gpu;
-	struct ck_round_mover *mover;
+	struct ck_round_backend *backend;
 	struct ck_rounds_options o = {
 		.rank = r->rank,
 		.size = r->size,
@@ -100,11 +100,12 @@ static int join(struct ck_gpurounds *r, struct ck_diag *d)
 		.prepare_msec = share_of(r->msec / 4, PREPARE_MSEC),
 		.round_msec = share_of(r->msec / 8, ROUND_MSEC),
 	};
-	int rc = gpu->join(gpu, r->rank, r->memory, r->options.size, &mover, d);
+	int rc = gpu->join(gpu, r->rank, r->memory, r->options.size, &backend,
+			   d);
 
 	if (rc)
 		return rc;
-	r->rounds = ck_rounds_make(&o, &r->user, mover, ck_msec_now());
+	r->rounds = ck_rounds_make(&o, &r->user, backend, ck_msec_now());
 	if (r->rounds)
 		return 0;
 	(void)gpu->leave(gpu);

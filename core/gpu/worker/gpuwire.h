@@ -59,7 +59,7 @@ struct ck_gpu_message {
 	uint32_t use; /* of the slot; replies for another use are ignored */
 	int32_t rc;
 	uint32_t filled, results, ncopies, nloops;
-	uint32_t wanted, set, bare, rank;
+	uint32_t wanted, set, all_remote, rank;
 	uint32_t memory;  /* number of an allocation; 0 is the slot's result */
 	uint64_t at;	  /* offset of the result in the allocation */
 	uint64_t bytes;	  /* of an allocation */

@@ -6,7 +6,7 @@
 #ifndef CK_GATHER_H
 #define CK_GATHER_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 struct ck_gather {
 	const struct ck_plan *plan;

@@ -5,7 +5,7 @@
 #ifndef CK_LOAD_H
 #define CK_LOAD_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 /* Bytes of the scratch memory. */
 enum { CK_LOAD_BLOCK = 256 << 10 };

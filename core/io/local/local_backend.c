@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * local_backend: the backend of files on this host. Each move is a plan of one op, which
- * runs in the calling thread; start() never leaves a move in flight. Blocks on local files
- * only. Any thread.
+ * local_backend: the backend of files on this host. Each descriptor is a plan
+ * of one op, which runs in the calling thread; start() never leaves a
+ * descriptor in flight. Blocks on local files only. Any thread.
  */
 #include "ckptfs/backend.h"
 #include "gather.h"
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-/* Runs one move. Adds the bytes read from the file to *read. */
-static int move_one(const struct ck_file *file, const struct ck_move *m,
+/* Runs one descriptor. Adds the bytes read from the file to *read. */
+static int move_one(const struct ck_file *file, const struct ck_copy_desc *m,
 		    uint64_t *read)
 {
 	struct ck_plan_op copy = { .run = m->run, .nloops = m->nloops };
@@ -28,7 +28,7 @@ static int move_one(const struct ck_file *file, const struct ck_move *m,
 	uint8_t *block;
 	uint64_t bytes, end;
 
-	if (!ck_move_measure(m, &bytes, &end) || end > file->size)
+	if (!ck_copy_desc_measure(m, &bytes, &end) || end > file->size)
 		return -EIO;
 	if (file->map) {
 		*read += bytes;
@@ -41,7 +41,8 @@ static int move_one(const struct ck_file *file, const struct ck_move *m,
 	return ck_load_copy(file->fd, &plan, 0, m->fpos, m->to, block, read);
 }
 
-static int move(struct ck_files *files, const struct ck_move *m, uint64_t *read)
+static int move(struct ck_files *files, const struct ck_copy_desc *m,
+		uint64_t *read)
 {
 	struct ck_file file;
 	int rc;
@@ -57,21 +58,22 @@ static int move(struct ck_files *files, const struct ck_move *m, uint64_t *read)
 	return rc;
 }
 
-static int start(struct ck_backend *mover, struct ck_moves *moves)
+static int start(struct ck_backend *backend, struct ck_copy_batch *batch)
 {
-	struct ck_files *files = ((struct ck_host_mover *)mover)->files;
+	struct ck_files *files = ((struct ck_local_backend *)backend)->files;
 
-	for (size_t i = 0; i < moves->n; i++)
-		moves->list[i].rc = move(files, &moves->list[i], &moves->read);
+	for (size_t i = 0; i < batch->n; i++)
+		batch->list[i].rc = move(files, &batch->list[i], &batch->read);
 	return 0;
 }
 
-bool ck_host_mover_now(struct ck_host_mover *m, struct ck_moves *moves)
+bool ck_local_backend_try(struct ck_local_backend *m,
+			  struct ck_copy_batch *batch)
 {
 	bool all = true;
 
-	for (size_t i = 0; i < moves->n && all; i++) {
-		struct ck_move *one = &moves->list[i];
+	for (size_t i = 0; i < batch->n && all; i++) {
+		struct ck_copy_desc *one = &batch->list[i];
 		struct iovec to = { one->to, one->run };
 		struct ck_file file;
 
@@ -83,14 +85,14 @@ bool ck_host_mover_now(struct ck_host_mover *m, struct ck_moves *moves)
 		      (ssize_t)one->run;
 		ck_files_put(m->files, &file);
 		one->rc = 0;
-		moves->read += one->run;
+		batch->read += one->run;
 	}
 	return all;
 }
 
-void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files)
+void ck_local_backend_init(struct ck_local_backend *m, struct ck_files *files)
 {
-	*m = (struct ck_host_mover){
-		.mover = { .name = "host", .start = start }, .files = files
+	*m = (struct ck_local_backend){
+		.backend = { .name = "host", .start = start }, .files = files
 	};
 }

@@ -6,7 +6,7 @@
 #ifndef CK_RANGE_H
 #define CK_RANGE_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 /* Request for a box of a tensor: ndim offsets, then ndim sizes, in elements; NULL for
  * the whole tensor. Caller sets begin and end. layout->err must be 0. */

@@ -12,8 +12,8 @@
  * that exceed a full queue are dropped. A range that is resident costs one system call
  * for each PROBE bytes.
  */
-#include "cold.h"
 #include "range.h"
+#include "residency.h"
 #include "workspace.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ struct fetcher {
 	/* Constant, or used by this thread only: */
 	struct ck_ahead *ahead;
 	pthread_t thread;
-	char block[CK_COLD_BLOCK];
+	char block[CK_RESIDENCY_BLOCK];
 	/* Protected by ck_ahead.lock: */
 	pthread_cond_t more;
 	struct range queue[QUEUE];
@@ -65,9 +65,9 @@ struct ck_ahead {
 static bool is_resident(const struct ck_file *file, const struct range *r)
 {
 	for (uint64_t at = 0; at < r->len; at += PROBE)
-		if (!ck_cold_is_resident(file, r->fpos + at))
+		if (!ck_residency_test(file, r->fpos + at))
 			return false;
-	return r->len == 0 || ck_cold_is_resident(file, r->fpos + r->len - 1);
+	return r->len == 0 || ck_residency_test(file, r->fpos + r->len - 1);
 }
 
 static void fetch(struct fetcher *f, const struct range *r)
@@ -78,7 +78,7 @@ static void fetch(struct fetcher *f, const struct range *r)
 	if (ck_files_get(files, r->file, &file))
 		return; /* the read itself will report the error */
 	if (!is_resident(&file, r))
-		ck_cold_fetch(&file, r->fpos, r->len, f->block);
+		ck_residency_load(&file, r->fpos, r->len, f->block);
 	ck_files_put(files, &file);
 }
 

@@ -5,10 +5,10 @@
  * or records the rest. State is in the ck_read_op and the workspace of the thread.
  */
 #include "run_plan.h"
-#include "cold.h"
 #include "gather.h"
 #include "load.h"
 #include "range.h"
+#include "residency.h"
 
 #include <errno.h>
 
@@ -85,7 +85,8 @@ static int find_copy(struct ck_read_op *rd, const struct ck_extent *e,
 	if (!file->map)
 		return 0;
 	if (rd->space->plan.ncopies <= ANNOUNCED_MAX)
-		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
+		ck_residency_prefetch(file, e->pos + c->src,
+				      end - e->pos - c->src);
 	*from = file->map + e->pos + c->src;
 	return 0;
 }

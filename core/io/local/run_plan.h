@@ -2,7 +2,7 @@
 /*
  * run_plan: finds the sources of a plan and runs it. Bytes in memory and in mapped
  * files are copied; files that cannot be mapped are read; ranges of remote files are
- * recorded as moves.
+ * recorded as descriptors.
  */
 #ifndef CK_RUN_PLAN_H
 #define CK_RUN_PLAN_H
@@ -15,8 +15,8 @@
 struct ck_read_op {
 	struct ck_files *files;
 	struct ck_workspace *space;
-	/* records moves of remote files; NULL: they are -EREMOTE */
-	struct ck_remote_moves *remote;
+	/* records descriptors of remote files; NULL: they are -EREMOTE */
+	struct ck_remote_batch *remote;
 	/* NULL: bytes are copied to their destination */
 	struct ck_packing *packing;
 	bool loads;  /* some ops of the plan read files without a mapping */

@@ -8,7 +8,7 @@
  * from that of the file, would cost a system call for each element: they are stored
  * through a mapping. No state but the workspace of the thread.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "gather.h"
 #include "range.h"
 #include "workspace.h"

@@ -7,8 +7,8 @@
 #ifndef CK_WORKSPACE_H
 #define CK_WORKSPACE_H
 
+#include "ckptfs/io.h"
 #include "ckptfs/memory.h"
-#include "ckptfs/move.h"
 
 struct ck_workspace {
 	struct ck_plan plan;

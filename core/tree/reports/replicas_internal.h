@@ -4,7 +4,7 @@
 #ifndef CK_REPLICAS_INTERNAL_H
 #define CK_REPLICAS_INTERNAL_H
 
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 #include "replicas.h"
 
 enum { CK_SIDE_BYTES = 1 << 20 };

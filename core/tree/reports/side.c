@@ -64,7 +64,7 @@ static int side_read(const struct ck_comparing *k, const struct ck_side *s,
 		.from = s->opened, .vpos = at, .len = len, .to = s->bytes
 	};
 
-	return k->route ? ck_move_read(k->route, &what)
+	return k->route ? ck_io_read(k->route, &what)
 			: ck_host_read(s->cp->files, &what);
 }
 

@@ -106,17 +106,17 @@ static bool is_up(struct party *p, struct ck_nccl_rounds *rounds)
 	return rc == 1;
 }
 
-static bool move_round(struct party *p, struct ck_round_mover *mover)
+static bool move_round(struct party *p, struct ck_round_backend *backend)
 {
 	const uint32_t peer = !p->rank;
 	const struct ck_gpu_transfer list[] = { { peer, true, p->from, BYTES },
 						{ peer, false, p->to, BYTES } };
 	struct ck_gpu_round moved = { list, CK_ARRAY_SIZE(list) };
 	struct ck_round r = { .op = 1, .n = 1, .epoch = RANKS, .arg = &moved };
-	int rc = mover->begin(mover, &r) ? -EIO : -EINPROGRESS;
+	int rc = backend->begin(backend, &r) ? -EIO : -EINPROGRESS;
 
 	while (rc == -EINPROGRESS) {
-		rc = mover->poll(mover, &r);
+		rc = backend->poll(backend, &r);
 		(void)usleep(WAIT_USEC);
 	}
 	return rc == 0;
@@ -125,16 +125,16 @@ static bool move_round(struct party *p, struct ck_round_mover *mover)
 static bool run_rounds(struct party *p, struct ck_nccl_rounds *rounds)
 {
 	static const uint32_t members[RANKS] = { 0, 1 };
-	struct ck_round_mover *mover = &rounds->mover;
+	struct ck_round_backend *backend = &rounds->backend;
 
 	if (p->rank == 0)
-		mover->token(mover, p->m->token);
+		backend->token(backend, p->m->token);
 	if (!note(p, &p->m->before))
 		return false;
-	mover->epoch(mover, RANKS, members, RANKS, p->m->token);
+	backend->epoch(backend, RANKS, members, RANKS, p->m->token);
 	if (!is_up(p, rounds))
 		return false;
-	if (!move_round(p, mover)) {
+	if (!move_round(p, backend)) {
 		check_fails(p->c, "a round is not moved");
 		return false;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * move_wait: blocking forms of reads and header fetches. The calling thread waits on a
- * semaphore that done() posts.
+ * io_wait: blocking forms of reads and header fetches. The calling thread waits
+ * on a semaphore that done() posts.
  */
-#include "ckptfs/move.h"
+#include "ckptfs/io.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -46,7 +46,7 @@ static void wake_sender(struct ck_header_fetch *e, int rc)
 	wake(e->arg, rc);
 }
 
-int ck_move_read(struct ck_route *route, struct ck_read *r)
+int ck_io_read(struct ck_route *route, struct ck_read *r)
 {
 	struct ck_fetch none = { 0 };
 	struct wait w;
@@ -73,5 +73,5 @@ int ck_io_header_fetch(struct ck_route *route, struct ck_header_fetch *e)
 	wait_begin(&w);
 	e->done = wake_sender;
 	e->arg = &w;
-	return wait_end(&w, ck_route_errand(route, e));
+	return wait_end(&w, ck_route_fetch(route, e));
 }

@@ -8,14 +8,14 @@
 
 enum { LIMIT = 4096 };
 
-static int move_rc(struct ck_files *in, struct ck_move m)
+static int move_rc(struct ck_files *in, struct ck_copy_desc m)
 {
-	struct ck_moves moves = { .list = &m, .n = 1 };
-	struct ck_host_mover host;
+	struct ck_copy_batch batch = { .list = &m, .n = 1 };
+	struct ck_local_backend host;
 
-	ck_host_mover_init(&host, in);
+	ck_local_backend_init(&host, in);
 	m.rc = 1;
-	if (host.mover.start(&host.mover, &moves))
+	if (host.backend.start(&host.backend, &batch))
 		return 1;
 	return m.rc;
 }
@@ -25,7 +25,7 @@ static void test_refused(void)
 	static const struct ck_loop wide = { .count = 2, .src = UINT64_MAX };
 	struct ck_files *remote = files_open_remote(2);
 	uint8_t to[64];
-	struct ck_move m = { .run = 8, .to = to };
+	struct ck_copy_desc m = { .run = 8, .to = to };
 
 	eq_err(move_rc(files, m), 0);
 	ok(memcmp(to, content[0], 8) == 0);
@@ -65,32 +65,33 @@ static void test_refused(void)
 static void test_several(void)
 {
 	uint8_t to[2];
-	struct ck_move list[] = { { .file = 0, .run = 1, .to = to },
-				  { .file = BIG + 1, .run = 1, .to = to },
-				  { .file = 1, .run = 1, .to = to + 1 } };
-	struct ck_moves moves = { .list = list, .n = 3 };
-	struct ck_host_mover host;
+	struct ck_copy_desc list[] = { { .file = 0, .run = 1, .to = to },
+				       { .file = BIG + 1, .run = 1, .to = to },
+				       { .file = 1, .run = 1, .to = to + 1 } };
+	struct ck_copy_batch batch = { .list = list, .n = 3 };
+	struct ck_local_backend host;
 
-	ck_host_mover_init(&host, files);
-	ok(host.mover.interrupt == NULL && host.mover.name != NULL);
-	eq_err(host.mover.start(&host.mover, &moves), 0);
+	ck_local_backend_init(&host, files);
+	ok(host.backend.interrupt == NULL && host.backend.name != NULL);
+	eq_err(host.backend.start(&host.backend, &batch), 0);
 	ok(list[0].rc == 0 && list[1].rc == -ENODATA && list[2].rc == 0);
 	ok(to[0] == content[0][0] && to[1] == content[1][0]);
-	moves.n = 0;
-	eq_err(host.mover.start(&host.mover, &moves), 0);
+	batch.n = 0;
+	eq_err(host.backend.start(&host.backend, &batch), 0);
 }
 
 /* --- random moves --------------------------------------------------------------------- */
 
 /* Loops whose runs lie apart in memory, and anyhow in the file. */
-static void random_move(struct ck_move *m, struct ck_loop *loops,
+static void random_move(struct ck_copy_desc *m, struct ck_loop *loops,
 			uint64_t *random)
 {
 	uint64_t extent;
 
-	*m = (struct ck_move){ .file = (uint32_t)boxes_below(random, NFILES),
-			       .nloops = (uint32_t)boxes_below(random, 6),
-			       .loops = loops };
+	*m = (struct ck_copy_desc){ .file = (uint32_t)boxes_below(random,
+								  NFILES),
+				    .nloops = (uint32_t)boxes_below(random, 6),
+				    .loops = loops };
 	m->fpos = boxes_below(random, FILE_BYTES);
 	m->run = extent = 1 + boxes_below(random, 24);
 	for (uint32_t k = m->nloops; k > 0; k--) {
@@ -108,7 +109,7 @@ static void random_move(struct ck_move *m, struct ck_loop *loops,
 	}
 }
 
-static bool is_right(struct ck_files *in, struct ck_move m)
+static bool is_right(struct ck_files *in, struct ck_copy_desc m)
 {
 	static uint8_t got[2 * LIMIT], want[2 * LIMIT];
 	bool inside;
@@ -133,7 +134,7 @@ static unsigned check_moves(uint64_t cases, uint64_t seed, unsigned *longest)
 	unsigned wrong = 0;
 
 	for (uint64_t i = 0; i < cases; i++) {
-		struct ck_move m;
+		struct ck_copy_desc m;
 
 		random_move(&m, loops, &random);
 		*longest = m.nloops > *longest ? m.nloops : *longest;

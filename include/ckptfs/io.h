@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * move: the I/O engine, from a byte range of a slice to bytes in memory. A plan
+ * io: the I/O engine, from a byte range of a slice to bytes in memory. A plan
  * turns a box of a tensor and a byte range of that box into copies. Copies from
- * local files run in the calling thread; the others are sent by the route to the
- * backend that can reach their files.
+ * local files run in the calling thread; the others are sent by the route to
+ * the backend that can reach their files.
  *
- * A read is planned, may wait for a header fetch, waits for its moves, may be
- * gathered on a GPU, and completes. It continues in the thread in which the backend
- * completes; no thread blocks on another host.
+ * A read is planned, may wait for a header fetch, waits for its descriptors,
+ * may be gathered on a GPU, and completes. It continues in the thread in which
+ * the backend completes; no thread blocks on another host.
  */
-#ifndef CKPTFS_MOVE_H
-#define CKPTFS_MOVE_H
+#ifndef CKPTFS_IO_H
+#define CKPTFS_IO_H
 
 #include "ckptfs/backend.h"
 #include "ckptfs/device.h"
@@ -126,9 +126,9 @@ void ck_open_slice_guess(const struct ck_open_slice *o, uint32_t i,
 /* A caller that waits for remote bytes and may cancel. Zero-initialise. */
 struct ck_waiter {
 	/* Private, protected by ck_route.lock: */
-	bool unwanted;
-	struct ck_moves *moving;	  /* in flight; or NULL */
-	struct ck_gather_slot *gathering; /* in flight; or NULL */
+	bool cancelled;
+	struct ck_copy_batch *batch; /* in flight; or NULL */
+	struct ck_gather_slot *slot; /* in flight; or NULL */
 };
 
 /* A read of the bytes [vpos, vpos + len) of an open slice into `to`. Either all
@@ -142,17 +142,17 @@ struct ck_read {
 	struct ck_files *files;
 	uint64_t vpos, len;
 	void *to;
-	/* Device memory that receives the bytes instead of `to`, from byte `at` on,
-	 * a multiple of 16. NULL: `to` does. Requires the gatherer of the route,
-	 * and a range of one box whose elements are whole. Then also: -EAGAIN if
-	 * the gatherer has no free slot; -EIO if the bytes cannot be written to the
-	 * device. */
+	/* Device memory that receives the bytes instead of `to`, from byte `at`
+	 * on, a multiple of 16. NULL: `to` does. Requires the gather engine of
+	 * the route, and a range of one box whose elements are whole. Then
+	 * also: -EAGAIN if the gather engine has no free slot; -EIO if the
+	 * bytes cannot be written to the device. */
 	struct ck_gather_memory *memory;
 	uint64_t at;
-	bool brief; /* as in ck_moves */
-	bool ahead; /* a prefetch: no reader waits for it */
-	/* set by ck_move_read() and ck_route_read() when they complete: some bytes
-	 * were remote */
+	bool short_deadline; /* as in ck_copy_batch */
+	bool ahead;	     /* a prefetch: no reader waits for it */
+	/* set by ck_io_read() and ck_route_read() when they complete: some
+	 * bytes were remote */
 	bool remote;
 	/* Called once if the read did not complete at once, by any thread that
 	 * holds no lock that ck_route_interrupt() takes. The read and `to` belong
@@ -162,17 +162,17 @@ struct ck_read {
 	struct ck_waiter waiter;
 };
 
-struct ck_remote_moves;
+struct ck_remote_batch;
 struct ck_packing;
-/* Copies local bytes, and records moves of remote bytes in `remote`. The read is
- * complete when ck_remote_finish() was called after these moves. packing, which must
- * be empty: bytes of boxes are packed into its slot; NULL: they are copied to r->to.
- * Blocks on local files only. Any thread. Does not call done(). Returns 0, or:
- * -EREMOTE if headers must be fetched first (see ck_files_read()), or if `remote` is
- * NULL and some bytes are remote, r->to is undefined then; -E2BIG if the slot is too
- * small; errors of ck_read. */
+/* Copies local bytes, and records descriptors of remote bytes in `remote`. The
+ * read is complete when ck_remote_finish() was called after these descriptors.
+ * packing, which must be empty: bytes of boxes are packed into its slot; NULL:
+ * they are copied to r->to. Blocks on local files only. Any thread. Does not
+ * call done(). Returns 0, or: -EREMOTE if headers must be fetched first (see
+ * ck_files_read()), or if `remote` is NULL and some bytes are remote, r->to is
+ * undefined then; -E2BIG if the slot is too small; errors of ck_read. */
 CK_MUST_USE int ck_read_slice(struct ck_files *files, const struct ck_read *r,
-			      struct ck_remote_moves *remote,
+			      struct ck_remote_batch *remote,
 			      struct ck_packing *packing);
 
 /* Reads bytes that are all in local files. */
@@ -186,14 +186,13 @@ struct ck_route {
 	struct ck_files *files;
 	/* backend of remote files; NULL if all files are local */
 	struct ck_backend *remote;
-	/* Gathers bytes on a GPU; NULL: in this process. Set before the first use.
-	 * Reads for which it has no free slot, or which fail there, are gathered in
-	 * this process. */
-	struct ck_gatherer *gatherer;
-	/* The gatherer is used only for bytes that peers send in NCCL rounds. */
+	/* Gathers bytes on a GPU; NULL: in this process, as are reads for which
+	 * it has no slot, or which fail there. Set before the first use. */
+	struct ck_gather_engine *gather_engine;
+	/* Use it only for bytes that peers send in NCCL rounds. */
 	bool rounds_only;
 
-	/* protects all ck_waiter: which moves are in flight */
+	/* protects all ck_waiter: which descriptors are in flight */
 	pthread_mutex_t lock;
 };
 
@@ -201,25 +200,25 @@ void ck_route_init(struct ck_route *route, struct ck_files *files,
 		   struct ck_backend *remote);
 void ck_route_fini(struct ck_route *route);
 
-/* True if reads go to the gatherer even if all their files are local. */
+/* True if reads go to the gather engine even if all their files are local. */
 static inline bool ck_route_gathers(const struct ck_route *r)
 {
-	return r->gatherer && !r->rounds_only;
+	return r->gather_engine && !r->rounds_only;
 }
 
-/* Starts a read that ck_host_read() refused with -EREMOTE, or that the gatherer may
- * run. Returns 0 if it is complete, -EINPROGRESS if done() is called, possibly
- * before this returns, or an error of ck_read. */
+/* Starts a read that ck_host_read() refused with -EREMOTE, or that the gather
+ * engine may run. Returns 0 if it is complete, -EINPROGRESS if done() is
+ * called, possibly before this returns, or an error of ck_read. */
 CK_MUST_USE int ck_route_read(struct ck_route *route, struct ck_read *r);
 /* Runs a read, local or remote, and blocks until it is complete. Ignores r->done
  * and r->arg. Returns 0, or an error of ck_read. */
-CK_MUST_USE int ck_move_read(struct ck_route *route, struct ck_read *r);
+CK_MUST_USE int ck_io_read(struct ck_route *route, struct ck_read *r);
 
 /* Fetches the remote ranges recorded in `fetch` by a call that returned -EREMOTE,
  * usually headers of items. Can be sent again after it is complete. */
 struct ck_header_fetch {
 	struct ck_fetch fetch;
-	bool brief; /* as in ck_moves */
+	bool short_deadline; /* as in ck_copy_batch */
 	/* As in ck_read. rc: 0; -EINTR; -ENOMEM; -EIO if no range was recorded.
 	 * Errors of single ranges are in fetch.pieces. */
 	void (*done)(struct ck_header_fetch *e, int rc);
@@ -228,15 +227,16 @@ struct ck_header_fetch {
 	/* Private: */
 	struct ck_route *route;
 	struct ck_waiter *sender;
-	struct ck_moves moves;
+	struct ck_copy_batch batch;
 	uint64_t begun;
 };
 
 /* Returns 0 if all ranges are complete, -EINPROGRESS if done() is called, possibly
  * before this returns, or an error as of done(). */
-CK_MUST_USE int ck_route_errand(struct ck_route *route,
-				struct ck_header_fetch *e);
-/* As ck_route_errand(), but blocks until complete. Ignores e->done and e->arg. */
+CK_MUST_USE int ck_route_fetch(struct ck_route *route,
+			       struct ck_header_fetch *e);
+/* As ck_route_fetch(), but blocks until complete. Ignores e->done and
+ * e->arg. */
 CK_MUST_USE int ck_io_header_fetch(struct ck_route *route,
 				   struct ck_header_fetch *e);
 void ck_header_fetch_fini(struct ck_header_fetch *e);
@@ -246,7 +246,7 @@ void ck_header_fetch_fini(struct ck_header_fetch *e);
  * has returned. */
 void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w);
 
-/* --- host backend: writes ------------------------------------------------------  */
+/* --- local backend: writes ----------------------------------------------- */
 
 /* An output file that boxes are written into. */
 struct ck_target {
