@@ -156,7 +156,7 @@ static int lookup_run(void *arg)
 	struct ck_fs *fs = l->fetch.reply.fs;
 	int rc = do_lookup(fs, l->parent, l->name, &l->entry);
 
-	if (rc || !ck_fetch_wants(&l->fetch.headers.fetch))
+	if (rc || !ck_fetch_is_pending(&l->fetch.headers.fetch))
 		return rc;
 	ck_fs_forget_one(fs, l->entry.ino, 1);
 	return -EREMOTE;

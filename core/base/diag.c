@@ -12,11 +12,11 @@ enum { SHOWN = 8, SHOWN_BYTES = 200 };
 
 CK_PRINTF(4, 0)
 
-static void record(struct ck_diag *d, int err, bool passing, const char *fmt,
+static void record(struct ck_diag *d, int err, bool transient, const char *fmt,
 		   va_list args)
 {
 	d->err = err;
-	d->passing = passing;
+	d->transient = transient;
 	d->expected[0] = d->found[0] = '\0';
 	vsnprintf(d->text, sizeof(d->text), fmt, args);
 }
@@ -33,7 +33,7 @@ int ck_fail(struct ck_diag *d, int err, const char *fmt, ...)
 	return -err;
 }
 
-int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
+int ck_fail_transient(struct ck_diag *d, int err, const char *fmt, ...)
 {
 	va_list args;
 
@@ -65,7 +65,7 @@ int ck_differs(struct ck_diag *d, int err, const char *expected,
 	if (!d)
 		return -err;
 	d->err = err;
-	d->passing = false;
+	d->transient = false;
 	snprintf(d->expected, sizeof(d->expected), "%s", expected);
 	snprintf(d->found, sizeof(d->found), "%s", found);
 	room = (size_t)print_difference(d, tail, sizeof(tail)) + 1;

@@ -202,8 +202,8 @@ static int make_files(struct ck_checkpoint *cp,
  * -ENOENT if no host has any; errors of ck_remote_source.metadata(). */
 static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		    const struct ck_format_options *options,
-		    struct ck_brought *brought, const struct ck_kind **kind,
-		    struct ck_diag *d)
+		    struct ck_fetched_metadata *fetched,
+		    const struct ck_kind **kind, struct ck_diag *d)
 {
 	struct ck_remote_source *e = cp->elsewhere;
 	int rc = -ENOENT;
@@ -216,10 +216,10 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 			continue;
 		*kind = &kinds->rows[i];
 		rc = e->metadata(e, ck_str_from(format->metadata),
-				 format->metadata_most, &brought->info,
-				 &brought->pages, d);
+				 format->metadata_most, &fetched->info,
+				 &fetched->pages, d);
 	}
-	cp->metadata_far = brought->pages != NULL;
+	cp->metadata_far = fetched->pages != NULL;
 	return rc;
 }
 
@@ -254,10 +254,10 @@ static int find_among(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 static int find_over_hosts(struct ck_checkpoint *cp,
 			   const struct ck_kinds *kinds,
 			   const struct ck_format_options *options,
-			   struct ck_brought *brought,
+			   struct ck_fetched_metadata *fetched,
 			   const struct ck_kind **kind, struct ck_diag *d)
 {
-	int rc = find_far(cp, kinds, options, brought, kind, d);
+	int rc = find_far(cp, kinds, options, fetched, kind, d);
 
 	return rc == -ENOENT ? find_among(cp, kinds, options, kind, d) : rc;
 }
@@ -296,10 +296,10 @@ static int find_here(const struct ck_checkpoint *cp,
 
 static int find_kind(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		     const char *path, const struct ck_format_options *options,
-		     struct ck_brought *brought, struct ck_diag *d)
+		     struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	const struct ck_kind *kind = NULL;
-	int rc = cp->elsewhere ? find_over_hosts(cp, kinds, options, brought,
+	int rc = cp->elsewhere ? find_over_hosts(cp, kinds, options, fetched,
 						 &kind, d)
 			       : find_here(cp, kinds, path, options, &kind, d);
 
@@ -324,8 +324,8 @@ static int describe_files(const struct ck_checkpoint *cp, struct ck_catalog *c)
 
 static int load(struct ck_checkpoint *cp, const char *path,
 		const struct ck_format_options *options,
-		const struct ck_kinds *kinds, struct ck_brought *brought,
-		struct ck_diag *d)
+		const struct ck_kinds *kinds,
+		struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct ck_catalog *c = ck_catalog_make("");
 	int rc;
@@ -343,7 +343,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc == 0)
 		rc = open_linkroot(cp, options->linkroot, d);
 	if (rc == 0)
-		rc = find_kind(cp, kinds, path, options, brought, d);
+		rc = find_kind(cp, kinds, path, options, fetched, d);
 	if (rc)
 		return rc;
 	c->kind = cp->format->name;
@@ -352,7 +352,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	rc = make_files(cp, options);
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerror(-rc));
-	rc = cp->format->load(cp, c, options, brought, d);
+	rc = cp->format->load(cp, c, options, fetched, d);
 	if (rc == 0 && !cp->format->has_sidecar)
 		rc = ck_flat_said_unread(cp, c, options, "of such a checkpoint",
 					 d);
@@ -386,7 +386,7 @@ int ck_checkpoint_open_as(const char *path,
 			  struct ck_checkpoint **out, struct ck_diag *d)
 {
 	struct ck_checkpoint *cp = calloc(1, sizeof(*cp));
-	struct ck_brought brought = { 0 };
+	struct ck_fetched_metadata fetched = { 0 };
 	int rc;
 
 	if (!cp)
@@ -396,9 +396,9 @@ int ck_checkpoint_open_as(const char *path,
 	pthread_mutex_init(&cp->changing, NULL);
 	pthread_mutex_init(&cp->lock, NULL);
 	cp->remarks = ck_remarks_make();
-	rc = cp->remarks ? load(cp, path, options, kinds, &brought, d)
+	rc = cp->remarks ? load(cp, path, options, kinds, &fetched, d)
 			 : ck_fail(d, ENOMEM, "out of memory");
-	ck_pages_free(brought.pages, (size_t)brought.info.size);
+	ck_pages_free(fetched.pages, (size_t)fetched.info.size);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
 		ck_checkpoint_close(cp);

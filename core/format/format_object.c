@@ -267,7 +267,7 @@ int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 	rc = err == EBADMSG
 		     ? ck_fail(d, EBADMSG, "an entry of an unknown class")
 		     : json_make(cp, c, object, out, d);
-	if (!err && (rc == 0 || !d->passing))
+	if (!err && (rc == 0 || !d->transient))
 		ck_items_read_object(cp, object, rc);
 	ck_checkpoint_learn(cp);
 	if (rc == 0)

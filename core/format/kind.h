@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 /* Metadata that was fetched from another host. */
-struct ck_brought {
+struct ck_fetched_metadata {
 	struct ck_file_info info; /* its path is not set */
 	void *pages; /* info.size bytes; NULL if the file is in the directory */
 };
@@ -87,7 +87,8 @@ struct ck_format {
 	 * ck_metadata_directory(). Returns 0, or errors of ck_checkpoint_open(). */
 	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    const struct ck_format_options *options,
-		    const struct ck_brought *brought, struct ck_diag *d);
+		    const struct ck_fetched_metadata *fetched,
+		    struct ck_diag *d);
 	/* ck_metadata_write(); NULL if such a checkpoint cannot be written. */
 	int (*write)(struct ck_checkpoint *cp,
 		     const struct ck_change_of_place *changes, uint32_t n,

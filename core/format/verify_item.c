@@ -218,7 +218,7 @@ static int sum_compare(struct looking *l, struct ck_sum *sum, const char *what,
 	l->item.length = sum->len;
 	rc = sum_take(l, sum, &crc);
 	if (rc)
-		return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
+		return ck_fail_transient(d, -rc, "%s", strerrordesc_np(-rc));
 	if (crc == sum->crc)
 		return 0;
 	(void)ck_differs(d, EIO, ck_shown("%08" PRIx32, sum->crc),

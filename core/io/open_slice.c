@@ -146,7 +146,7 @@ int ck_open_slice_again(struct ck_open_slice *o, uint32_t i,
 	if (rc)
 		return rc;
 	rc = use(layout, arg);
-	if ((rc && layout->passing) || !enter(o, i, old, layout))
+	if ((rc && layout->transient) || !enter(o, i, old, layout))
 		o->locator->put(o->locator, layout);
 	return rc;
 }

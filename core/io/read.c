@@ -149,7 +149,7 @@ static int retry_box(const struct ck_layout *layout, struct part_read *p,
 		rc = ck_open_slice_renew(p->from, p->i, layout, read_box, p);
 		layout = ck_open_slice_known(p->from, p->i);
 	}
-	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->passing)
+	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->transient)
 		return rc;
 	return ck_open_slice_again(p->from, p->i, layout, read_box, p);
 }
@@ -245,9 +245,9 @@ static int revalidate(struct ck_read_op *rd, int rc)
 	if (rc && rc != -EIO)
 		return rc;
 	for (size_t i = 0; i < rd->space->nused; i++) {
-		bool passing;
-		int now = ck_files_look_again(rd->files, &rd->space->used[i],
-					      &passing);
+		bool transient;
+		int now = ck_files_revalidate(rd->files, &rd->space->used[i],
+					      &transient);
 
 		if (!now)
 			continue;
@@ -265,8 +265,8 @@ static bool fail_over(const struct ck_read_op *rd, int rc)
 
 	for (size_t i = 0; rd->failed && i < rd->space->nused; i++)
 		if (!rd->space->used[i].remote)
-			moved |= ck_files_leave(rd->files,
-						rd->space->used[i].number, rc);
+			moved |= ck_files_fail_over(
+				rd->files, rd->space->used[i].number, rc);
 	return moved;
 }
 

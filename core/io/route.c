@@ -57,7 +57,7 @@ static void results_record(const struct ck_route *route,
 			ck_files_note_changed(route->files, m->file,
 					      m->rc != 0);
 		if (m->rc == 0 && stats &&
-		    ck_files_is_left(route->files, m->file))
+		    ck_files_has_failed_over(route->files, m->file))
 			ck_count(&stats->copies, 1);
 		m->rc = shown_errno(m->rc);
 	}
@@ -114,13 +114,13 @@ void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
 /* Makes a batch with one descriptor for each recorded range. */
 static int batch_make(const struct ck_fetch *f, struct ck_copy_batch *out)
 {
-	size_t n = f->n - f->brought;
+	size_t n = f->n - f->complete;
 	struct ck_copy_desc *list = calloc(n, sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		const struct ck_piece *p = &f->pieces[f->brought + i];
+		const struct ck_fetch_range *p = &f->ranges[f->complete + i];
 
 		list[i] = (struct ck_copy_desc){ .file = p->file,
 						 .fpos = p->fpos,
@@ -153,8 +153,9 @@ static int fetch_end(struct ck_header_fetch *e)
 		ck_stats_waited(ck_files_stats(e->route->files),
 				ck_msec_now() - e->begun);
 	for (size_t i = 0; i < e->batch.n; i++)
-		f->pieces[f->brought + i].rc = range_errno(e->batch.list[i].rc);
-	ck_fetch_came(f);
+		f->ranges[f->complete + i].rc =
+			range_errno(e->batch.list[i].rc);
+	ck_fetch_complete(f);
 	batch_free(e);
 	return wanted ? 0 : -EINTR;
 }
@@ -175,7 +176,7 @@ static int fetch_start(struct ck_route *route, struct ck_header_fetch *e,
 
 	if (e->fetch.err)
 		return e->fetch.err;
-	if (e->fetch.n == e->fetch.brought)
+	if (e->fetch.n == e->fetch.complete)
 		return -EIO;
 	rc = batch_make(&e->fetch, &e->batch);
 	if (rc)

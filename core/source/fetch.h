@@ -13,23 +13,23 @@
 #include "ckptfs/base.h"
 
 /* Bytes [fpos, fpos + len) of a file. */
-struct ck_piece {
+struct ck_fetch_range {
 	uint32_t file;
 	uint64_t fpos;
 	size_t len;
 	uint8_t *bytes; /* owned, len bytes; allocated when recorded */
-	int rc;		/* of a brought piece: 0 or the error of the fetch */
+	int rc;		/* of a fetched range: 0 or the error of the fetch */
 };
 
 /* Zero-initialise. Belongs to one request, which one thread at a time runs. */
 struct ck_fetch {
-	struct ck_piece *pieces;
+	struct ck_fetch_range *ranges;
 	size_t n, cap;
-	size_t brought;	 /* pieces below are brought, and sorted; the rest are
-			 * wanted */
-	size_t bytes;	 /* of all pieces */
+	/* ranges below are fetched, and sorted; the rest are wanted */
+	size_t complete;
+	size_t bytes;	 /* of all ranges */
 	unsigned rounds; /* number of fetches */
-	int err;	 /* 0, or -ENOMEM if a piece could not be recorded */
+	int err;	 /* 0, or -ENOMEM if a range could not be recorded */
 	struct ck_fetch *outer; /* private */
 };
 
@@ -40,27 +40,26 @@ void ck_fetch_end(struct ck_fetch *f);
 /* The innermost struct ck_fetch of this thread, or NULL. */
 struct ck_fetch *ck_fetch_present(void);
 
-/* Records a range as wanted, unless it was brought or was among the last ones
+/* Records a range as wanted, unless it was fetched or was among the last ones
  * recorded. */
-void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos,
-		   size_t len);
-/* True if a range was brought, with success or with an error. */
+void ck_fetch_add(struct ck_fetch *f, uint32_t file, uint64_t fpos, size_t len);
+/* True if a range was fetched, with success or with an error. */
 CK_MUST_USE bool ck_fetch_has(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len);
 
 /* True if a range is wanted. */
-static inline bool ck_fetch_wants(const struct ck_fetch *f)
+static inline bool ck_fetch_is_pending(const struct ck_fetch *f)
 {
-	return f->n > f->brought;
+	return f->n > f->complete;
 }
 
-/* Copies a brought range. Returns 0, the error of its fetch, or -EREMOTE if it
- * was not brought; nothing is recorded. */
+/* Copies a fetched range. Returns 0, the error of its fetch, or -EREMOTE if it
+ * was not fetched; nothing is recorded. */
 CK_MUST_USE int ck_fetch_take(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len, void *to);
-/* Marks all wanted ranges as brought; each has its bytes or its rc. */
-void ck_fetch_came(struct ck_fetch *f);
-/* Removes the brought ranges that have an error. */
+/* Marks all wanted ranges as fetched; each has its bytes or its rc. */
+void ck_fetch_complete(struct ck_fetch *f);
+/* Removes the fetched ranges that have an error. */
 void ck_fetch_forget_failed(struct ck_fetch *f);
 void ck_fetch_fini(struct ck_fetch *f);
 

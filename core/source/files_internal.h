@@ -43,7 +43,7 @@ struct ck_seen_file {
 	uint64_t verified;
 	uint64_t other;
 	bool plain;  /* one component and no symlink: fstatat() can check it */
-	bool remote; /* Atomic: becomes true, see ck_files_leave() */
+	bool remote; /* Atomic: becomes true, see ck_files_fail_over() */
 	bool copied; /* has replicas on other hosts. Atomic: becomes true */
 	bool seen; /* the fields above are valid. Atomic, set under the lock */
 	bool changed; /* changed since it was recorded. Atomic */
@@ -135,17 +135,17 @@ CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
 /* Returns the owner and group that files are shown with. Any thread. */
 struct ck_ids ck_files_shown_as(const struct ck_files *f);
-/* Compare a file, by name or by descriptor, with the recorded state. Return 0; -ESTALE
- * if it differs, with *passing false; or a transient error, with *passing true. Any
- * thread. */
+/* Compare a file, by name or by descriptor, with the recorded state. Return 0;
+ * -ESTALE if it differs, with *transient false; or a transient error, with
+ * *transient true. Any thread. */
 CK_MUST_USE int ck_file_check_name(struct ck_files *f,
-				   struct ck_seen_file *file, bool *passing);
+				   struct ck_seen_file *file, bool *transient);
 CK_MUST_USE int ck_file_check_fd(struct ck_files *f, struct ck_seen_file *file,
-				 int fd, bool *passing);
+				 int fd, bool *transient);
 /* Opens the recorded file. Returns a descriptor, which the caller owns, or an error as
  * above. */
 CK_MUST_USE int ck_file_open(struct ck_files *f, struct ck_seen_file *file,
-			     bool *passing);
+			     bool *transient);
 
 /* --- touch.c -------------------------------------------------------------- */
 
@@ -159,10 +159,10 @@ CK_MUST_USE bool ck_file_is_doubtful(const struct ck_seen_file *file,
 /* True if the head differed in the last comparison. Any thread. */
 CK_MUST_USE bool ck_file_has_other_head(const struct ck_seen_file *file);
 /* Compares the head of an open file with the bytes that load() read. Returns 0
- * if they are equal; -ESTALE with *passing false if not; -ENOMEM or the error
- * of pread(2) with *passing true. */
+ * if they are equal; -ESTALE with *transient false if not; -ENOMEM or the error
+ * of pread(2) with *transient true. */
 CK_MUST_USE int ck_file_head_check(struct ck_seen_file *file, uint64_t touched,
-				   int fd, bool *passing);
+				   int fd, bool *transient);
 /* Adds bytes that load() read to a head. */
 void ck_file_head_add(struct ck_file_head *head, const void *bytes, size_t len,
 		      uint64_t fpos);
@@ -176,7 +176,7 @@ static inline bool ck_file_is_remote(const struct ck_seen_file *file)
 
 /* ck_files_check() for a remote file, by the last report of its host. */
 CK_MUST_USE int ck_file_check_remote(const struct ck_seen_file *file,
-				     bool *passing);
+				     bool *transient);
 /* Closes the file of a slot that no thread can find any more. */
 void ck_file_slot_close(struct ck_file_slot *s);
 

@@ -192,17 +192,17 @@ static void slot_map(struct ck_files *f, struct ck_file_slot *s, uint64_t size)
 }
 
 static int slot_open(struct ck_files *f, uint32_t number,
-		     struct ck_file_slot **out, bool *passing)
+		     struct ck_file_slot **out, bool *transient)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_file_slot *s = calloc(1, sizeof(*s));
 	int rc;
 
-	*passing = true;
+	*transient = true;
 	if (!s)
 		return -ENOMEM;
 	s->number = number;
-	s->fd = ck_file_open(f, file, passing);
+	s->fd = ck_file_open(f, file, transient);
 	if (s->fd < 0) {
 		rc = s->fd;
 		free(s);
@@ -216,12 +216,12 @@ static int slot_open(struct ck_files *f, uint32_t number,
 
 /* Records a file that could not be recorded when it was added. If two threads
  * record different states, the first one counts. */
-static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
+static int learn(struct ck_files *f, struct ck_seen_file *file, bool *transient)
 {
 	struct ck_seen_file now = { .info = { .path = file->info.path } };
 	int rc = ck_file_record(f, &now);
 
-	*passing = rc != 0;
+	*transient = rc != 0;
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&f->lock);
@@ -240,25 +240,26 @@ static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 
 /* Ensures that the file is recorded. Returns 0, or the error for which it
  * cannot be used. */
-static int known(struct ck_files *f, uint32_t number, bool *passing)
+static int known(struct ck_files *f, uint32_t number, bool *transient)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
-	int rc = ck_files_is_seen(f, number) ? 0 : learn(f, file, passing);
+	int rc = ck_files_is_seen(f, number) ? 0 : learn(f, file, transient);
 
 	if (rc)
 		return rc;
-	*passing = false;
+	*transient = false;
 	return -file->info.err;
 }
 
-static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
+static int slot_check(struct ck_files *f, struct ck_file_slot *s,
+		      bool *transient)
 {
 	struct ck_seen_file *file = ck_file_of(f, s->number);
-	int rc = ck_file_check_name(f, file, passing);
+	int rc = ck_file_check_name(f, file, transient);
 
 	if (rc)
 		return rc;
-	rc = ck_file_check_fd(f, file, s->fd, passing);
+	rc = ck_file_check_fd(f, file, s->fd, transient);
 	if (rc)
 		slot_retire(f, s);
 	return rc;
@@ -268,51 +269,52 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
  * change of its ctime. Bytes that are read after this call are newer than
  * that change. */
 static int slot_get(struct ck_files *f, uint32_t number,
-		    struct ck_file_slot **out, uint64_t *touched, bool *passing)
+		    struct ck_file_slot **out, uint64_t *touched,
+		    bool *transient)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
-	int rc = known(f, number, passing);
+	int rc = known(f, number, transient);
 
 	if (rc)
 		return rc;
 	*out = slot_find(f, file);
-	rc = *out ? slot_check(f, *out, passing)
-		  : slot_open(f, number, out, passing);
+	rc = *out ? slot_check(f, *out, transient)
+		  : slot_open(f, number, out, transient);
 	*touched = ck_files_touched(f, number);
 	if (rc == 0 && ck_file_is_doubtful(file, *touched))
-		rc = ck_file_head_check(file, *touched, (*out)->fd, passing);
+		rc = ck_file_head_check(file, *touched, (*out)->fd, transient);
 	if (rc && *out)
 		slot_put(f, *out);
 	return rc;
 }
 
 /* Compares the head of a file, and opens the file for that. */
-static int check_head(struct ck_files *f, uint32_t number, bool *passing)
+static int check_head(struct ck_files *f, uint32_t number, bool *transient)
 {
 	struct ck_file_slot *s = NULL;
 	uint64_t touched;
-	int rc = slot_get(f, number, &s, &touched, passing);
+	int rc = slot_get(f, number, &s, &touched, transient);
 
 	if (rc == 0)
 		slot_put(f, s);
 	return rc;
 }
 
-static int check_here(struct ck_files *f, uint32_t number, bool *passing)
+static int check_here(struct ck_files *f, uint32_t number, bool *transient)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_file_slot *s;
-	int rc = known(f, number, passing);
+	int rc = known(f, number, transient);
 
 	if (rc)
 		return rc;
 	s = slot_find(f, file);
-	rc = s ? slot_check(f, s, passing)
-	       : ck_file_check_name(f, file, passing);
+	rc = s ? slot_check(f, s, transient)
+	       : ck_file_check_name(f, file, transient);
 	if (s)
 		slot_put(f, s);
 	return rc == 0 && ck_file_is_doubtful(file, ck_files_touched(f, number))
-		       ? check_head(f, number, passing)
+		       ? check_head(f, number, transient)
 		       : rc;
 }
 
@@ -324,20 +326,20 @@ static int noted(struct ck_files *f, uint32_t number, int rc)
 	return rc;
 }
 
-int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
+int ck_files_check(struct ck_files *f, uint32_t number, bool *transient)
 {
 	const struct ck_seen_file *file = ck_file_of(f, number);
 	bool unused;
 	int rc;
 
-	if (!passing)
-		passing = &unused;
+	if (!transient)
+		transient = &unused;
 	if (!ck_file_is_remote(file)) {
-		rc = check_here(f, number, passing);
-		if (rc == 0 || !ck_files_leave(f, number, rc))
+		rc = check_here(f, number, transient);
+		if (rc == 0 || !ck_files_fail_over(f, number, rc))
 			return noted(f, number, rc);
 	}
-	return ck_file_check_remote(file, passing);
+	return ck_file_check_remote(file, transient);
 }
 
 /* The host of a remote file compares it at each read, so nothing is compared
@@ -345,8 +347,8 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 static int get_remote(const struct ck_seen_file *file, uint32_t number,
 		      struct ck_file *out)
 {
-	out->passing = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
-	if (out->passing)
+	out->transient = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
+	if (out->transient)
 		return -EIO;
 	if (file->info.err)
 		return -file->info.err;
@@ -362,7 +364,7 @@ static int get_here(struct ck_files *f, uint32_t number, struct ck_file *out)
 	const struct ck_file_info *info = &ck_file_of(f, number)->info;
 	struct ck_file_slot *s = NULL;
 	uint64_t touched;
-	int rc = slot_get(f, number, &s, &touched, &out->passing);
+	int rc = slot_get(f, number, &s, &touched, &out->transient);
 
 	if (rc)
 		return rc;
@@ -386,23 +388,23 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 
 	if (!ck_file_is_remote(file)) {
 		rc = get_here(f, number, out);
-		if (rc == 0 || !ck_files_leave(f, number, rc))
+		if (rc == 0 || !ck_files_fail_over(f, number, rc))
 			return noted(f, number, rc);
 	}
 	return get_remote(file, number, out);
 }
 
-int ck_files_look_again(struct ck_files *f, const struct ck_file *file,
-			bool *passing)
+int ck_files_revalidate(struct ck_files *f, const struct ck_file *file,
+			bool *transient)
 {
 	int rc;
 
-	*passing = false;
+	*transient = false;
 	if (file->remote)
 		return 0;
 	rc = ck_file_check_fd(f, ck_file_of(f, file->number), file->fd,
-			      passing);
-	return *passing ? rc : noted(f, file->number, rc);
+			      transient);
+	return *transient ? rc : noted(f, file->number, rc);
 }
 
 bool ck_files_is_open(struct ck_files *f, uint32_t number)

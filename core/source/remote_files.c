@@ -10,17 +10,17 @@
 #include <errno.h>
 
 void ck_files_set_remote(struct ck_files *f, uint32_t number,
-			 const struct ck_file_info *said)
+			 const struct ck_file_info *reported)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_str path = file->info.path;
 
-	file->info = *said;
+	file->info = *reported;
 	file->info.path = path;
-	file->access = (struct ck_file_access){ .mode = said->mode,
-						.uid = said->uid,
-						.gid = said->gid,
-						.closed = said->closed };
+	file->access = (struct ck_file_access){ .mode = reported->mode,
+						.uid = reported->uid,
+						.gid = reported->gid,
+						.closed = reported->closed };
 	file->dev = 0;
 	file->ino = 0;
 	file->trouble = 0;
@@ -29,7 +29,7 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 	__atomic_store_n(&f->any_remote, true, __ATOMIC_RELAXED);
 }
 
-void ck_files_set_away(struct ck_files *f, uint32_t number)
+void ck_files_set_down(struct ck_files *f, uint32_t number)
 {
 	const struct ck_file_info nothing = { 0 };
 
@@ -38,8 +38,8 @@ void ck_files_set_away(struct ck_files *f, uint32_t number)
 	ck_file_of(f, number)->seen = false;
 }
 
-void ck_files_set_back(struct ck_files *f, uint32_t number,
-		       const struct ck_file_info *said)
+void ck_files_set_up(struct ck_files *f, uint32_t number,
+		     const struct ck_file_info *reported)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 
@@ -47,9 +47,9 @@ void ck_files_set_back(struct ck_files *f, uint32_t number,
 	if (!file->seen) {
 		struct ck_str path = file->info.path;
 
-		file->info = *said;
+		file->info = *reported;
 		file->info.path = path;
-		ck_files_note_access(f, number, said);
+		ck_files_note_access(f, number, reported);
 		__atomic_store_n(&file->seen, true, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&f->lock);
@@ -67,7 +67,7 @@ static bool is_copied(const struct ck_seen_file *file)
 	return __atomic_load_n(&file->copied, __ATOMIC_ACQUIRE);
 }
 
-bool ck_files_leave(struct ck_files *f, uint32_t number, int rc)
+bool ck_files_fail_over(struct ck_files *f, uint32_t number, int rc)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 
@@ -80,7 +80,7 @@ bool ck_files_leave(struct ck_files *f, uint32_t number, int rc)
 	return true;
 }
 
-bool ck_files_is_left(const struct ck_files *f, uint32_t number)
+bool ck_files_has_failed_over(const struct ck_files *f, uint32_t number)
 {
 	const struct ck_seen_file *file;
 
@@ -93,11 +93,11 @@ bool ck_files_is_left(const struct ck_files *f, uint32_t number)
 void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
 {
 	const char *why = ck_arena_copy(&f->arena, ck_str_from(text)).p;
-	const struct ck_file_info said = { .err = EIO,
-					   .why = why ? why
-						      : ck_file_why_differs() };
+	const struct ck_file_info reported = {
+		.err = EIO, .why = why ? why : ck_file_why_differs()
+	};
 
-	ck_files_set_remote(f, number, &said);
+	ck_files_set_remote(f, number, &reported);
 }
 
 void ck_files_note_differs(struct ck_files *f, uint32_t number,
@@ -194,20 +194,20 @@ uint64_t ck_files_changes(const struct ck_files *f)
 }
 
 void ck_files_note_access(struct ck_files *f, uint32_t number,
-			  const struct ck_file_info *said)
+			  const struct ck_file_info *reported)
 {
-	const struct ck_file_access now = { .mode = said->mode,
-					    .uid = said->uid,
-					    .gid = said->gid,
-					    .closed = said->closed };
+	const struct ck_file_access now = { .mode = reported->mode,
+					    .uid = reported->uid,
+					    .gid = reported->gid,
+					    .closed = reported->closed };
 
 	ck_file_access_copy(&ck_file_of(f, number)->access, &now);
 }
 
-int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
+int ck_file_check_remote(const struct ck_seen_file *file, bool *transient)
 {
-	*passing = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
-	if (*passing)
+	*transient = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
+	if (*transient)
 		return -EIO;
 	if (file->info.err)
 		return -file->info.err;
@@ -240,7 +240,7 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 		ck_stats_read(ck_files_stats(f), 0, len);
 		if (rc == 0 && file->head)
 			ck_file_head_add(file->head, to, len, fpos);
-		if (rc == 0 || !ck_files_leave(f, file->number, rc))
+		if (rc == 0 || !ck_files_fail_over(f, file->number, rc))
 			return rc;
 	}
 	if (fpos > file->size || len > file->size - fpos)
@@ -255,14 +255,14 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 				 : -EREMOTE;
 	rc = ck_fetch_take(fetch, file->number, fpos, len, to);
 	if (rc == -EREMOTE)
-		ck_fetch_want(
+		ck_fetch_add(
 			fetch, file->number, fpos,
 			widened(fetch, len, ck_min(end, file->size) - fpos));
 	return fetch->err ? fetch->err : rc;
 }
 
-void ck_files_want(struct ck_files *f, const struct ck_file *file,
-		   uint64_t fpos, size_t len)
+void ck_files_fetch_add(struct ck_files *f, const struct ck_file *file,
+			uint64_t fpos, size_t len)
 {
 	struct ck_fetch *fetch = ck_fetch_present();
 
@@ -270,5 +270,5 @@ void ck_files_want(struct ck_files *f, const struct ck_file *file,
 		return;
 	len = (size_t)ck_min(len, file->size - fpos);
 	if (!ck_fetch_has(&f->kept, file->number, fpos, len))
-		ck_fetch_want(fetch, file->number, fpos, len);
+		ck_fetch_add(fetch, file->number, fpos, len);
 }

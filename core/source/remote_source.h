@@ -89,7 +89,8 @@ struct ck_remote_source {
 			    uint32_t i);
 	/* Reason why no host serves bytes of a file now that were served when the
 	 * checkpoint was opened, as ck_shown(); NULL if one does. Any thread. */
-	const char *(*away)(const struct ck_remote_source *e, uint32_t file);
+	const char *(*down_host)(const struct ck_remote_source *e,
+				 uint32_t file);
 	/* Sets *out to the i-th unused replica on a host that is or was up. Returns
 	 * false if there are not so many. Any thread. */
 	bool (*unused)(const struct ck_remote_source *e, size_t i,

@@ -154,10 +154,10 @@ static bool is_same(const struct ck_seen_file *file, const struct stat *st)
 /* Compares a stat with the recorded state. rc: the result of the system call
  * that filled *st. */
 static int compare(struct ck_files *f, struct ck_seen_file *file, int rc,
-		   const struct stat *st, bool *passing)
+		   const struct stat *st, bool *transient)
 {
-	*passing = rc && !is_refusal(-rc);
-	if (*passing)
+	*transient = rc && !is_refusal(-rc);
+	if (*transient)
 		return rc;
 	if (rc || !is_same(file, st))
 		return -ESTALE;
@@ -179,7 +179,7 @@ static void note_way(const struct ck_files *f, struct ck_seen_file *file,
 }
 
 int ck_file_check_name(struct ck_files *f, struct ck_seen_file *file,
-		       bool *passing)
+		       bool *transient)
 {
 	const char *name = file->plain ? file->info.path.p : "";
 	int flags = file->plain ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH;
@@ -191,7 +191,7 @@ int ck_file_check_name(struct ck_files *f, struct ck_seen_file *file,
 		rc = open_as(f, file->info.path, O_PATH, &fd, &st);
 	else if (TEMP_FAILURE_RETRY(fstatat(f->reach.dirfd, name, &st, flags)))
 		rc = -errno;
-	rc = compare(f, file, rc, &st, passing);
+	rc = compare(f, file, rc, &st, transient);
 	if (rc)
 		return rc;
 	ck_file_access_note(&file->access, &st,
@@ -201,22 +201,22 @@ int ck_file_check_name(struct ck_files *f, struct ck_seen_file *file,
 }
 
 int ck_file_check_fd(struct ck_files *f, struct ck_seen_file *file, int fd,
-		     bool *passing)
+		     bool *transient)
 {
 	struct stat st;
 	int rc = stat_fd(fd, &st);
 
-	return compare(f, file, rc, &st, passing);
+	return compare(f, file, rc, &st, transient);
 }
 
-int ck_file_open(struct ck_files *f, struct ck_seen_file *file, bool *passing)
+int ck_file_open(struct ck_files *f, struct ck_seen_file *file, bool *transient)
 {
 	int fd = ck_open_reached(&f->reach, file->info.path, OPEN_FLAGS);
 	int rc;
 
 	if (fd < 0)
-		return compare(f, file, fd, NULL, passing);
-	rc = ck_file_check_fd(f, file, fd, passing);
+		return compare(f, file, fd, NULL, transient);
+	rc = ck_file_check_fd(f, file, fd, transient);
 	if (rc == 0)
 		return fd;
 	close(fd);
@@ -256,7 +256,7 @@ uint8_t ck_file_why_number(const char *why)
 	return NO_REASON;
 }
 
-const char *ck_file_why_away(void)
+const char *ck_file_why_down(void)
 {
 	return whys[AWAY];
 }

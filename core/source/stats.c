@@ -36,7 +36,7 @@ void ck_stats_waited(struct ck_stats *s, uint64_t msec)
 		ck_count(&s->waits[ck_min(i, CK_STATS_WAITS - 1)], 1);
 }
 
-void ck_stats_came(struct ck_stats *s, uint32_t peer, uint64_t bytes)
+void ck_stats_received(struct ck_stats *s, uint32_t peer, uint64_t bytes)
 {
 	if (s && peer < s->n)
 		ck_count(&s->hosts[peer].wire_bytes, bytes);

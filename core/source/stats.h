@@ -56,7 +56,7 @@ void ck_stats_answered(struct ck_stats *s, uint64_t bytes, int rc);
 /* Counts the time that a read waited for other hosts. */
 void ck_stats_waited(struct ck_stats *s, uint64_t msec);
 /* Counts a message received from a peer. */
-void ck_stats_came(struct ck_stats *s, uint32_t peer, uint64_t bytes);
+void ck_stats_received(struct ck_stats *s, uint32_t peer, uint64_t bytes);
 /* Counts bytes of files that a peer has read. */
 void ck_stats_read(struct ck_stats *s, uint32_t peer, uint64_t bytes);
 

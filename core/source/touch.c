@@ -232,15 +232,15 @@ static void note_other(struct ck_seen_file *file, uint64_t touched)
 }
 
 int ck_file_head_check(struct ck_seen_file *file, uint64_t touched, int fd,
-		       bool *passing)
+		       bool *transient)
 {
 	bool same;
 	int rc = head_compare(file->head, fd, &same);
 
 	/* -ENODATA: the file is shorter now, which is a change. */
-	*passing = rc && rc != -ENODATA;
+	*transient = rc && rc != -ENODATA;
 	if (rc)
-		return *passing ? rc : -ESTALE;
+		return *transient ? rc : -ESTALE;
 	if (same) {
 		__atomic_store_n(&file->verified, touched, __ATOMIC_RELEASE);
 		return 0;

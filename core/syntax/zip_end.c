@@ -50,7 +50,7 @@ int ck_zip_bytes_read(const struct ck_zip_bytes *b, void *buf, size_t len,
 		return ck_fail(d, ENODATA, "cannot read %zu bytes at %" PRIu64,
 			       len, ipos);
 	if (rc < 0)
-		return ck_fail_passing(
+		return ck_fail_transient(
 			d, -rc, "cannot read %zu bytes at %" PRIu64 ": %s", len,
 			ipos, strerrordesc_np(-rc));
 	return 0;

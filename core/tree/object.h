@@ -33,9 +33,9 @@ CK_MUST_USE int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
 CK_MUST_USE int ck_objects_keep(struct ck_checkpoint *cp,
 				struct ck_route *route);
 /* Sets *out to the slice of the file. May block on local files. Returns 0 or an
- * error, which is logged; then sets *passing if it is transient. */
+ * error, which is logged; then sets *transient if it is transient. */
 CK_MUST_USE int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 				     uint32_t file, struct ck_slice **out,
-				     bool *passing);
+				     bool *transient);
 
 #endif

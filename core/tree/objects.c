@@ -106,14 +106,14 @@ static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	uint32_t object = entry / CK_OBJECT_FILES;
 	uint32_t file = entry % CK_OBJECT_FILES;
-	bool passing;
+	bool transient;
 	int rc;
 
 	if (!is_shown(c, object))
 		return -ENOENT;
 	rc = ck_object_file_slice(checkpoint_of(dir), object, file, out,
-				  &passing);
-	return rc && file == CK_OBJECT_ITEM && !passing
+				  &transient);
+	return rc && file == CK_OBJECT_ITEM && !transient
 		       ? failing_slice(-rc, out)
 		       : rc;
 }

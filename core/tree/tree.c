@@ -394,11 +394,11 @@ int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 int ck_tree_slice(const struct ck_catalog *c, const struct ck_node *n,
 		  struct ck_slice **out)
 {
-	bool passing;
+	bool transient;
 
 	if (is_json(n))
 		return ck_object_file_slice(n->dir.root->cp, n->about.number,
-					    CK_OBJECT_JSON, out, &passing);
+					    CK_OBJECT_JSON, out, &transient);
 	return n->dir.view->slice(c, &n->dir, n->entry, out);
 }
 

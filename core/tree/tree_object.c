@@ -83,7 +83,7 @@ int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
 		*size = 0;
 	ck_buf_fini(&text);
 	free(gaps.list);
-	return d.passing || ck_is_shortage(rc) ? rc : 0;
+	return d.transient || ck_is_shortage(rc) ? rc : 0;
 }
 
 /* --- of remote files ---------------------------------------------------------------- */
@@ -232,7 +232,7 @@ static int made_slice(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
 }
 
 int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
-			 uint32_t file, struct ck_slice **out, bool *passing)
+			 uint32_t file, struct ck_slice **out, bool *transient)
 {
 	struct ck_slice_builder b = { 0 };
 	struct ck_object_place place;
@@ -248,7 +248,7 @@ int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 	} else {
 		rc = made_slice(cp, object, file, out, &d);
 	}
-	*passing = d.passing || ck_is_shortage(rc);
+	*transient = d.transient || ck_is_shortage(rc);
 	if (rc && rc != -EREMOTE && d.text[0])
 		ck_log("%s", d.text);
 	return rc;

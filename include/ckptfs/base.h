@@ -194,9 +194,8 @@ CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
 
 /* An error for a person: one line, names already escaped. */
 struct ck_diag {
-	int err;      /* positive errno, 0 if nothing failed */
-	bool passing; /* transient: the source could not be read now; its bytes
-		       * are not judged, and a retry may succeed */
+	int err;	/* positive errno, 0 if nothing failed */
+	bool transient; /* the source could not be read; a retry may succeed */
 	char text[1024];
 	/* Set by ck_differs(): the expected and the actual value, else empty.
 	 * The text ends with both. */
@@ -205,8 +204,8 @@ struct ck_diag {
 
 /* Records and returns -err. d may be NULL. */
 int ck_fail(struct ck_diag *d, int err, const char *fmt, ...) CK_PRINTF(3, 4);
-/* The same for a failed system call on the source; sets `passing`. */
-int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
+/* The same for a failed system call on the source; sets `transient`. */
+int ck_fail_transient(struct ck_diag *d, int err, const char *fmt, ...)
 	CK_PRINTF(3, 4);
 /* The same as ck_fail() for an unexpected value: appends
  * "; expected EXPECTED, found FOUND" to the text. */

@@ -220,7 +220,7 @@ struct ck_header_fetch {
 	struct ck_fetch fetch;
 	bool short_deadline; /* as in ck_copy_batch */
 	/* As in ck_read. rc: 0; -EINTR; -ENOMEM; -EIO if no range was recorded.
-	 * Errors of single ranges are in fetch.pieces. */
+	 * Errors of single ranges are in fetch.ranges. */
 	void (*done)(struct ck_header_fetch *e, int rc);
 	void *arg;
 	struct ck_waiter waiter;

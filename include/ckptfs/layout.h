@@ -30,7 +30,7 @@ struct ck_extent {
 	/* 0, or the positive errno of a box that cannot be served */
 	uint16_t err;
 	uint8_t change; /* enum ck_change */
-	bool passing;	/* `err` is transient: locating again may succeed */
+	bool transient; /* `err` is transient: locating again may succeed */
 };
 
 /* Shared by all readers. Constant but for `touches`. */
@@ -42,7 +42,7 @@ struct ck_layout {
 	uint8_t dtype; /* ck_dtype_at() */
 	/* a box has a permanent err, or some elements are in no box */
 	bool faulty;
-	bool passing; /* some extent has a transient err */
+	bool transient; /* some extent has a transient err */
 	/* 0, or the positive errno of every read; there are no boxes then */
 	uint16_t err;
 	uint16_t hole;	 /* positive errno of elements in no box; 0: ENODATA */

@@ -50,7 +50,7 @@ static inline struct timespec ck_time_newest(struct timespec a,
 uint8_t ck_file_why_number(const char *why);
 const char *ck_file_why(uint8_t number);
 /* The text of a file that may be on a host that is down. */
-const char *ck_file_why_away(void);
+const char *ck_file_why_down(void);
 /* True if the path does not exist. */
 bool ck_file_is_missing(const struct ck_file_info *info);
 /* True if the path is a link that is not followed. */
@@ -88,18 +88,18 @@ void ck_files_set_copied(struct ck_files *f, uint32_t number);
  * its bytes are read from other hosts from now on, so that the caller must retry; false if it
  * has no replicas, it had failed over before, or rc is not -EIO, -ENODATA or -ESTALE. Any
  * thread. */
-bool ck_files_leave(struct ck_files *f, uint32_t number, int rc);
+bool ck_files_fail_over(struct ck_files *f, uint32_t number, int rc);
 /* True if the file has failed over to its replicas. Any thread. */
-bool ck_files_is_left(const struct ck_files *f, uint32_t number);
+bool ck_files_has_failed_over(const struct ck_files *f, uint32_t number);
 /* True if the info of the file is recorded. Otherwise each use stats the file again. */
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
 /* For a file that was just added: 0, or the positive transient errno of its stat or open. */
 int ck_files_trouble(const struct ck_files *f, uint32_t number);
 
-/* The functions below have two kinds of errors. A permanent error is a fact about the file
- * until it changes: -ESTALE if it was replaced, or the err of its info. A transient error, for
- * which `passing` is set, is the errno of a failed system call, which may be ESTALE too.
- * Transient errors are not recorded. */
+/* Errors below are of two kinds. A permanent error is a fact about the file
+ * until it changes: -ESTALE if it was replaced, or the err of its info. A
+ * transient error, for which `transient` is set, is the errno of a failed
+ * system call, also ESTALE, and is not recorded. */
 
 /* Identity of a file, whichever path leads to it. */
 struct ck_file_id {
@@ -159,9 +159,9 @@ mode_t ck_dir_closed(int dir, struct ck_ids shown);
 
 /* Compares the file with its record, by name, and by descriptor if it is open: device, inode,
  * size and mtime, and after a change of its ctime also its head. Returns 0, or an error of
- * either kind; then sets *passing, which may be NULL. */
+ * either kind; then sets *transient, which may be NULL. */
 CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number,
-			       bool *passing);
+			       bool *transient);
 
 /* One use of an open file. Valid until ck_files_put(). */
 struct ck_file {
@@ -174,7 +174,7 @@ struct ck_file {
 	uint64_t touched; /* ck_files_touched() before the file is read */
 	uint32_t number;
 	bool remote;
-	bool passing;		   /* the error is transient, see above */
+	bool transient;		   /* the error is transient, see above */
 	struct ck_file_slot *slot; /* private */
 	/* private: set while load() reads the file */
 	struct ck_file_head *head;
@@ -186,13 +186,13 @@ struct ck_file {
 CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);
-/* Checks the file again by descriptor, after bytes were read. Returns 0 if it is unchanged or
- * remote, or: -ESTALE if it changed, so that the bytes may be of two versions; else as
- * ck_files_check(). */
-CK_MUST_USE int ck_files_look_again(struct ck_files *f,
-				    const struct ck_file *file, bool *passing);
-/* True if the file is open now, so that a use need not open it. It may be closed at any
- * time. */
+/* Checks an open file again after a read. Returns 0 if it is unchanged or
+ * remote, or: -ESTALE if it changed, so that the bytes may be of two versions;
+ * else as ck_files_check(). */
+CK_MUST_USE int ck_files_revalidate(struct ck_files *f,
+				    const struct ck_file *file,
+				    bool *transient);
+/* True if the file is open now. It may be closed at any time. */
 CK_MUST_USE bool ck_files_is_open(struct ck_files *f, uint32_t number);
 /* Reads exactly `len` bytes, also of a remote file. Returns 0, or: -ENODATA if the file ends
  * before; -EREMOTE if the bytes must be fetched first; errors of pread(2) and of the fetch. If
@@ -202,8 +202,8 @@ CK_MUST_USE int ck_files_read(struct ck_files *f, const struct ck_file *file,
 			      void *to, size_t len, uint64_t fpos,
 			      uint64_t end);
 /* Records a range in the ck_fetch of the thread, if it has one, for a later read. */
-void ck_files_want(struct ck_files *f, const struct ck_file *file,
-		   uint64_t fpos, size_t len);
+void ck_files_fetch_add(struct ck_files *f, const struct ck_file *file,
+			uint64_t fpos, size_t len);
 
 /* --- ctime ------------------------------------------------------------------ */
 
@@ -236,7 +236,7 @@ CK_MUST_USE int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos,
 /* Makes an added file remote, with the state that its host reported; the path is kept. Not
  * while other threads use the set. */
 void ck_files_set_remote(struct ck_files *f, uint32_t number,
-			 const struct ck_file_info *said);
+			 const struct ck_file_info *reported);
 /* Makes an added file remote and unusable, with EIO, since its replicas differ. `text`
  * describes the difference; copied. Not while other threads use the set. */
 void ck_files_set_differs(struct ck_files *f, uint32_t number,
@@ -248,11 +248,11 @@ void ck_files_note_differs(struct ck_files *f, uint32_t number,
 const char *ck_files_differs(const struct ck_files *f, uint32_t number);
 /* Makes an added file remote and not recorded, since it may be on a host that is down. Not
  * while other threads use the set. */
-void ck_files_set_away(struct ck_files *f, uint32_t number);
-/* Records the state that a host reported for a file of ck_files_set_away(). One thread at a
- * time, also while others use the set. */
-void ck_files_set_back(struct ck_files *f, uint32_t number,
-		       const struct ck_file_info *said);
+void ck_files_set_down(struct ck_files *f, uint32_t number);
+/* Records the state that a host reported for a file of ck_files_set_down(). One
+ * thread at a time, also while others use the set. */
+void ck_files_set_up(struct ck_files *f, uint32_t number,
+		     const struct ck_file_info *reported);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
 /* Records that a file was replaced or is unchanged. ck_files_changes() counts, and
@@ -262,7 +262,7 @@ void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
 uint64_t ck_files_changes(const struct ck_files *f);
 /* Updates the access rights of a file from the report of its host. Any thread. */
 void ck_files_note_access(struct ck_files *f, uint32_t number,
-			  const struct ck_file_info *said);
+			  const struct ck_file_info *reported);
 /* For a local file with replicas: the latest mtime of the replicas, and the r bits that the
  * replicas deny. ck_files_set_newest() not while other threads use the set. */
 void ck_files_set_newest(struct ck_files *f, uint32_t number,

@@ -39,14 +39,14 @@ static struct ck_files *files_make(void)
 /* Fetches all recorded ranges, as the remote backend does. */
 static void bring(struct ck_fetch *f)
 {
-	for (size_t i = f->brought; i < f->n; i++) {
-		struct ck_piece *p = &f->pieces[i];
+	for (size_t i = f->complete; i < f->n; i++) {
+		struct ck_fetch_range *p = &f->ranges[i];
 
 		if (p->fpos > SIZE || p->len > SIZE - p->fpos)
 			abort();
 		memcpy(p->bytes, content[p->file] + p->fpos, p->len);
 	}
-	ck_fetch_came(f);
+	ck_fetch_complete(f);
 }
 
 static struct ck_file use(struct ck_files *f, uint32_t number)
@@ -67,16 +67,16 @@ static void test_pieces(void)
 	ok(!ck_fetch_has(&f, 0, 0, 1));
 	eq_err(ck_fetch_take(&f, 0, 0, 1, to), -EREMOTE);
 	eq_err(ck_fetch_take(&f, 0, 0, 0, to), 0);
-	ck_fetch_want(&f, 0, 10, 0); /* nothing */
+	ck_fetch_add(&f, 0, 10, 0); /* nothing */
 	eq_u64(f.n, 0);
-	ck_fetch_want(&f, 1, 10, 20);
+	ck_fetch_add(&f, 1, 10, 20);
 	eq_u64(f.n, 1);
-	ok(f.pieces[0].bytes != NULL && f.pieces[0].rc == 0);
+	ok(f.ranges[0].bytes != NULL && f.ranges[0].rc == 0);
 	ok(!ck_fetch_has(&f, 1, 10, 20)); /* not fetched yet */
 	eq_err(ck_fetch_take(&f, 1, 10, 20, to), -EREMOTE);
 	eq_u64(f.n, 1); /* ck_fetch_take() records no range */
 	bring(&f);
-	eq_u64(f.brought, 1);
+	eq_u64(f.complete, 1);
 	eq_u64(f.rounds, 1);
 	ok(ck_fetch_has(&f, 1, 10, 20) && ck_fetch_has(&f, 1, 29, 1));
 	ok(!ck_fetch_has(&f, 1, 9, 1) && !ck_fetch_has(&f, 1, 30, 1));
@@ -85,10 +85,10 @@ static void test_pieces(void)
 	ok(!ck_fetch_has(&f, 1, UINT64_MAX, 1));
 	eq_err(ck_fetch_take(&f, 1, 13, 5, to), 0);
 	eq_mem(to, 5, content[1] + 13, 5);
-	ck_fetch_want(&f, 1, 12, 3); /* already fetched */
+	ck_fetch_add(&f, 1, 12, 3); /* already fetched */
 	eq_u64(f.n, 1);
 	ck_fetch_fini(&f);
-	eq_u64(f.n + f.brought + f.rounds, 0);
+	eq_u64(f.n + f.complete + f.rounds, 0);
 }
 
 /* Of pieces with the same offset, the longest is found. */
@@ -99,13 +99,13 @@ static void test_longest(void)
 	uint8_t to[64];
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(lens); i++)
-		ck_fetch_want(&f, 2, 100, lens[i]);
+		ck_fetch_add(&f, 2, 100, lens[i]);
 	bring(&f);
 	eq_err(ck_fetch_take(&f, 2, 100, 30, to), 0);
 	eq_mem(to, 30, content[2] + 100, 30);
-	ck_fetch_want(&f, 2, 103, 2); /* would hide the longer piece */
+	ck_fetch_add(&f, 2, 103, 2); /* would hide the longer piece */
 	eq_u64(f.n, 2); /* ranges of the last pieces are not recorded again */
-	ck_fetch_want(&f, 2, 90, 15);
+	ck_fetch_add(&f, 2, 90, 15);
 	bring(&f);
 	ok(ck_fetch_has(&f, 2, 104, 10) && ck_fetch_has(&f, 2, 90, 15));
 	ok(!ck_fetch_has(&f, 2, 90, 40)); /* two pieces are not joined */
@@ -117,15 +117,15 @@ static void test_errors(void)
 	struct ck_fetch f = { 0 };
 	uint8_t to[4] = { 1, 2, 3, 4 };
 
-	ck_fetch_want(&f, 0, 0, 4);
-	ck_fetch_want(&f, 0, 4, 4);
-	f.pieces[0].rc = -EIO;
+	ck_fetch_add(&f, 0, 0, 4);
+	ck_fetch_add(&f, 0, 4, 4);
+	f.ranges[0].rc = -EIO;
 	bring(&f);
 	ok(ck_fetch_has(&f, 0, 1, 2)); /* its error is known */
 	eq_err(ck_fetch_take(&f, 0, 1, 2, to), -EIO);
 	eq_err(ck_fetch_take(&f, 0, 4, 4, to), 0);
 	eq_mem(to, 4, content[0] + 4, 4);
-	ck_fetch_want(&f, 0, 0, 4); /* not requested again */
+	ck_fetch_add(&f, 0, 0, 4); /* not requested again */
 	eq_u64(f.n, 2);
 	ck_fetch_fini(&f);
 }
@@ -148,7 +148,7 @@ static void test_nested(void)
 	ok(ck_fetch_present() == NULL);
 	eq_err(ck_files_read(f, &file, to, 4, 0, UINT64_MAX),
 	       -EREMOTE); /* no fetch records it */
-	ck_files_want(f, &file, 0, 4);
+	ck_files_fetch_add(f, &file, 0, 4);
 	ck_fetch_begin(&outer);
 	ok(ck_fetch_present() == &outer);
 	eq_err(ck_files_read(f, &file, to, 4, 0, UINT64_MAX), -EREMOTE);
@@ -165,7 +165,7 @@ static void test_nested(void)
 	ok(ck_fetch_present() == NULL);
 	eq_u64(outer.n, 1);
 	eq_u64(inner.n, 1);
-	eq_u64(inner.pieces[0].fpos, 50);
+	eq_u64(inner.ranges[0].fpos, 50);
 	ck_fetch_fini(&outer);
 	ck_fetch_fini(&inner);
 	ck_files_put(f, &file);
@@ -179,7 +179,7 @@ static void test_said(void)
 	struct ck_files *f = files_make();
 	const struct ck_file_info *info = ck_files_info(f, 1);
 	struct ck_file file = use(f, 1);
-	bool passing = true;
+	bool transient = true;
 
 	ok(ck_files_any_remote(f) && ck_files_is_remote(f, 1));
 	ok(!ck_files_is_remote(f, LOCAL) && !ck_files_is_remote(f, 99));
@@ -191,17 +191,17 @@ static void test_said(void)
 	ok(file.remote && file.fd == -1 && !file.map && file.size == SIZE &&
 	   file.number == 1);
 	ck_files_put(f, &file);
-	eq_err(ck_files_check(f, 1, &passing), 0);
-	ok(!passing);
+	eq_err(ck_files_check(f, 1, &transient), 0);
+	ok(!transient);
 	eq_err(ck_files_check(f, 1, NULL), 0);
 	ck_files_note_changed(f, 1, true);
-	passing = true;
-	eq_err(ck_files_check(f, 1, &passing), -ESTALE);
-	ok(!passing);
+	transient = true;
+	eq_err(ck_files_check(f, 1, &transient), -ESTALE);
+	ok(!transient);
 	eq_err(ck_files_get(f, 1, &file), 0); /* its host may still serve it */
 	ck_files_put(f, &file);
 	ck_files_note_changed(f, 1, false);
-	eq_err(ck_files_check(f, 1, &passing), 0);
+	eq_err(ck_files_check(f, 1, &transient), 0);
 	eq_err(ck_files_check(f, 2, NULL), 0);
 	ck_files_free(f);
 }
@@ -212,11 +212,11 @@ static void test_said_err(void)
 	static const struct ck_file_info lost = { .err = ENODATA,
 						  .why = "is missing" };
 	struct ck_files *f = files_make();
-	struct ck_file file = { .passing = true };
+	struct ck_file file = { .transient = true };
 
 	ck_files_set_remote(f, 0, &lost);
 	eq_err(ck_files_get(f, 0, &file), -ENODATA);
-	ok(!file.passing);
+	ok(!file.transient);
 	eq_err(ck_files_check(f, 0, NULL), -ENODATA);
 	ck_files_free(f);
 }
@@ -232,7 +232,7 @@ static void test_local(void)
 	eq_err(ck_files_read(f, &file, to, 8, 92, UINT64_MAX), 0);
 	eq_mem(to, 8, content[0] + 92, 8);
 	eq_err(ck_files_read(f, &file, to, 8, 93, UINT64_MAX), -ENODATA);
-	ck_files_want(f, &file, 0, 8);
+	ck_files_fetch_add(f, &file, 0, 8);
 	ck_fetch_end(&fetch);
 	eq_u64(fetch.n, 0);
 	ck_files_put(f, &file);
@@ -253,12 +253,12 @@ static void test_ends(void)
 	       -ENODATA);
 	eq_err(ck_files_read(f, &file, to, SIZE_MAX, 8, UINT64_MAX), -ENODATA);
 	eq_err(ck_files_read(f, &file, to, 0, SIZE, UINT64_MAX), 0);
-	ck_files_want(f, &file, SIZE, 1);
-	ck_files_want(f, &file, UINT64_MAX, SIZE_MAX);
+	ck_files_fetch_add(f, &file, SIZE, 1);
+	ck_files_fetch_add(f, &file, UINT64_MAX, SIZE_MAX);
 	eq_u64(fetch.n, 0);
-	ck_files_want(f, &file, SIZE - 3, 100);
+	ck_files_fetch_add(f, &file, SIZE - 3, 100);
 	eq_u64(fetch.n, 1);
-	eq_u64(fetch.pieces[0].len, 3);
+	eq_u64(fetch.ranges[0].len, 3);
 	ck_fetch_end(&fetch);
 	ck_fetch_fini(&fetch);
 	ck_files_put(f, &file);
@@ -282,7 +282,7 @@ static void test_widened(void)
 		eq_err(ck_files_read(f, &file, to, 8, fpos, UINT64_MAX),
 		       -EREMOTE);
 		eq_u64(fetch.n, i + 1);
-		eq_u64(fetch.pieces[i].len,
+		eq_u64(fetch.ranges[i].len,
 		       lens[i] < SIZE / 2 ? lens[i] : SIZE - fpos);
 		bring(&fetch);
 		eq_err(ck_files_read(f, &file, to, 8, fpos, UINT64_MAX), 0);
@@ -301,18 +301,18 @@ static void test_kept(void)
 	struct ck_fetch first = { 0 }, second = { 0 };
 	uint8_t to[8];
 
-	ck_fetch_want(&first, 1, 100, 8);
+	ck_fetch_add(&first, 1, 100, 8);
 	bring(&first);
 	ck_files_keep(f, &first);
-	ok(first.n == 0 && first.pieces == NULL);
+	ok(first.n == 0 && first.ranges == NULL);
 	eq_err(ck_files_read(f, &file, to, 8, 100, UINT64_MAX),
 	       0); /* no fetch is active */
 	eq_mem(to, 8, content[1] + 100, 8);
 	eq_err(ck_files_read(f, &file, to, 8, 101, UINT64_MAX), -EREMOTE);
 	ck_fetch_begin(&second);
-	ck_files_want(f, &file, 100, 8);
+	ck_files_fetch_add(f, &file, 100, 8);
 	eq_u64(second.n, 0);
-	ck_files_want(f, &file, 100, 9);
+	ck_files_fetch_add(f, &file, 100, 9);
 	ck_fetch_end(&second);
 	eq_u64(second.n, 1);
 	bring(&second);
@@ -330,8 +330,8 @@ static void test_kept_errors(void)
 	struct ck_fetch first = { 0 }, second = { 0 };
 	uint8_t to[8];
 
-	ck_fetch_want(&first, 1, 100, 8);
-	first.pieces[0].rc = -ETIMEDOUT;
+	ck_fetch_add(&first, 1, 100, 8);
+	first.ranges[0].rc = -ETIMEDOUT;
 	bring(&first);
 	ck_files_keep(f, &first);
 	ck_fetch_begin(&second);
@@ -351,7 +351,7 @@ struct step {
 	uint32_t file;
 	uint64_t fpos;
 	size_t len;
-	bool want; /* announced by ck_files_want() before the read */
+	bool want; /* announced by ck_files_fetch_add() before the read */
 };
 
 /* Runs the steps until a range is not fetched. Returns 0, or the error. */
@@ -367,8 +367,8 @@ static int request_run(struct ck_files *f, const struct step *steps, unsigned n,
 
 		for (unsigned k = i; k < n && rc == 0; k++)
 			if (steps[k].want && steps[k].file == s->file)
-				ck_files_want(f, &file, steps[k].fpos,
-					      steps[k].len);
+				ck_files_fetch_add(f, &file, steps[k].fpos,
+						   steps[k].len);
 		if (rc == 0)
 			rc = ck_files_read(f, &file, to, s->len, s->fpos,
 					   UINT64_MAX);
@@ -392,7 +392,7 @@ static unsigned request_rounds(struct ck_files *f, const struct step *steps,
 		ck_fetch_begin(&fetch);
 		rc = request_run(f, steps, n, wrong);
 		ck_fetch_end(&fetch);
-		*wrong += rc == -EREMOTE && fetch.n == fetch.brought;
+		*wrong += rc == -EREMOTE && fetch.n == fetch.complete;
 		bring(&fetch);
 	} while (rc == -EREMOTE && rounds++ < 10000);
 	*wrong += rc != 0;
@@ -450,9 +450,9 @@ static void test_canary(void)
 	struct ck_fetch fetch = { 0 };
 	unsigned wrong = 0;
 
-	ck_fetch_want(&fetch, 1, 490, 100);
+	ck_fetch_add(&fetch, 1, 490, 100);
 	bring(&fetch);
-	fetch.pieces[0].bytes[49] ^= 1;
+	fetch.ranges[0].bytes[49] ^= 1;
 	ck_fetch_begin(&fetch);
 	eq_err(request_run(f, &step, 1, &wrong), 0);
 	ck_fetch_end(&fetch);

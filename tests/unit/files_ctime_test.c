@@ -56,7 +56,7 @@ static void test_touched(void)
 	struct ck_files *blind = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	struct ck_file file;
 	uint32_t a, b, other;
-	bool passing;
+	bool transient;
 
 	put_file("x", "first");
 	put_file("y", "first");
@@ -75,7 +75,7 @@ static void test_touched(void)
 	ok(ck_files_get(f, b, &file) == 0);
 	eq_u64(file.touched, 2);
 	ctime_chmod(dir, "y", 0640);
-	eq_err(ck_files_look_again(f, &file, &passing), 0);
+	eq_err(ck_files_revalidate(f, &file, &transient), 0);
 	eq_u64(ck_files_touched(f, b), 3);
 	eq_u64(file.touched, 2);
 	ck_files_put(f, &file);
@@ -165,7 +165,7 @@ static void test_head(void)
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(bytes); i++) {
 		struct ck_files *f = watching();
-		bool passing = true;
+		bool transient = true;
 		uint32_t kept, free;
 
 		put_file("x", "0123456789");
@@ -176,8 +176,8 @@ static void test_head(void)
 		read_head(f, free, false);
 		ctime_write(dir, "x", "!", 1, bytes[i].at);
 		ctime_write(dir, "y", "!", 1, bytes[i].at);
-		eq_err(ck_files_check(f, kept, &passing), bytes[i].rc);
-		ok(!passing);
+		eq_err(ck_files_check(f, kept, &transient), bytes[i].rc);
+		ok(!transient);
 		eq_err(get_rc(f, kept), bytes[i].rc);
 		eq_err(ck_files_check(f, kept, NULL), bytes[i].rc);
 		eq_err(get_rc(f, free), 0);

@@ -295,7 +295,7 @@ static void test_no_permission(void)
 static void test_unseen(void)
 {
 	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
-	bool passing = false;
+	bool transient = false;
 	uint32_t number;
 
 	ok(mkdirat(dir, "closed", 0700) == 0);
@@ -309,18 +309,18 @@ static void test_unseen(void)
 	eq_u64((uint64_t)ck_files_info(f, number)->err, 0);
 	eq_u64((uint64_t)ck_files_trouble(f, number), EACCES);
 	ok(!ck_files_is_seen(f, number));
-	eq_err(ck_files_check(f, number, &passing), -EACCES);
-	ok(passing && !ck_files_is_seen(f, number));
+	eq_err(ck_files_check(f, number, &transient), -EACCES);
+	ok(transient && !ck_files_is_seen(f, number));
 	if (geteuid() != getuid() && seteuid(getuid()))
 		abort();
 	ok(fchmodat(dir, "closed", 0700, 0) == 0);
-	eq_err(ck_files_check(f, number, &passing), 0);
+	eq_err(ck_files_check(f, number, &transient), 0);
 	ok(ck_files_is_seen(f, number));
 	eq_u64(ck_files_info(f, number)->size, 5);
 	check_read(f, number, "12345");
 	put_file("closed/in", "1");
-	eq_err(ck_files_check(f, number, &passing), -ESTALE);
-	ok(!passing);
+	eq_err(ck_files_check(f, number, &transient), -ESTALE);
+	ok(!transient);
 	ck_files_free(f);
 }
 

@@ -95,12 +95,12 @@ static int add_line(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	const struct ck_src src = { .dirfd = cp->dirfd, .file = cp->file };
 	const char *name = find_lines(&src);
 	char text[MOST], *rest, *line;
-	int fd, rc = ck_metadata_open(cp, c, name, options, brought, &fd, d);
+	int fd, rc = ck_metadata_open(cp, c, name, options, fetched, &fd, d);
 
 	if (rc)
 		return rc;

@@ -114,7 +114,7 @@ static bool is_readable(void)
 {
 	const struct ck_remote_source *e = ck_hosts_elsewhere(m.hosts);
 
-	return e->away(e, 0) == NULL;
+	return e->down_host(e, 0) == NULL;
 }
 
 /* --- tests --------------------------------------------------------------------------- */

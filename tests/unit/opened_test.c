@@ -103,7 +103,7 @@ static void test_many_parts(void)
 
 /* --- errors of the moment ------------------------------------------------------- */
 
-struct passing {
+struct transient {
 	struct ck_locator locator;
 	struct world *w;
 	struct ck_layout bad;
@@ -115,7 +115,7 @@ struct passing {
 static int passing_get(struct ck_locator *l, uint32_t tensor,
 		       const uint64_t *window, const struct ck_layout **out)
 {
-	struct passing *p = (struct passing *)l;
+	struct transient *p = (struct transient *)l;
 	unsigned asked = __atomic_fetch_add(&p->asked, 1, __ATOMIC_RELAXED);
 
 	(void)tensor, (void)window;
@@ -125,26 +125,26 @@ static int passing_get(struct ck_locator *l, uint32_t tensor,
 
 static void passing_put(struct ck_locator *l, const struct ck_layout *layout)
 {
-	struct passing *p = (struct passing *)l;
+	struct transient *p = (struct transient *)l;
 
 	(void)layout;
 	__atomic_fetch_add(&p->put, 1, __ATOMIC_RELAXED);
 }
 
-static struct ck_open_slice *passing_open(struct passing *p, struct world *w)
+static struct ck_open_slice *passing_open(struct transient *p, struct world *w)
 {
 	struct ck_open_slice *o;
 
-	*p = (struct passing){ .locator = { .get = passing_get,
-					    .put = passing_put },
-			       .w = w,
-			       .bad = w->layout,
-			       .answers = 2 };
+	*p = (struct transient){ .locator = { .get = passing_get,
+					      .put = passing_put },
+				 .w = w,
+				 .bad = w->layout,
+				 .answers = 2 };
 	memcpy(p->extents, w->extents, sizeof(p->extents));
 	p->extents[1].err = EIO;
-	p->extents[1].passing = true;
+	p->extents[1].transient = true;
 	p->bad.extents = p->extents;
-	p->bad.passing = true;
+	p->bad.transient = true;
 	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
 	if (ck_open_slice_make(&w->slice, &p->locator, &o))
 		abort();
@@ -157,7 +157,7 @@ static void test_asked_again(void)
 {
 	struct world *w = two_rows();
 	uint8_t bytes[8];
-	struct passing p;
+	struct transient p;
 	struct ck_open_slice *o = passing_open(&p, w);
 
 	eq_err(world_read_into(w, o, 0, 4, bytes), 0);
@@ -181,7 +181,7 @@ static void test_outage_costs_nothing(void)
 {
 	struct world *w = two_rows();
 	uint8_t bytes[8];
-	struct passing p;
+	struct transient p;
 	struct ck_open_slice *o = passing_open(&p, w);
 	unsigned wrong = 0;
 
@@ -222,7 +222,7 @@ static void test_asked_by_many(void)
 
 	for (unsigned round = 0; round < 50; round++) {
 		struct world *w = two_rows();
-		struct passing p;
+		struct transient p;
 		struct crowd c = { w, passing_open(&p, w), 0 };
 		pthread_t threads[4];
 

@@ -136,7 +136,7 @@ static int locate(struct ck_checkpoint *cp)
 	if (ck_layout_get(cp, c, 0, NULL, &l))
 		abort();
 	err = l->extents[0].err;
-	ok(!l->extents[0].passing);
+	ok(!l->extents[0].transient);
 	ck_layout_put(cp, l);
 	return -err;
 }
@@ -148,7 +148,7 @@ static int object(struct ck_checkpoint *cp)
 	int rc = ck_object_json(cp, 0, &json, &d);
 
 	eq_err(-d.err, rc);
-	ok(!d.passing);
+	ok(!d.transient);
 	ck_buf_fini(&json);
 	return rc;
 }

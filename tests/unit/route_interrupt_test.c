@@ -221,7 +221,7 @@ static void round_of_errands(struct spoiler *s, struct ck_route *route,
 		int taken;
 
 		dawdle(random, 14);
-		ck_fetch_want(&e.fetch, 1, fpos, 8);
+		ck_fetch_add(&e.fetch, 1, fpos, 8);
 		rc = ck_io_header_fetch(route, &e);
 		if (rc)
 			break;

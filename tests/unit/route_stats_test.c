@@ -49,14 +49,15 @@ static void test_rows(bool mapped, bool copied)
 	eq_u64(stats->hosts[0].file_bytes, HERE);
 	eq_u64(stats->copies, 0);
 	eq_u64(waits(), 1);
-	ok(!ck_files_is_left(w->files, 2));
+	ok(!ck_files_has_failed_over(w->files, 2));
 
 	write_file(2, 10);
 	eq_err(read_all(w, o, &route), copied ? 0 : -ESTALE);
 	eq_u64(stats->copies, copied ? 2 : 0);
-	ok(ck_files_is_left(w->files, 2) == copied);
-	ok(!ck_files_is_left(w->files, 0) && !ck_files_is_left(w->files, 1));
-	ok(!ck_files_is_left(w->files, CK_NO_FILE));
+	ok(ck_files_has_failed_over(w->files, 2) == copied);
+	ok(!ck_files_has_failed_over(w->files, 0) &&
+	   !ck_files_has_failed_over(w->files, 1));
+	ok(!ck_files_has_failed_over(w->files, CK_NO_FILE));
 	eq_u64(stats->hosts[0].file_bytes, copied ? HERE + HERE / 2 : HERE);
 
 	ck_route_fini(&route);

@@ -265,7 +265,7 @@ static void test_locate(void)
 	eq_u64(e.fetch.n,
 	       2); /* a header that two parts need is recorded once */
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
-	eq_u64(e.fetch.brought, 2);
+	eq_u64(e.fetch.complete, 2);
 	eq_u64(starts(&s), 1);
 	ck_fetch_begin(&e.fetch);
 	rc = ck_open_slice_locate(s.o);
@@ -312,20 +312,20 @@ static void test_errands(void)
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
 	eq_err(ck_io_header_fetch(&s.route, &e), -EIO); /* no ranges */
-	ck_fetch_want(&e.fetch, 1, 50, 8);
-	ck_fetch_want(&e.fetch, 2, 60, 8);
+	ck_fetch_add(&e.fetch, 1, 50, 8);
+	ck_fetch_add(&e.fetch, 2, 60, 8);
 	answerer.errs[2] = -EHOSTDOWN;
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_err(ck_fetch_take(&e.fetch, 1, 50, 8, to), 0);
 	eq_mem(to, 8, content[1] + 50, 8);
 	eq_err(ck_fetch_take(&e.fetch, 2, 60, 8, to), -EIO);
 	eq_err(ck_io_header_fetch(&s.route, &e), -EIO);
-	ck_fetch_want(&e.fetch, 3, 0, 8); /* it can be reused */
+	ck_fetch_add(&e.fetch, 3, 0, 8); /* it can be reused */
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	eq_u64(e.fetch.rounds, 2);
 	eq_u64(starts(&s), 2);
 	e.fetch.err = -ENOMEM;
-	ck_fetch_want(&e.fetch, 3, 100, 8);
+	ck_fetch_add(&e.fetch, 3, 100, 8);
 	eq_err(ck_io_header_fetch(&s.route, &e), -ENOMEM);
 	e.fetch.err = 0;
 	s.route.remote = NULL;
@@ -342,11 +342,11 @@ static void test_unwanted_errand(void)
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
-	ck_fetch_want(&e.fetch, 1, 50, 8);
+	ck_fetch_add(&e.fetch, 1, 50, 8);
 	ck_route_interrupt(&s.route, &e.waiter);
 	eq_err(ck_io_header_fetch(&s.route, &e), -EINTR);
 	eq_u64(starts(&s), 0);
-	eq_u64(e.fetch.brought, 0);
+	eq_u64(e.fetch.complete, 0);
 	e.waiter.cancelled = false;
 	eq_err(ck_io_header_fetch(&s.route, &e), 0);
 	ck_header_fetch_fini(&e);
@@ -384,9 +384,9 @@ static struct ck_open_slice *again_open(struct again *a, struct world *w)
 			     .bad_ones = 1 };
 	memcpy(a->extents, w->extents, sizeof(a->extents));
 	a->extents[7].err = EIO;
-	a->extents[7].passing = true;
+	a->extents[7].transient = true;
 	a->bad.extents = a->extents;
-	a->bad.passing = true;
+	a->bad.transient = true;
 	if (ck_open_slice_make(&w->slice, &a->locator, &o))
 		abort();
 	return o;

@@ -58,10 +58,10 @@ static void test_all(void)
 
 	for (uint32_t i = 0; i < s->n; i++) {
 		ck_stats_read(s, i, UINT64_C(1) << 8 * i);
-		ck_stats_came(s, i, UINT64_C(2) << 8 * i);
+		ck_stats_received(s, i, UINT64_C(2) << 8 * i);
 	}
 	ck_stats_read(s, s->n, 7);
-	ck_stats_came(s, UINT32_MAX, 7);
+	ck_stats_received(s, UINT32_MAX, 7);
 	ck_stats_answered(s, UINT64_C(5000000000), 0);
 	ck_stats_answered(s, 1, 0);
 	ck_stats_answered(s, 9, -EIO);
@@ -123,7 +123,7 @@ static void test_nobody(void)
 	ck_stats_answered(NULL, 1, 0);
 	ck_stats_answered(NULL, 1, -EIO);
 	ck_stats_waited(NULL, 1);
-	ck_stats_came(NULL, 0, 1);
+	ck_stats_received(NULL, 0, 1);
 	ck_stats_read(NULL, 0, 1);
 	ok(true);
 }
@@ -160,7 +160,7 @@ static void *count_on(void *arg)
 		ck_stats_answered(s, 3, 0);
 		ck_stats_answered(s, 3, -EIO);
 		ck_stats_waited(s, 5);
-		ck_stats_came(s, 1, 2);
+		ck_stats_received(s, 1, 2);
 		ck_stats_read(s, 0, 1);
 	}
 	return NULL;

@@ -101,13 +101,13 @@ static int add_value(struct ck_catalog *c, const struct ck_pickle *all,
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct ck_item item = { .fpos = 7, .form = CK_FORM_VALUE };
 	struct ck_pickle p = { 0 };
 	char text[MOST];
 	uint32_t data;
-	int fd, rc = ck_metadata_open(cp, c, cp->file, options, brought, &fd,
+	int fd, rc = ck_metadata_open(cp, c, cp->file, options, fetched, &fd,
 				      d);
 
 	if (rc)
@@ -237,9 +237,9 @@ static void file_read(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_buf *out)
 {
 	struct ck_slice *s;
-	bool passing;
+	bool transient;
 
-	eq_err(ck_object_file_slice(cp, object, CK_OBJECT_ITEM, &s, &passing),
+	eq_err(ck_object_file_slice(cp, object, CK_OBJECT_ITEM, &s, &transient),
 	       0);
 	for (uint32_t i = 0; i < s->nparts; i++) {
 		struct ck_part part = ck_slice_part(s, i);
@@ -327,7 +327,7 @@ static void test_stale(void)
 	struct ck_buf out = { 0 };
 	struct ck_slice *s;
 	struct ck_diag d = { 0 };
-	bool passing;
+	bool transient;
 
 	put("new", whole, sizeof(whole) - 1);
 	eq_i64(renameat(dirfd_, "new", dirfd_, "all.pkl"), 0);
@@ -335,7 +335,7 @@ static void test_stale(void)
 	eq_err(ck_object_item(cp, 0, &out, &gaps, &d), -ESTALE);
 	free(gaps.list);
 	eq_err(ck_object_look(cp, 0, &d), -ESTALE);
-	eq_err(ck_object_file_slice(cp, 3, CK_OBJECT_ITEM, &s, &passing),
+	eq_err(ck_object_file_slice(cp, 3, CK_OBJECT_ITEM, &s, &transient),
 	       -ESTALE);
 	eq_u64(out.len, 0);
 	ck_buf_fini(&out);

@@ -123,7 +123,7 @@ void ck_places_came(struct ck_backend *backend,
 		if (ck_places_find(&r->ways, batch->list[i].file, 0, &at) &&
 		    ck_copy_desc_measure(&batch->list[i], &bytes, &end)) {
 			ck_stats_read(r->stats, at.peer, bytes);
-			ck_stats_came(r->stats, at.peer, bytes);
+			ck_stats_received(r->stats, at.peer, bytes);
 		}
 	pthread_rwlock_unlock(&r->ways_lock);
 }

@@ -95,7 +95,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	h->elsewhere.opened = ck_hosts_opened;
 	h->elsewhere.changed = ck_hosts_changed;
 	h->elsewhere.host = ck_hosts_host;
-	h->elsewhere.away = ck_hosts_away;
+	h->elsewhere.down_host = ck_hosts_away;
 	h->elsewhere.unused = ck_hosts_unused;
 	h->elsewhere.print = ck_hosts_print;
 	h->elsewhere.paths = ck_hosts_paths;

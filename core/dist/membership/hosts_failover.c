@@ -351,8 +351,8 @@ static void set_back_all(const struct renewal *r)
 		uint32_t rank = h->at.files[file].peer;
 
 		if (rank < h->n && is_away(h, file))
-			ck_files_set_back(h->set, file,
-					  &said_of(r, rank, file)->info);
+			ck_files_set_up(h->set, file,
+					&said_of(r, rank, file)->info);
 	}
 }
 

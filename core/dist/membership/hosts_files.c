@@ -63,7 +63,7 @@ static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 	if (l && l->trouble) {
 		fault.err = l->trouble;
 	} else if (is_any_away(h)) {
-		ck_files_set_away(files, number);
+		ck_files_set_down(files, number);
 		return;
 	} else {
 		if (!l || !ck_files_is_seen(files, number) ||

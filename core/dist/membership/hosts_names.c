@@ -350,20 +350,20 @@ int ck_hosts_begins(struct ck_remote_source *e, const struct ck_str *names,
 int ck_hosts_fetch(struct ck_remote_source *e, struct ck_fetch *wanted)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
-	size_t n = wanted->n - wanted->brought;
-	struct ck_piece *pieces = wanted->pieces + wanted->brought;
+	size_t n = wanted->n - wanted->complete;
+	struct ck_fetch_range *ranges = wanted->ranges + wanted->complete;
 	ck_auto_free struct ck_copy_desc *descs = calloc(n + 1, sizeof(*descs));
 
 	if (wanted->err || !descs)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		descs[i] = (struct ck_copy_desc){ .file = pieces[i].file,
-						  .fpos = pieces[i].fpos,
-						  .run = pieces[i].len,
-						  .to = pieces[i].bytes };
+		descs[i] = (struct ck_copy_desc){ .file = ranges[i].file,
+						  .fpos = ranges[i].fpos,
+						  .run = ranges[i].len,
+						  .to = ranges[i].bytes };
 	ck_hosts_bring_all(&h->requester, descs, n);
 	for (size_t i = 0; i < n; i++)
-		pieces[i].rc = descs[i].rc;
-	ck_fetch_came(wanted);
+		ranges[i].rc = descs[i].rc;
+	ck_fetch_complete(wanted);
 	return 0;
 }

@@ -151,7 +151,7 @@ const char *ck_hosts_away(const struct ck_remote_source *e, uint32_t file)
 	    ck_files_info(h->set, file)->err)
 		return NULL;
 	if (!ck_files_is_seen(h->set, file))
-		return ck_shown("its file %s", ck_file_why_away());
+		return ck_shown("its file %s", ck_file_why_down());
 	for (uint32_t i = 0;
 	     ck_remote_client_place(&h->requester, file, i, &place); i++)
 		if (place.peer < h->n &&

@@ -421,8 +421,8 @@ int ck_calls_take(struct ck_calls *all, uint32_t peer,
 	struct ck_call *c;
 	int rc;
 
-	ck_stats_came(all->options.stats, peer,
-		      CK_WIRE_HEAD + m->body.len + m->payload.len);
+	ck_stats_received(all->options.stats, peer,
+			  CK_WIRE_HEAD + m->body.len + m->payload.len);
 
 	if (peer >= all->options.npeers || !m->head.answer)
 		return -EPROTO;

@@ -106,10 +106,10 @@ static void moves_get(struct ck_cur c, struct ck_copy_desc *list,
 
 static bool has_changed(struct ck_files *files, uint32_t file)
 {
-	bool passing;
+	bool transient;
 
 	return file < ck_files_count(files) &&
-	       ck_files_check(files, file, &passing) == -ESTALE && !passing;
+	       ck_files_check(files, file, &transient) == -ESTALE && !transient;
 }
 
 /* Marks descriptors as ESTALE whose file has changed while it was read: a
@@ -261,21 +261,21 @@ static int digest_run(struct ck_files *files, const struct ck_wire_run *run,
 		      struct ck_hasher *h, char *block)
 {
 	struct ck_file file;
-	bool passing;
+	bool transient;
 	int rc;
 
 	if (run->file >= ck_files_count(files))
 		return -ENODATA;
 	rc = ck_files_get(files, run->file, &file);
-	passing = rc && file.passing;
+	transient = rc && file.transient;
 	if (rc == 0) {
 		rc = digest_bytes(files, &file, run, h, block);
-		passing = rc;
+		transient = rc;
 		if (rc == 0)
-			rc = ck_files_check(files, run->file, &passing);
+			rc = ck_files_check(files, run->file, &transient);
 		ck_files_put(files, &file);
 	}
-	return rc == -ESTALE && passing ? -EIO : rc;
+	return rc == -ESTALE && transient ? -EIO : rc;
 }
 
 int ck_file_server_digest(struct ck_file_server *o, struct ck_cur body,

@@ -169,9 +169,9 @@ static int trouble_now(const struct ck_file_server *o, uint32_t number)
 
 	if (rc == 0)
 		ck_files_put(o->files, &file);
-	else if (rc == -ESTALE && file.passing)
+	else if (rc == -ESTALE && file.transient)
 		rc = -EIO;
-	else if (rc != -ESTALE && !file.passing)
+	else if (rc != -ESTALE && !file.transient)
 		rc = 0; /* reported as err of its info */
 	return -rc;
 }

@@ -40,7 +40,7 @@ const char *ck_checkpoint_away(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct ck_remote_source *e = cp->elsewhere;
 
-	return e && file != CK_NO_FILE ? e->away(e, file) : NULL;
+	return e && file != CK_NO_FILE ? e->down_host(e, file) : NULL;
 }
 
 const char *ck_checkpoint_host(const struct ck_checkpoint *cp, uint32_t file)

@@ -99,7 +99,7 @@ static struct held held_of(const struct ck_catalog *c,
 /* True if an error may mean that the item is not an archive. */
 static bool is_no_archive(int rc, const struct ck_diag *d)
 {
-	return (rc == -EBADMSG || rc == -ENODATA) && !d->passing;
+	return (rc == -EBADMSG || rc == -ENODATA) && !d->transient;
 }
 
 /* Locates a run in an archive with stream transforms: sets extent->memory to a copy of the
@@ -122,7 +122,7 @@ static int locate_run(struct ck_checkpoint *cp, const struct held *h,
 		return rc;
 	run = malloc(bytes);
 	if (!run)
-		return ck_fail_passing(d, ENOMEM, "out of memory");
+		return ck_fail_transient(d, ENOMEM, "out of memory");
 	from = (*undone)->bytes + (*undone)->pos +
 	       h->in->first * (*undone)->stride;
 	if ((*undone)->stride == size)

@@ -243,7 +243,7 @@ static int is_blob(const struct ck_stored *item)
 static int fail_read(struct ck_stored *item, int rc, struct ck_diag *d)
 {
 	item->changed |= rc == -ESTALE && item->file.remote;
-	return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
+	return ck_fail_transient(d, -rc, "%s", strerrordesc_np(-rc));
 }
 
 /* Reads a header. If it is malformed, the fault is stored in the blob. Other errors are
@@ -254,7 +254,7 @@ static int make(struct ck_stored *item, struct ck_blob **out, struct ck_diag *d)
 	int rc;
 
 	if (!blob)
-		return ck_fail_passing(d, ENOMEM, "out of memory");
+		return ck_fail_transient(d, ENOMEM, "out of memory");
 	blob->file = item->file.number;
 	blob->fpos = item->fpos;
 	blob->touched = item->file.touched;

@@ -77,19 +77,19 @@ bool ck_layout_is_old(const struct ck_checkpoint *cp,
 /* Returns the positive errno of an item, or of a check of its file now; 0 if there is no
  * fault. */
 static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
-		    bool *passing)
+		    bool *transient)
 {
-	*passing = x->passing;
+	*transient = x->transient;
 	if (x->err || x->memory || x->file == CK_NO_FILE)
 		return x->err;
-	return -ck_files_check(cp->files, x->file, passing);
+	return -ck_files_check(cp->files, x->file, transient);
 }
 
 /* Fills *out with the fault of box k of the layout. */
 static void item_fault_set(const struct ck_checkpoint *cp,
 			   const struct ck_catalog *c,
 			   const struct ck_layout *layout, uint32_t k, int err,
-			   bool passing, struct ck_fault *out)
+			   bool transient, struct ck_fault *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, layout->tensor);
 	const struct ck_box_fault *f = layout->faults ? layout->faults[k]
@@ -103,7 +103,7 @@ static void item_fault_set(const struct ck_checkpoint *cp,
 		out->expected = f->expected;
 		out->found = f->found;
 	} else {
-		out->what = ck_str_from(err == ESTALE && !passing
+		out->what = ck_str_from(err == ESTALE && !transient
 						? "changed since it was opened"
 						: strerrordesc_np(err));
 	}
@@ -131,7 +131,7 @@ bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint32_t i, struct ck_fault *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	bool passing;
+	bool transient;
 	uint32_t k = 0;
 	int err = 0;
 
@@ -143,9 +143,9 @@ bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	if (box_is_away(cp, c, t, i, out))
 		return true;
 	if (layout && ck_layout_find(layout, i, &k))
-		err = item_err(cp, &layout->extents[k], &passing);
+		err = item_err(cp, &layout->extents[k], &transient);
 	if (err)
-		item_fault_set(cp, c, layout, k, err, passing, out);
+		item_fault_set(cp, c, layout, k, err, transient, out);
 	return err;
 }
 
@@ -159,7 +159,7 @@ static void log_faults(const struct ck_checkpoint *cp,
 		struct ck_buf line = { 0 };
 		struct ck_fault f;
 
-		if (!layout->faults[k] || x->passing)
+		if (!layout->faults[k] || x->transient)
 			continue;
 		item_fault_set(cp, c, layout, k, x->err, false, &f);
 		ck_fault_print(&f, true, &line);
@@ -224,7 +224,7 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 	    e->layout.version) {
 		old = take_out(l, tensor, e->layout.version, replaced);
 		first = l->entries[tensor];
-		if (!first || first->layout.passing)
+		if (!first || first->layout.transient)
 			first = l->entries[tensor] = e;
 		log = !l->logged[tensor];
 		l->logged[tensor] |= e->layout.faulty;
@@ -248,7 +248,7 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 {
 	struct ck_located *e = known(cp->layouts, c, tensor);
 
-	if (!e || (!e->layout.passing && !ck_layout_is_old(cp, &e->layout)))
+	if (!e || (!e->layout.transient && !ck_layout_is_old(cp, &e->layout)))
 		return e ? &e->layout : NULL;
 	ck_layout_put(cp, &e->layout);
 	return NULL;
@@ -280,7 +280,7 @@ static int get_whole(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	int rc;
 
 	*out = old;
-	if (old && !is_old && !old->layout.passing)
+	if (old && !is_old && !old->layout.transient)
 		return 0;
 	rc = ck_locate(cp, c, tensor, NULL, old, &l);
 	if (rc == 0 && is_old && ck_layout_is_same(&old->layout, &l->layout)) {

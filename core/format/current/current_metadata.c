@@ -79,7 +79,7 @@ static int open_as(const struct ck_checkpoint *cp, enum ck_beneath how,
 
 int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const char *name, const struct ck_format_options *options,
-		     const struct ck_brought *brought, int *fd,
+		     const struct ck_fetched_metadata *fetched, int *fd,
 		     struct ck_diag *d)
 {
 	struct ck_file_access now = { 0 };
@@ -92,7 +92,7 @@ int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 		return rc;
 	ck_file_access_note(&now, st, *fd, "", AT_EMPTY_PATH);
 	c->meta = (struct ck_attr){
-		ck_time_newest(st->st_mtim, brought->info.mtime),
+		ck_time_newest(st->st_mtim, fetched->info.mtime),
 		now.mode & ~ck_metadata_closed(cp), now.uid, now.gid
 	};
 	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
@@ -100,10 +100,11 @@ int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 }
 
 int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
-		     const char *name, const struct ck_brought *brought,
+		     const char *name,
+		     const struct ck_fetched_metadata *fetched,
 		     struct ck_diag *d)
 {
-	const struct ck_file_info *info = &brought->info;
+	const struct ck_file_info *info = &fetched->info;
 
 	c->meta = (struct ck_attr){ info->mtime, info->mode, info->uid,
 				    info->gid };
@@ -165,22 +166,22 @@ int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const struct ck_format_options *options,
 		     struct ck_metadata_text *out, struct ck_diag *d)
 {
-	struct ck_brought brought = { 0 };
+	struct ck_fetched_metadata fetched = { 0 };
 	ck_auto_fd int fd = -1;
 	int rc = 0;
 
 	if (cp->elsewhere)
 		rc = cp->elsewhere->metadata(cp->elsewhere, ck_str_from(name),
-					     most, &brought.info,
-					     &brought.pages, d);
-	if (rc == 0 && brought.pages) {
-		out->pages = brought.pages;
-		out->len = (size_t)brought.info.size;
+					     most, &fetched.info,
+					     &fetched.pages, d);
+	if (rc == 0 && fetched.pages) {
+		out->pages = fetched.pages;
+		out->len = (size_t)fetched.info.size;
 		cp->metadata_far = true;
-		return ck_metadata_take(cp, c, name, &brought, d);
+		return ck_metadata_take(cp, c, name, &fetched, d);
 	}
 	if (rc == 0)
-		rc = ck_metadata_open(cp, c, name, options, &brought, &fd, d);
+		rc = ck_metadata_open(cp, c, name, options, &fetched, &fd, d);
 	if (rc)
 		return rc;
 	ck_metadata_hash_begin(out);

@@ -18,12 +18,12 @@
 CK_MUST_USE int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const char *name,
 				 const struct ck_format_options *options,
-				 const struct ck_brought *brought, int *fd,
-				 struct ck_diag *d);
+				 const struct ck_fetched_metadata *fetched,
+				 int *fd, struct ck_diag *d);
 /* The same for metadata that was fetched from another host. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const char *name,
-				 const struct ck_brought *brought,
+				 const struct ck_fetched_metadata *fetched,
 				 struct ck_diag *d);
 /* Makes the directory the metadata file. Returns 0, or: -ENOMEM; errors of stat(2). */
 CK_MUST_USE int ck_metadata_directory(struct ck_checkpoint *cp,

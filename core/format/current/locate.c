@@ -67,10 +67,10 @@ static int take_fault(struct ck_located *l, uint32_t k, const struct ck_diag *d)
 	struct ck_extent *extent = &l->layout.extents[k];
 
 	extent->err = (uint16_t)d->err;
-	extent->passing = d->passing;
-	l->layout.passing |= d->passing;
-	l->layout.faulty |= !d->passing;
-	l->keep &= !d->passing && ck_is_lasting(-d->err);
+	extent->transient = d->transient;
+	l->layout.transient |= d->transient;
+	l->layout.faulty |= !d->transient;
+	l->keep &= !d->transient && ck_is_lasting(-d->err);
 	return keep_fault(&l->layout, k, d);
 }
 
@@ -222,7 +222,7 @@ static int locate(struct locating *at, uint32_t k)
 		l->layout.faulty = true;
 		return 0;
 	}
-	if ((rc == 0 || !d.passing) && at->t->entry.role != CK_ROLE_COPY &&
+	if ((rc == 0 || !d.transient) && at->t->entry.role != CK_ROLE_COPY &&
 	    item->form != CK_FORM_WITHIN)
 		ck_items_read_box(at->cp, chunk_of(at, k));
 	d.err = -rc;

@@ -142,7 +142,7 @@ int ck_undone_get(struct ck_undones *u, const struct ck_item *item,
 		return ck_stored_touch(stored, d);
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
-		return ck_fail_passing(d, ENOMEM, "out of memory");
+		return ck_fail_transient(d, ENOMEM, "out of memory");
 	(*out)->item = *item;
 	(*out)->touched = stored->file.touched;
 	(*out)->refs = 1;

@@ -153,11 +153,12 @@ static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const struct ck_format_options *options,
-		     const struct ck_brought *brought, struct ck_diag *d)
+		     const struct ck_fetched_metadata *fetched,
+		     struct ck_diag *d)
 {
 	ck_auto_fd int fd = -1;
 	struct ck_metadata_text text = { 0 };
-	int rc = ck_metadata_open(cp, c, CK_DCP_METADATA_NAME, options, brought,
+	int rc = ck_metadata_open(cp, c, CK_DCP_METADATA_NAME, options, fetched,
 				  &fd, d);
 
 	if (rc)
@@ -175,19 +176,20 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 }
 
 static int load_brought(struct ck_checkpoint *cp, struct ck_catalog *c,
-			const struct ck_brought *brought, struct ck_diag *d)
+			const struct ck_fetched_metadata *fetched,
+			struct ck_diag *d)
 {
-	int rc = ck_metadata_take(cp, c, CK_DCP_METADATA_NAME, brought, d);
+	int rc = ck_metadata_take(cp, c, CK_DCP_METADATA_NAME, fetched, d);
 
 	return rc ? rc
 		  : parse(cp, c,
-			  (struct ck_str){ brought->pages, brought->info.size },
+			  (struct ck_str){ fetched->pages, fetched->info.size },
 			  false, d);
 }
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct own *own = calloc(1, sizeof(*own));
 	int rc;
@@ -195,8 +197,8 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	cp->own = own;
 	if (!own)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = brought->pages ? load_brought(cp, c, brought, d)
-			    : load_here(cp, c, options, brought, d);
+	rc = fetched->pages ? load_brought(cp, c, fetched, d)
+			    : load_here(cp, c, options, fetched, d);
 	if (rc == 0)
 		rc = ck_dcp_common_load(cp, c, &own->common, d);
 	if (rc == 0)

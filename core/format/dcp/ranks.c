@@ -330,13 +330,13 @@ static int common_load(const struct load *l)
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct load l = { .cp = cp, .c = c, .options = options, .d = d };
 	struct found f = { 0 };
 	int rc;
 
-	(void)brought;
+	(void)fetched;
 	rc = found_read(ck_checkpoint_dir(cp), RANKS_MOST, SIZE_MAX, &f);
 	rc = rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : load_all(&l, &f);
 	for (size_t i = 0; l.parts && i < l.n; i++)

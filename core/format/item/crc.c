@@ -55,9 +55,9 @@ int ck_crc_check(const struct ck_crc_check *check, struct ck_diag *d)
 					       &check->buffer, &crc)
 				 : 0;
 		if (rc)
-			return ck_fail_passing(d, -rc, "record %s: %s",
-					       ck_show(r->name),
-					       strerrordesc_np(-rc));
+			return ck_fail_transient(d, -rc, "record %s: %s",
+						 ck_show(r->name),
+						 strerrordesc_np(-rc));
 		if (crc == r->crc)
 			continue;
 		(void)ck_differs(&found, EIO, ck_shown("%08" PRIx32, r->crc),

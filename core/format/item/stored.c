@@ -69,11 +69,11 @@ struct ck_zip_source ck_source_stored(struct ck_stored *item)
 	uint64_t tail = item->fpos + item->length - edge;
 
 	if (item->length <= 2 * CK_ZIP_EDGE) {
-		ck_files_want(item->files, &item->file, item->fpos,
-			      (size_t)item->length);
+		ck_files_fetch_add(item->files, &item->file, item->fpos,
+				   (size_t)item->length);
 	} else {
-		ck_files_want(item->files, &item->file, item->fpos, edge);
-		ck_files_want(item->files, &item->file, tail, edge);
+		ck_files_fetch_add(item->files, &item->file, item->fpos, edge);
+		ck_files_fetch_add(item->files, &item->file, tail, edge);
 	}
 	return (struct ck_zip_source){ item, read_stored, item->length };
 }
@@ -109,9 +109,9 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 	int rc = ck_files_get(files, chunk->file, &out->file);
 
 	out->again = false;
-	if (rc && out->file.passing)
-		return ck_fail_passing(d, -rc, "its file: %s",
-				       strerrordesc_np(-rc));
+	if (rc && out->file.transient)
+		return ck_fail_transient(d, -rc, "its file: %s",
+					 strerrordesc_np(-rc));
 	if (rc)
 		return ck_fail(d, -rc, "its file: %s", strerrordesc_np(-rc));
 	out->files = files;
@@ -130,31 +130,32 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 bool ck_stored_is_other(struct ck_stored *item)
 {
 	uint32_t number = item->file.number;
-	bool passing;
+	bool transient;
 	int rc;
 
 	if (item->file.remote)
 		return false;
-	rc = ck_files_check(item->files, number, &passing);
+	rc = ck_files_check(item->files, number, &transient);
 	item->again = ck_files_is_remote(item->files, number);
-	return item->again || (rc == -ESTALE && !passing);
+	return item->again || (rc == -ESTALE && !transient);
 }
 
 /* A changed file is a permanent error; other errors of reading are transient. */
 int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 {
-	bool passing = false;
+	bool transient = false;
 	int now = 0;
 
 	if (item->changed && rc)
-		d->passing = false;
+		d->transient = false;
 	if (rc == 0)
-		now = ck_files_look_again(item->files, &item->file, &passing);
-	if (passing && ck_files_leave(item->files, item->file.number, now))
+		now = ck_files_revalidate(item->files, &item->file, &transient);
+	if (transient &&
+	    ck_files_fail_over(item->files, item->file.number, now))
 		item->again = true;
-	if (passing)
-		rc = ck_fail_passing(d, -now, "its file: %s",
-				     strerrordesc_np(-now));
+	if (transient)
+		rc = ck_fail_transient(d, -now, "its file: %s",
+				       strerrordesc_np(-now));
 	else if (now || (rc && rc != -EREMOTE && !ck_is_shortage(rc))) {
 		if (ck_stored_is_other(item) || now)
 			rc = ck_fail(d, ESTALE, "its file: %s",
@@ -168,7 +169,7 @@ static int failed_read(int rc, struct ck_diag *d)
 {
 	if (rc == -ENODATA)
 		return ck_fail(d, ENODATA, "its file ends before it");
-	return rc ? ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc)) : 0;
+	return rc ? ck_fail_transient(d, -rc, "%s", strerrordesc_np(-rc)) : 0;
 }
 
 int ck_stored_touch(struct ck_stored *item, struct ck_diag *d)
@@ -189,7 +190,7 @@ int ck_stored_read(struct ck_stored *item, void **out, struct ck_diag *d)
 		return fail_outside(item, d);
 	bytes = malloc(item->length + 1);
 	if (!bytes)
-		return ck_fail_passing(d, ENOMEM, "out of memory");
+		return ck_fail_transient(d, ENOMEM, "out of memory");
 	rc = failed_read(read_file(item, bytes, item->length, item->fpos), d);
 	if (rc == 0)
 		*out = ck_steal(&bytes);

@@ -77,7 +77,7 @@ int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 			   const struct ck_format_options *options,
 			   struct ck_diag *d)
 {
-	const struct ck_brought nothing = { 0 };
+	const struct ck_fetched_metadata nothing = { 0 };
 	int first = -ESTALE;
 
 	if (cp->elsewhere)
@@ -104,12 +104,13 @@ int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    uint32_t file, struct ck_diag *d)
 {
-	struct ck_brought brought = { .info = *ck_files_info(cp->files, file) };
+	struct ck_fetched_metadata fetched = { .info = *ck_files_info(cp->files,
+								      file) };
 
-	brought.info.mode &= ~brought.info.closed;
+	fetched.info.mode &= ~fetched.info.closed;
 	cp->metadata_far = true;
 	cp->metadata_file = file;
-	return ck_metadata_take(cp, c, brought.info.path.p, &brought, d);
+	return ck_metadata_take(cp, c, fetched.info.path.p, &fetched, d);
 }
 
 /* Makes a local file the metadata file. Its time and rights are combined with those of
@@ -119,13 +120,14 @@ static int take_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     struct ck_diag *d)
 {
 	const struct ck_file_info *info = ck_files_info(cp->files, file);
-	const struct ck_brought brought = { .info.mtime = ck_files_mtime(
-						    cp->files, file) };
+	const struct ck_fetched_metadata fetched = {
+		.info.mtime = ck_files_mtime(cp->files, file)
+	};
 	int fd, rc;
 
 	cp->elsewhere->metadata_closed =
 		ck_file_access_noted(ck_files_access(cp->files, file)).closed;
-	rc = ck_metadata_open(cp, c, info->path.p, options, &brought, &fd, d);
+	rc = ck_metadata_open(cp, c, info->path.p, options, &fetched, &fd, d);
 	if (rc == 0)
 		close(fd);
 	return rc;
@@ -138,7 +140,7 @@ static int take(struct ck_checkpoint *cp, struct ck_catalog *c, uint32_t file,
 
 	if (!ck_files_is_seen(cp->files, file))
 		return ck_fail(d, EIO, "%s: %s", ck_show(info->path),
-			       ck_file_why_away());
+			       ck_file_why_down());
 	if (info->err)
 		return ck_fail(d, info->err, "%s: %s", ck_show(info->path),
 			       info->why ? info->why
@@ -206,11 +208,11 @@ static void edges_want(const struct ck_checkpoint *cp, struct ck_fetch *f,
 	uint64_t size = ck_files_info(cp->files, file)->size;
 
 	if (size <= 2 * edge) {
-		ck_fetch_want(f, file, 0, (size_t)size);
+		ck_fetch_add(f, file, 0, (size_t)size);
 		return;
 	}
-	ck_fetch_want(f, file, 0, (size_t)edge);
-	ck_fetch_want(f, file, size - edge, (size_t)edge);
+	ck_fetch_add(f, file, 0, (size_t)edge);
+	ck_fetch_add(f, file, size - edge, (size_t)edge);
 }
 
 static bool is_far(const struct ck_checkpoint *cp, uint32_t file)
@@ -225,7 +227,7 @@ static int edges_of(struct ck_checkpoint *cp, struct ck_fetch *f)
 {
 	int rc = 0;
 
-	if (ck_fetch_wants(f))
+	if (ck_fetch_is_pending(f))
 		rc = cp->elsewhere->bring(cp->elsewhere, f);
 	if (rc == 0)
 		ck_files_keep(cp->files, f);

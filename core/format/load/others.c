@@ -160,20 +160,20 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 /* --- files of other hosts --------------------------------------------------------- */
 
 static int far_add(struct ck_others *o, const char *name,
-		   const struct ck_file_info *said, void *pages)
+		   const struct ck_file_info *reported, void *pages)
 {
 	struct ck_other *other = other_add(o, name);
 
 	if (!other) {
-		ck_pages_free(pages, (size_t)said->size);
+		ck_pages_free(pages, (size_t)reported->size);
 		return -ENOMEM;
 	}
-	other->size = said->size;
-	other->mtime = said->mtime;
-	other->access = (struct ck_file_access){ .mode = said->mode,
-						 .uid = said->uid,
-						 .gid = said->gid,
-						 .closed = said->closed };
+	other->size = reported->size;
+	other->mtime = reported->mtime;
+	other->access = (struct ck_file_access){ .mode = reported->mode,
+						 .uid = reported->uid,
+						 .gid = reported->gid,
+						 .closed = reported->closed };
 	other->pages = pages;
 	return 0;
 }
@@ -183,11 +183,11 @@ static int far_add(struct ck_others *o, const char *name,
 static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
 		 const char *name, struct ck_others *out, uint64_t *bytes)
 {
-	struct ck_file_info said = { 0 };
+	struct ck_file_info reported = { 0 };
 	struct ck_diag why = { 0 };
 	void *pages = NULL;
 	int rc = cp->elsewhere->text(cp->elsewhere, ck_str_from(name),
-				     CK_OTHER_MOST, &said, &pages, &why);
+				     CK_OTHER_MOST, &reported, &pages, &why);
 
 	if (ck_is_shortage(rc))
 		return rc;
@@ -198,10 +198,10 @@ static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
 		return 0;
 	if (!pages)
 		return here_add(out, name);
-	*bytes += said.size;
+	*bytes += reported.size;
 	if (*bytes <= CK_OTHER_MOST)
-		return far_add(out, name, &said, pages);
-	ck_pages_free(pages, (size_t)said.size);
+		return far_add(out, name, &reported, pages);
+	ck_pages_free(pages, (size_t)reported.size);
 	return ck_catalog_note_add(
 		c, ck_shown("hf: not shown: %s: other hosts have too much of "
 			    "this kind",

@@ -502,12 +502,12 @@ static int files_join(struct ck_torch_load *l)
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct ck_torch_load l = { .cp = cp, .c = c, .d = d, .by_rank = true };
 	int rc = ck_torch_files_find(&l);
 
-	(void)brought;
+	(void)fetched;
 	if (rc == 0)
 		rc = ck_metadata_open_first(cp, c, &l.paths, options, d);
 	if (rc == 0)

@@ -147,12 +147,12 @@ static int run_make(struct ck_checkpoint *cp,
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	const struct ck_steps *steps;
 	int rc;
 
-	(void)brought;
+	(void)fetched;
 	if (options->write)
 		return ck_fail(d, EOPNOTSUPP,
 			       "checkpoints of kind run cannot be written");

@@ -384,13 +384,13 @@ static int load_all(struct ck_safetensors_load *l,
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct ck_safetensors_load l = { .cp = cp, .c = c, .d = d };
 	struct ck_torch_load *beside = NULL;
 	int rc = load_all(&l, &beside, options);
 
-	(void)brought;
+	(void)fetched;
 	load_fini(&l);
 	ck_torch_beside_free(beside);
 	return rc;

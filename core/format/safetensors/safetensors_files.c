@@ -72,7 +72,7 @@ static int file_open(struct ck_safetensors_load *l,
 	struct ck_files *files = l->cp->files;
 	const struct ck_file_info *info = ck_files_info(files, f->number);
 	struct ck_file file;
-	bool passing;
+	bool transient;
 	int rc, now;
 
 	if (info->err)
@@ -88,7 +88,7 @@ static int file_open(struct ck_safetensors_load *l,
 	}
 	if (rc == -ENOMEM)
 		(void)ck_fail(d, ENOMEM, "out of memory");
-	now = ck_files_look_again(files, &file, &passing);
+	now = ck_files_revalidate(files, &file, &transient);
 	ck_files_put(files, &file);
 	return now ? ck_fail(d, -now, "%s", strerrordesc_np(-now)) : rc;
 }

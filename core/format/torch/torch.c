@@ -247,12 +247,12 @@ static int load_files(struct ck_torch_load *l, struct ck_torch_load **beside,
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
-		const struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
 {
 	struct ck_torch_load l = { .cp = cp, .c = c, .d = d }, *beside = NULL;
 	int rc = load_files(&l, &beside, options);
 
-	(void)brought;
+	(void)fetched;
 	ck_torch_load_fini(&l);
 	ck_torch_beside_free(beside);
 	return rc;

@@ -52,7 +52,7 @@ static int move(struct ck_files *files, const struct ck_copy_desc *m,
 	rc = ck_files_get(files, m->file, &file);
 	/* Callers take ESTALE for a changed file, so a transient one is EIO. */
 	if (rc)
-		return rc == -ESTALE && file.passing ? -EIO : rc;
+		return rc == -ESTALE && file.transient ? -EIO : rc;
 	rc = file.remote ? -EREMOTE : move_one(&file, m, read);
 	ck_files_put(files, &file);
 	return rc;

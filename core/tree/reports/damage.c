@@ -170,10 +170,10 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 	return faulty;
 }
 
-/* True if a file of a tensor has changed since the mount. Sets *passing if a file could
- * not be examined for a transient reason. */
+/* True if a file of a tensor has changed since the mount. Sets *transient if a
+ * file could not be examined for a transient reason. */
 static bool files_changed(struct ck_damage *known,
-			  const struct ck_layout *layout, bool *passing)
+			  const struct ck_layout *layout, bool *transient)
 {
 	uint32_t last = CK_NO_FILE;
 	bool changed = false;
@@ -190,7 +190,7 @@ static bool files_changed(struct ck_damage *known,
 		if (ck_files_check(known->cp->files, last, &now) == 0 ||
 		    x->err || x->memory)
 			continue;
-		*passing = *passing || now;
+		*transient = *transient || now;
 		changed = changed || !now;
 	}
 	return changed;
@@ -209,26 +209,26 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 		     uint32_t tensor, const uint64_t *window,
 		     const struct ck_layout **out, bool *faulty)
 {
-	bool lasting, passing = false, changed;
+	bool lasting, transient = false, changed;
 	int rc = samples_look(known, c, tensor);
 
 	if (rc == 0)
 		rc = ck_layout_get(known->cp, c, tensor, window, out);
 	if (rc)
 		return rc;
-	changed = files_changed(known, *out, &passing);
+	changed = files_changed(known, *out, &transient);
 	if (ck_layout_is_old(known->cp, *out)) {
 		ck_layout_put(known->cp, *out);
 		rc = ck_layout_get(known->cp, c, tensor, window, out);
 		if (rc)
 			return rc;
 	}
-	passing |= (*out)->passing;
+	transient |= (*out)->transient;
 	lasting = changed || (*out)->faulty;
-	*faulty = lasting || passing;
+	*faulty = lasting || transient;
 	/* Record the result of a check of the present version only. A window, or a
 	 * check with transient errors, can prove a fault but not its absence. */
-	if (!is_present(known, *out) || (!lasting && (window || passing)))
+	if (!is_present(known, *out) || (!lasting && (window || transient)))
 		return 0;
 	faulty_set(known, tensor, lasting);
 	if (!is_present(known, *out))
@@ -238,9 +238,10 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 
 void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout)
 {
-	bool passing = false;
+	bool transient = false;
 
-	if (files_changed(known, layout, &passing) && is_present(known, layout))
+	if (files_changed(known, layout, &transient) &&
+	    is_present(known, layout))
 		faulty_set(known, layout->tensor, true);
 }
 

@@ -189,7 +189,7 @@ static int json_compare(struct ck_comparing *k, const struct ck_buf *shown,
 		return -EINTR;
 	rc = ck_object_json(k->cp, object, &text, &d);
 
-	if (rc && rc != -EREMOTE && !d.passing && !ck_is_shortage(rc))
+	if (rc && rc != -EREMOTE && !d.transient && !ck_is_shortage(rc))
 		rc = 0;
 	else if (rc == 0)
 		rc = text.len != shown->len ||
