@@ -101,7 +101,7 @@ CK_EXPORT void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 }
 
 CK_EXPORT int ck_hosts_rounds(struct ck_hosts *h,
-			      const struct ck_ways_by_rounds *by)
+			      const struct ck_round_routes *by)
 {
 	return dist->hosts_rounds(h, by);
 }

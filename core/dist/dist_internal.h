@@ -15,14 +15,14 @@ enum {
 	CK_DIGEST_BYTES = 16,
 	CK_LIST_HEAD = 16, /* bytes before the rows of a page */
 	CK_LIST_ROW = 3,   /* bytes of a row without its name */
-	CK_LOOK_HEAD = 12, /* bytes before the names of a LOOK */
+	CK_STAT_HEAD = 12, /* bytes before the names of a STAT */
 };
 
 /* The part of a copy descriptor that one READ requests. The runs of the parts
  * follow each other in packed order. */
-struct ck_ask_part {
+struct ck_query_part {
 	struct ck_copy_desc *whole;
-	struct ck_copy_desc desc; /* its loops belong to the ck_ask */
+	struct ck_copy_desc desc; /* its loops belong to the ck_query */
 	uint64_t bytes;
 };
 

@@ -34,9 +34,9 @@ struct ck_remote_source_name {
  * be called later. Functions return 0 or a negative errno. */
 struct ck_remote_source {
 	/* The names in the directory of all hosts, each once, in natural order.
-	 * Valid as long as the ck_remote_source. Hosts are asked once. When the
-	 * checkpoint is open, any thread may call this again if it was called
-	 * before. */
+	 * Valid as long as the ck_remote_source. Hosts are queried once. When
+	 * the checkpoint is open, any thread may call this again if it was
+	 * called before. */
 	int (*list)(struct ck_remote_source *e,
 		    const struct ck_remote_source_name **list, size_t *n,
 		    struct ck_diag *d);

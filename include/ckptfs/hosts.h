@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hosts: merges the directories of several hosts into one checkpoint. When the
- * checkpoint is opened, each host is asked which of its files it has. Each file
+ * checkpoint is opened, each host reports which of the files it has. Each file
  * is then read on one host: on this host if it has the file.
  *
  * States: opening (one thread opens the checkpoint and may block), then open.
- * From then on one thread revalidates files (ck_hosts_hear()) and moves to a
- * new job (ck_hosts_renew()); below it is called the revalidating thread. Any
- * thread reads.
+ * From then on one thread revalidates files (ck_hosts_revalidate()) and moves
+ * to a new job (ck_hosts_renew()); below it is called the revalidating thread.
+ * Any thread reads.
  */
 #ifndef CKPTFS_HOSTS_H
 #define CKPTFS_HOSTS_H
@@ -18,7 +18,7 @@
 #include "source/remote_source.h"
 
 struct ck_hosts; /* opaque */
-struct ck_ways_by_rounds;
+struct ck_round_routes;
 
 /* A serving process on a host. All processes of one host have all its files. */
 struct ck_host_rank {
@@ -72,7 +72,7 @@ void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 /* Replaces the peers that can send by rounds, see ck_remote_client_rounds().
  * Any thread. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_hosts_rounds(struct ck_hosts *h,
-				const struct ck_ways_by_rounds *by);
+				const struct ck_round_routes *by);
 
 /* --- once the checkpoint is open ------------------------------------------ */
 
@@ -81,7 +81,7 @@ CK_MUST_USE int ck_hosts_rounds(struct ck_hosts *h,
  * the files. Never blocks on another host; stats some local files. Does nothing
  * while the checkpoint is opened. Called periodically by the revalidating
  * thread. */
-void ck_hosts_hear(struct ck_hosts *h);
+void ck_hosts_revalidate(struct ck_hosts *h);
 /* Moves to a new job with these calls. Blocks while each host for which `there`
  * is true stats the files that it had; hosts that reply are used from then on.
  * there: by index in the list. Files that were unavailable may become readable;
@@ -102,8 +102,8 @@ bool ck_hosts_states(struct ck_hosts *h, bool *up);
  * Any thread, once ck_sigbus_install() was called. */
 bool ck_hosts_measure(struct ck_hosts *h);
 /* Ends revalidation: no request of it is in flight when this returns. Must be
- * called before the checkpoint is closed; ck_hosts_hear() may not be called
- * after it. */
-void ck_hosts_hear_end(struct ck_hosts *h);
+ * called before the checkpoint is closed; ck_hosts_revalidate() may not be
+ * called after it. */
+void ck_hosts_revalidate_end(struct ck_hosts *h);
 
 #endif

@@ -32,8 +32,8 @@ struct ck_launch_options {
 	 * it: words separated by spaces, then the host, then one word for a
 	 * shell. NULL: ssh. */
 	const char *agent;
-	const char
-		*program;  /* ckptfs, an absolute path, the same on all hosts */
+	/* ckptfs, an absolute path, the same on all hosts */
+	const char *program;
 	const char *net;   /* CIDR[+CIDR], or NULL: mpirun decides */
 	const char *door;  /* rendezvous name, for the first rank */
 	bool shardlinks;   /* follow symbolic links that stay beneath SRC */
@@ -53,7 +53,7 @@ struct ck_launch_options {
  * 0, or: -ENOENT if one is missing, with a message in d. */
 CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
 
-/* The preflight: asks all hosts in parallel for their versions of mpirun and
+/* The preflight: queries all hosts in parallel for their versions of mpirun and
  * ckptfs and for reasons why they cannot take part. there: by host. Sets
  * there[i] to false if host i does not reply in time, has other versions than
  * this host, or cannot take part; appends a line for the user to *lines, with
@@ -62,9 +62,9 @@ CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
  * Returns 0, or: -EPROTO if this host did not reply or cannot take part;
  * -EINVAL if two names are one host; -ECANCELED if `stop` is readable; -ENOMEM.
  * The message is in d. */
-CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
-			      bool *there, struct ck_buf *lines,
-			      struct ck_diag *d);
+CK_MUST_USE int ck_launch_preflight(const struct ck_launch_options *options,
+				    bool *there, struct ck_buf *lines,
+				    struct ck_diag *d);
 
 /* The test after a failed job: starts the launch daemon without work on all
  * hosts for which `there` is true, in parallel; the first one is this host.

@@ -303,7 +303,7 @@ static int work(struct ck_cluster *c, uint64_t *next)
 	uint64_t now = ck_msec_now();
 
 	if (now >= *next) {
-		ck_hosts_hear(c->hosts);
+		ck_hosts_revalidate(c->hosts);
 		*next = now + HEAR_MSEC;
 	}
 	ck_restart_look(c);
@@ -552,7 +552,7 @@ void ck_cluster_end(struct ck_cluster *c)
 		return;
 	listen_end(c);
 	if (c->hosts)
-		ck_hosts_hear_end(c->hosts);
+		ck_hosts_revalidate_end(c->hosts);
 	ck_link_free(c->link);
 	keepers_end(c);
 	ck_spawn_helper_end(&c->starter);

@@ -40,7 +40,7 @@ struct ck_dist {
 	void (*hosts_peer)(const struct ck_hosts *h, uint32_t i,
 			   struct ck_hosts_peer *out);
 	int (*hosts_rounds)(struct ck_hosts *h,
-			    const struct ck_ways_by_rounds *by);
+			    const struct ck_round_routes *by);
 };
 
 /* `ckptfs serve`: one process on each host of a checkpoint. Returns the exit status. */

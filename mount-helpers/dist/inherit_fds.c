@@ -193,8 +193,8 @@ static int read_list(struct ck_inherited *h)
 		return -ENOMEM;
 	rc = ck_pread_full(fd, h->text, len, 0);
 	return rc ? rc
-		  : ck_rank_table_take((struct ck_str){ h->text, len },
-				       &h->ranks, &h->n);
+		  : ck_rank_table_decode_list((struct ck_str){ h->text, len },
+					      &h->ranks, &h->n);
 }
 
 static int take(struct ck_inherited *h)

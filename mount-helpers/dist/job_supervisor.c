@@ -156,7 +156,7 @@ static void leave_out(struct keeper *k)
 static int ask(struct keeper *k, struct ck_diag *d)
 {
 	struct ck_buf lines = { 0 };
-	int rc = ck_launch_ask(&k->launch, k->there, &lines, d);
+	int rc = ck_launch_preflight(&k->launch, k->there, &lines, d);
 
 	say(k, &lines);
 	ck_buf_fini(&lines);

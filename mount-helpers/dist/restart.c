@@ -206,7 +206,7 @@ void ck_restart_look(struct ck_cluster *c)
 
 	if (!c->next.tries.n || !up || !ck_hosts_states(c->hosts, up))
 		return;
-	if (ck_retry_policy_look(&c->next.tries, up, ck_msec_now()) &&
+	if (ck_retry_policy_update(&c->next.tries, up, ck_msec_now()) &&
 	    c->next.keeper < 0)
 		begin(c);
 }

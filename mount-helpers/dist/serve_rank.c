@@ -112,13 +112,13 @@ static int start_mount(struct ck_serve_rank *l,
 static int gather(struct ck_serve_rank *l, struct ck_transport *x,
 		  const char *source, uint8_t *all, struct ck_diag *d)
 {
-	ck_auto_free uint8_t *own = malloc(CK_RANK_TABLE_SAID);
-	int rc = own ? ck_rank_table_say_own(source, l->place, own, d)
+	ck_auto_free uint8_t *own = malloc(CK_RANK_TABLE_RECORD);
+	int rc = own ? ck_rank_table_encode_own(source, l->place, own, d)
 		     : ck_fail(d, ENOMEM, "out of memory");
 
 	if (rc)
 		return rc;
-	rc = x->gather ? x->gather(x, own, CK_RANK_TABLE_SAID, all) : -ENOSYS;
+	rc = x->gather ? x->gather(x, own, CK_RANK_TABLE_RECORD, all) : -ENOSYS;
 	return rc ? ck_fail(d, -rc, "the ranks cannot speak to each other: %s",
 			    strerror(-rc))
 		  : 0;
@@ -151,7 +151,7 @@ int ck_serve_rank_meet(struct ck_serve_rank *l, const char *source,
 		       struct ck_serve_options *serve)
 {
 	struct ck_transport *x = serve->xport;
-	ck_auto_free uint8_t *all = calloc(x->size, CK_RANK_TABLE_SAID);
+	ck_auto_free uint8_t *all = calloc(x->size, CK_RANK_TABLE_RECORD);
 	struct ck_rank_table roster = { 0 };
 	struct ck_diag d = { 0 };
 	int rc;

@@ -91,7 +91,7 @@ static bool is_on(struct ck_gpus_rounds *r, uint32_t set)
 /* Sets the ranks to use, for the remote client. */
 static void set_ranks(struct ck_gpus_rounds *r, uint32_t set)
 {
-	struct ck_ways_by_rounds by = { .set = set };
+	struct ck_round_routes by = { .set = set };
 	uint32_t *ranks;
 
 	pthread_mutex_lock(&r->lock);

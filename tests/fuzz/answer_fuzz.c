@@ -24,7 +24,7 @@ static struct ck_copy_desc batch[MOVES] = {
 	{ .file = 1, .run = 20, .to = to + 150 },
 };
 
-static void ask_make(struct ck_ask *a, unsigned type)
+static void ask_make(struct ck_query *a, unsigned type)
 {
 	static const struct ck_str names[NAMES] = { { "a", 1 },
 						    { "b", 1 },
@@ -35,17 +35,18 @@ static void ask_make(struct ck_ask *a, unsigned type)
 	int rc = 0;
 
 	switch (type) {
-	case CK_WIRE_LIST: rc = ck_ask_list(a, CK_STR(""), 0); break;
-	case CK_WIRE_LOOK:
-		rc = ck_ask_look(a, (struct ck_ids){ 0, 0 }, names, NAMES, &n);
+	case CK_WIRE_LIST: rc = ck_query_list(a, CK_STR(""), 0); break;
+	case CK_WIRE_STAT:
+		rc = ck_query_stat(a, (struct ck_ids){ 0, 0 }, names, NAMES,
+				   &n);
 		break;
 	case CK_WIRE_READ:
 		ck_reads_begin(&r, batch, MOVES);
 		must(ck_reads_left(&r));
-		rc = ck_ask_read(&r, a);
+		rc = ck_query_read(&r, a);
 		break;
-	case CK_WIRE_DIGEST: rc = ck_ask_digest(a, &run, 1); break;
-	default: rc = ck_ask_ping(a); break;
+	case CK_WIRE_DIGEST: rc = ck_query_digest(a, &run, 1); break;
+	default: rc = ck_query_ping(a); break;
 	}
 	must(rc == 0);
 	a->head.id = ID;
@@ -54,12 +55,12 @@ static void ask_make(struct ck_ask *a, unsigned type)
 
 /* --- checks of accepted answers ------------------------------------------------------------ */
 
-static int take_list(const struct ck_ask *a, const struct ck_message *m)
+static int take_list(const struct ck_query *a, const struct ck_message *m)
 {
 	struct ck_page page;
 	struct ck_page_row row;
 	uint32_t n, seen = 0;
-	int rc = ck_take_list(a, m, &page);
+	int rc = ck_reply_list(a, m, &page);
 
 	if (rc)
 		return rc;
@@ -75,10 +76,10 @@ static int take_list(const struct ck_ask *a, const struct ck_message *m)
 	return 0;
 }
 
-static int take_look(const struct ck_ask *a, const struct ck_message *m)
+static int take_look(const struct ck_query *a, const struct ck_message *m)
 {
-	struct ck_looked *looked = calloc(NAMES, sizeof(*looked));
-	int rc = looked ? ck_take_look(a, m, looked) : -ENOMEM;
+	struct ck_name_stat *looked = calloc(NAMES, sizeof(*looked));
+	int rc = looked ? ck_reply_stat(a, m, looked) : -ENOMEM;
 
 	for (size_t i = 0; rc == 0 && i < NAMES; i++) {
 		const struct ck_file_info *info = &looked[i].info;
@@ -138,13 +139,13 @@ static void check_moved(const struct ck_message *m, uint64_t read)
 	must(memcmp(want, to, ROOM) == 0);
 }
 
-static int take_read(const struct ck_ask *a, const struct ck_message *m)
+static int take_read(const struct ck_query *a, const struct ck_message *m)
 {
 	uint64_t read;
 	int rc;
 
 	memset(to, '.', sizeof(to));
-	rc = ck_take_read(a, m, &read);
+	rc = ck_reply_read(a, m, &read);
 	if (rc == 0)
 		check_moved(m, read);
 	for (size_t i = 0; rc && i < ROOM; i++)
@@ -154,21 +155,21 @@ static int take_read(const struct ck_ask *a, const struct ck_message *m)
 	return rc;
 }
 
-static int take(const struct ck_ask *a, const struct ck_message *m)
+static int take(const struct ck_query *a, const struct ck_message *m)
 {
 	uint8_t sum[16];
 
 	switch (a->head.type) {
 	case CK_WIRE_LIST: return take_list(a, m);
-	case CK_WIRE_LOOK: return take_look(a, m);
+	case CK_WIRE_STAT: return take_look(a, m);
 	case CK_WIRE_READ: return take_read(a, m);
-	case CK_WIRE_DIGEST: return ck_take_digest(a, m, sum);
+	case CK_WIRE_DIGEST: return ck_reply_digest(a, m, sum);
 	default: return take_ping(a, m);
 	}
 }
 
 /* Parses copies of the exact sizes, so that ASan detects a read beyond them. */
-static void take_copy(const struct ck_ask *a, struct ck_message m)
+static void take_copy(const struct ck_query *a, struct ck_message m)
 {
 	char *body = malloc(m.body.len + 1),
 	     *payload = malloc(m.payload.len + 1);
@@ -183,7 +184,7 @@ static void take_copy(const struct ck_ask *a, struct ck_message m)
 	m.payload.p = payload + 1;
 	rc = take(a, &m);
 	must(rc <= 0 && rc > -4096);
-	if (ck_ask_check(a, &m.head))
+	if (ck_query_check(a, &m.head))
 		must(rc == -EPROTO);
 	if (rc == 0)
 		must(m.head.answer && m.head.id == ID &&
@@ -195,12 +196,12 @@ static void take_copy(const struct ck_ask *a, struct ck_message m)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct ck_message m;
-	struct ck_ask a;
+	struct ck_query a;
 
 	if (size == 0 || wire_split(data + 1, size - 1, &m))
 		return 0;
 	ask_make(&a, data[0]);
 	take_copy(&a, m);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return 0;
 }

@@ -131,9 +131,9 @@ static void moves_begin(struct slot *s)
 
 /* --- other calls ------------------------------------------------------------------------------ */
 
-static int take(const struct ck_ask *a, const struct ck_message *m)
+static int take(const struct ck_query *a, const struct ck_message *m)
 {
-	struct ck_looked looked[2];
+	struct ck_name_stat looked[2];
 	struct ck_page page;
 	struct ck_page_row row;
 	uint8_t sum[16];
@@ -141,12 +141,12 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 
 	switch (a->head.type) {
 	case CK_WIRE_LIST:
-		rc = ck_take_list(a, m, &page);
+		rc = ck_reply_list(a, m, &page);
 		while (rc == 0 && ck_page_next(&page, &row))
 			must(row.name.len > 0);
 		return rc;
-	case CK_WIRE_LOOK: return ck_take_look(a, m, looked);
-	case CK_WIRE_DIGEST: return ck_take_digest(a, m, sum);
+	case CK_WIRE_STAT: return ck_reply_stat(a, m, looked);
+	case CK_WIRE_DIGEST: return ck_reply_digest(a, m, sum);
 	default: return take_ping(a, m);
 	}
 }
@@ -159,12 +159,12 @@ static int came(struct ck_call *c, const struct ck_message *m, int rc)
 	s->asked = false;
 	must(m ? rc == 0 : rc == -EIO || rc == -EINTR);
 	if (m) {
-		must(ck_ask_check(&c->ask, &m->head) == 0);
+		must(ck_query_check(&c->query, &m->head) == 0);
 		must(has_sent(c->peer, &m->head));
-		rc = take(&c->ask, m);
+		rc = take(&c->query, m);
 		must(rc <= 0);
 	}
-	ck_ask_fini(&c->ask);
+	ck_query_fini(&c->query);
 	return m && rc == -EPROTO ? -EPROTO : 0;
 }
 
@@ -173,21 +173,21 @@ static void call_begin(struct slot *s)
 	static const struct ck_str names[] = { { "a", 1 }, { "b/c", 3 } };
 	static const struct ck_wire_run run = { 0, 0, 100 };
 	uint32_t number = (uint32_t)(s - t.slots);
-	struct ck_ask *a = &s->call.ask;
+	struct ck_query *a = &s->call.query;
 	size_t n;
 	int rc;
 
 	switch (number) {
-	case 0: rc = ck_ask_list(a, CK_STR(""), 0); break;
+	case 0: rc = ck_query_list(a, CK_STR(""), 0); break;
 	case 1:
-		rc = ck_ask_look(a, (struct ck_ids){ 0, 0 }, names, 2, &n);
+		rc = ck_query_stat(a, (struct ck_ids){ 0, 0 }, names, 2, &n);
 		break;
-	case 2: rc = ck_ask_digest(a, &run, 1); break;
-	default: rc = ck_ask_ping(a); break;
+	case 2: rc = ck_query_digest(a, &run, 1); break;
+	default: rc = ck_query_ping(a); break;
 	}
 	must(rc == 0);
 	s->call.peer = number % PEERS;
-	s->call.came = came;
+	s->call.done = came;
 }
 
 /* --- steps -------------------------------------------------------------------------------------- */
@@ -312,7 +312,7 @@ static void send_of_all(bool lost)
 static int came_last(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	must(!m && rc == -EIO);
-	ck_ask_fini(&c->ask);
+	ck_query_fini(&c->query);
 	return 0;
 }
 
@@ -326,9 +326,9 @@ static void ask_for_all(struct ck_call *c, uint32_t peer)
 
 	ck_reads_begin(&reads, &all, 1);
 	must(ck_reads_left(&reads));
-	must(ck_ask_read(&reads, &c->ask) == 0);
+	must(ck_query_read(&reads, &c->query) == 0);
 	c->peer = peer;
-	c->came = came_last;
+	c->done = came_last;
 	t.widest = 0;
 	ck_calls_send(ck_link_calls(t.link), c);
 	must(mover_reads() == 1 && t.widest == MEMORY);
@@ -390,12 +390,13 @@ static void begin(int sock)
 		t.sent[i] = t.dropped[i] = 0;
 	t.malformed = t.dead = t.lost_track = false;
 	must(ck_link_make(&o, &t.link) == 0);
-	ck_remote_client_init(&t.requester,
-			      &(struct ck_ways){ .calls = ck_link_calls(t.link),
-						 .files = files,
-						 .n = SLOTS * MOVES });
-	t.requester.ways.others = others;
-	t.requester.ways.nothers = MOVES;
+	ck_remote_client_init(
+		&t.requester,
+		&(struct ck_routes){ .calls = ck_link_calls(t.link),
+				     .files = files,
+				     .n = SLOTS * MOVES });
+	t.requester.routes.others = others;
+	t.requester.routes.nothers = MOVES;
 }
 
 static void end(void)

@@ -16,7 +16,7 @@ enum {
 	BLOCK = 64 << 10,
 	MEMORY = 4 * BLOCK,
 	SLOTS = 8,
-	SIMPLE = 4, /* the first slots: a LIST, LOOK, DIGEST and PING */
+	SIMPLE = 4, /* the first slots: a LIST, STAT, DIGEST and PING */
 	MOVES = 3,  /* of each other slot */
 	ROOM = 200,
 	WIDE = 3 * BLOCK - 17, /* bytes of the last slot's moves */

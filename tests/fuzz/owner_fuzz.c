@@ -22,7 +22,7 @@ struct expected {
 	const struct ck_copy_desc *m;
 	const uint8_t *p; /* the next payload byte */
 	int rc;
-	bool any; /* unknown bytes: "./f0" of an earlier LOOK is f0 */
+	bool any; /* unknown bytes: "./f0" of an earlier STAT is f0 */
 };
 
 static void see_run(void *arg, uint64_t fpos, uint64_t dst)
@@ -98,22 +98,22 @@ static void check_taken(const struct ck_message *m, const struct ck_answer *a)
 	const struct ck_message answer = {
 		.head = a->head, .body = { a->body.data, a->body.len }
 	};
-	struct ck_ask ask = { .head = m->head };
+	struct ck_query ask = { .head = m->head };
 	struct ck_cur c = ck_wire_body(m);
-	struct ck_looked *looked;
+	struct ck_name_stat *looked;
 	struct ck_page page;
 	uint8_t sum[16];
 	int rc = 0;
 
 	switch (m->head.type) {
-	case CK_WIRE_LIST: rc = ck_take_list(&ask, &answer, &page); break;
+	case CK_WIRE_LIST: rc = ck_reply_list(&ask, &answer, &page); break;
 	case CK_WIRE_PING: rc = take_ping(&ask, &answer); break;
-	case CK_WIRE_DIGEST: rc = ck_take_digest(&ask, &answer, sum); break;
-	case CK_WIRE_LOOK:
+	case CK_WIRE_DIGEST: rc = ck_reply_digest(&ask, &answer, sum); break;
+	case CK_WIRE_STAT:
 		must(ck_cur_skip(&c, 8) && ck_cur_u32(&c, &ask.n));
 		looked = calloc(ask.n, sizeof(*looked));
 		must(looked != NULL);
-		rc = ck_take_look(&ask, &answer, looked);
+		rc = ck_reply_stat(&ask, &answer, looked);
 		free(looked);
 		break;
 	default: check_read(m, a); break;

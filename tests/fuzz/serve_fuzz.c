@@ -436,7 +436,7 @@ static void check_bounds(void)
 	for (uint32_t i = 0; i < s->nsenders; i++) {
 		must(s->senders[i].open <= 2 * CK_WIRE_OPEN_MAX + 1);
 		must(s->senders[i].asked <=
-		     2 * CK_WIRE_ASKED_MAX + CK_WIRE_BODY_MAX);
+		     2 * CK_WIRE_BODIES_MAX + CK_WIRE_BODY_MAX);
 		must(s->senders[i].used <= COST_MAX);
 	}
 }

@@ -99,9 +99,9 @@ static inline bool is_long(const struct ck_message *m, uint64_t cost)
 	struct ck_cur c = ck_wire_body(m);
 	uint32_t n = 0;
 
-	if (m->head.type == CK_WIRE_LOOK && !ck_cur_skip(&c, 8))
+	if (m->head.type == CK_WIRE_STAT && !ck_cur_skip(&c, 8))
 		return false;
-	if (m->head.type != CK_WIRE_LOOK && m->head.type != CK_WIRE_READ &&
+	if (m->head.type != CK_WIRE_STAT && m->head.type != CK_WIRE_READ &&
 	    m->head.type != CK_WIRE_DIGEST)
 		return false;
 	return !ck_cur_u32(&c, &n) || n > PARTS_DONE ||

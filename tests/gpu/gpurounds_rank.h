@@ -197,7 +197,7 @@ static inline void grank_got(void *arg, uint32_t from,
 		return;
 	}
 	harm_see(&k->harm, k->x->rank == from, m->body);
-	if (ck_rounds_take(k->all, from, m->body, now_msec())) {
+	if (ck_rounds_receive(k->all, from, m->body, now_msec())) {
 		k->result->wrong++;
 		k->x->drop(k->x, from);
 	}
@@ -228,9 +228,9 @@ static inline void grank_ask(struct grank *k)
 		    (k->plan->rounds.everybody && !k->lost[i]) ||
 		    boxes_below(&k->random, k->x->size) < want)
 			ranks[n++] = i;
-	rc = ck_rounds_ask(k->all, ranks, n,
-			   (struct ck_str){ (const char *)&key, sizeof(key) },
-			   &op);
+	rc = ck_rounds_request(
+		k->all, ranks, n,
+		(struct ck_str){ (const char *)&key, sizeof(key) }, &op);
 	k->asked += rc == 0;
 	if (rc && rc != -EHOSTDOWN && rc != -EBUSY)
 		k->result->wrong++;

@@ -148,16 +148,16 @@ static inline void put_want(struct one *o, uint32_t rank,
 {
 	struct ck_want w = { .rank = rank, .at = at, .bytes = bytes };
 	struct ck_reads reads;
-	struct ck_ask ask;
+	struct ck_query ask;
 
 	ck_reads_begin(&reads, m, 1);
-	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &ask))
+	if (!ck_reads_left(&reads) || ck_query_read(&reads, &ask))
 		abort();
 	w.body = (struct ck_str){ ask.body.data, ask.head.body };
 	if (!ck_want_put(o->slot->wants, o->slot->wants_most, &o->slot->wanted,
 			 &w))
 		abort();
-	ck_ask_fini(&ask);
+	ck_query_fini(&ask);
 }
 
 /* Random bytes of another rank, or of this host, for the offset `at`. */

@@ -36,7 +36,7 @@ struct line {
 };
 
 static inline int line_send(struct ck_line *l, uint32_t peer,
-			    const struct ck_ask *a)
+			    const struct ck_query *a)
 {
 	struct line *line = (struct line *)l;
 
@@ -91,14 +91,14 @@ static inline void one_init(struct one *o, uint32_t peer, uint64_t bytes)
 	static struct ck_copy_desc move;
 	struct ck_reads r;
 
-	*o = (struct one){ .call.peer = peer, .call.came = one_came };
+	*o = (struct one){ .call.peer = peer, .call.done = one_came };
 	if (bytes == 0) {
-		ok(ck_ask_ping(&o->call.ask) == 0);
+		ok(ck_query_ping(&o->call.query) == 0);
 		return;
 	}
 	move = (struct ck_copy_desc){ .run = bytes, .to = to };
 	ck_reads_begin(&r, &move, 1);
-	if (!ck_reads_left(&r) || ck_ask_read(&r, &o->call.ask))
+	if (!ck_reads_left(&r) || ck_query_read(&r, &o->call.query))
 		abort();
 }
 
@@ -138,7 +138,7 @@ static inline unsigned ones_open(const struct one *o, unsigned n)
 static inline void ones_fini(struct one *o, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		ck_ask_fini(&o[i].call.ask);
+		ck_query_fini(&o[i].call.query);
 }
 
 static inline void begin(void)

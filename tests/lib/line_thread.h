@@ -25,7 +25,7 @@ struct line_thread {
 	struct ck_calls_options options;
 	/* Set by line_thread_serve(). Under lock: */
 	struct ck_remote_client *requester;
-	struct ck_ways ways;
+	struct ck_routes routes;
 	/* The thread's: */
 	uint64_t now, random, renewed, lost, answered;
 
@@ -36,7 +36,7 @@ struct line_thread {
 };
 
 static inline int line_thread_send(struct ck_line *l, uint32_t peer,
-				   const struct ck_ask *a)
+				   const struct ck_query *a)
 {
 	struct line_thread *t = (struct line_thread *)l;
 	int rc = -EAGAIN;
@@ -110,8 +110,8 @@ static inline void line_thread_renew(struct line_thread *t)
 	t->calls = ck_calls_make(&t->options, &t->line, t->now);
 	if (!t->calls)
 		abort();
-	t->ways.calls = t->calls;
-	ck_remote_client_renew(t->requester, &t->ways);
+	t->routes.calls = t->calls;
+	ck_remote_client_renew(t->requester, &t->routes);
 	ck_calls_end(old);
 	ck_calls_free(old);
 	t->renewed++;
@@ -123,7 +123,7 @@ static inline void line_thread_serve(struct line_thread *t,
 {
 	pthread_mutex_lock(&t->lock);
 	t->requester = r;
-	t->ways = r->ways;
+	t->routes = r->routes;
 	pthread_mutex_unlock(&t->lock);
 }
 

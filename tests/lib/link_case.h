@@ -246,9 +246,9 @@ static inline void joined_start(struct joined *j, bool forked,
 		abort();
 	ck_remote_client_init(
 		&j->requester,
-		&(struct ck_ways){ .calls = ck_link_calls(j->link),
-				   .files = j->files,
-				   .n = FILES });
+		&(struct ck_routes){ .calls = ck_link_calls(j->link),
+				     .files = j->files,
+				     .n = FILES });
 }
 
 /* What the mover came to: the status of a process, 0 or an error of a thread. */
@@ -272,13 +272,13 @@ static inline int joined_end(struct joined *j)
 /* Has it know all files' numbers at a peer. 0 or an error. */
 static inline int joined_look(struct joined *j, uint32_t peer)
 {
-	struct ck_looked said[FILES];
+	struct ck_name_stat said[FILES];
 	struct ck_str names[FILES];
 	int rc;
 
 	for (unsigned i = 0; i < FILES; i++)
 		names[i] = file_name(i);
-	rc = ck_calls_look(ck_link_calls(j->link), peer,
+	rc = ck_calls_stat(ck_link_calls(j->link), peer,
 			   (struct ck_ids){ getuid(), getgid() }, names, FILES,
 			   said);
 	for (unsigned i = 0; i < FILES && rc == 0; i++) {

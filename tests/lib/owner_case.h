@@ -83,7 +83,7 @@ static inline bool is_same_now(struct ck_file_server *o,
 
 /* Serves one request as encoded bytes, which the caller owns. False if there is no reply,
  * or if it took more memory than its cost. */
-static inline bool serve(struct ck_file_server *o, const struct ck_ask *a,
+static inline bool serve(struct ck_file_server *o, const struct ck_query *a,
 			 struct ck_buf *bytes, struct ck_message *m)
 {
 	const struct ck_message request = {
@@ -116,26 +116,26 @@ static inline bool serve(struct ck_file_server *o, const struct ck_ask *a,
 
 /* Looks up one name. */
 static inline int look_at(struct ck_file_server *o, struct ck_str name,
-			  struct ck_looked *out)
+			  struct ck_name_stat *out)
 {
 	struct ck_buf bytes;
 	struct ck_message m;
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
-	int rc = ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n);
+	int rc = ck_query_stat(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n);
 
 	if (rc)
 		return rc;
-	rc = serve(o, &a, &bytes, &m) ? ck_take_look(&a, &m, out) : -EPROTO;
+	rc = serve(o, &a, &bytes, &m) ? ck_reply_stat(&a, &m, out) : -EPROTO;
 	ck_buf_fini(&bytes);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return rc;
 }
 
 /* The number of an existing file. */
 static inline uint32_t number_of(struct ck_file_server *o, const char *name)
 {
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 
 	if (look_at(o, ck_str_from(name), &looked) || !looked.seen)
 		abort();
@@ -153,16 +153,16 @@ static inline int move_by(struct ck_file_server *o, struct ck_copy_desc *list,
 	while (!rc && ck_reads_left(&r)) {
 		struct ck_buf bytes;
 		struct ck_message m;
-		struct ck_ask a;
+		struct ck_query a;
 		uint64_t read;
 
-		rc = ck_ask_read(&r, &a);
+		rc = ck_query_read(&r, &a);
 		if (rc)
 			break;
-		rc = serve(o, &a, &bytes, &m) ? ck_take_read(&a, &m, &read)
+		rc = serve(o, &a, &bytes, &m) ? ck_reply_read(&a, &m, &read)
 					      : -EPROTO;
 		ck_buf_fini(&bytes);
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	}
 	return rc;
 }

@@ -46,19 +46,19 @@ static inline void owner_look(struct owners *o, unsigned peer)
 						    { "f1", 2 },
 						    { "f2", 2 } };
 	struct ck_buf answer;
-	struct ck_ask a;
+	struct ck_query a;
 	size_t taken;
 
 	ck_file_server_free(o->owner[peer]);
 	o->owner[peer] = ck_file_server_make(o->dirs[peer],
 					     CK_BENEATH_NO_SYMLINKS, 16);
 	if (!o->owner[peer] ||
-	    ck_ask_look(&a, (struct ck_ids){ getuid(), getgid() }, names, OWNED,
-			&taken) ||
+	    ck_query_stat(&a, (struct ck_ids){ getuid(), getgid() }, names,
+			  OWNED, &taken) ||
 	    taken != OWNED || wire_serve(o->owner[peer], &a, &answer))
 		abort();
 	ck_buf_fini(&answer);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 }
 
 /* A file of an owner becomes another one, with other bytes. */

@@ -120,7 +120,7 @@ static inline void count_out(struct model *m, uint32_t peer, uint64_t bytes)
 }
 
 static inline int line_send(struct ck_line *l, uint32_t peer,
-			    const struct ck_ask *a)
+			    const struct ck_query *a)
 {
 	struct model *m = (struct model *)l;
 	struct packet *p;
@@ -130,7 +130,7 @@ static inline int line_send(struct ck_line *l, uint32_t peer,
 	if (a->head.epoch != m->options.epoch || m->ended)
 		wrong(m, "sent on a line that is gone");
 	if (a->head.type == CK_WIRE_READ) {
-		count_out(m, peer, ck_ask_bytes(a));
+		count_out(m, peer, ck_query_bytes(a));
 		m->sent_probe = true;
 	}
 	m->last_id = a->head.id;
@@ -412,7 +412,7 @@ static inline void down(struct model *m, uint32_t peer)
 static inline void renew(struct model *m)
 {
 	struct ck_calls *old = m->calls;
-	struct ck_ways ways = m->requester.ways;
+	struct ck_routes ways = m->requester.routes;
 
 	for (size_t i = m->packets.n; i > 0 && i--;)
 		if (one_in(m, 2))

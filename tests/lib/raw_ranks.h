@@ -114,20 +114,20 @@ static inline int raw_ranks_end(struct raw_ranks *r)
 
 /* --- messages ------------------------------------------------------------------------- */
 
-static inline void raw_add(struct ck_buf *b, struct ck_ask *a, uint64_t id)
+static inline void raw_add(struct ck_buf *b, struct ck_query *a, uint64_t id)
 {
 	a->head.id = id;
 	wire_add_ask(b, a);
-	ck_ask_fini(a);
+	ck_query_fini(a);
 }
 
 static inline void raw_add_look(struct ck_buf *b, uint64_t id)
 {
 	struct ck_str name = file_name(0);
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
 
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n))
 		abort();
 	raw_add(b, &a, id);
 }
@@ -142,19 +142,19 @@ static inline void raw_add_read(struct ck_buf *b, uint64_t id, uint64_t run,
 		.run = run, .to = to, .nloops = 1, .loops = &loop
 	};
 	struct ck_reads reads;
-	struct ck_ask a;
+	struct ck_query a;
 
 	ck_reads_begin(&reads, &m, 1);
-	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &a))
+	if (!ck_reads_left(&reads) || ck_query_read(&reads, &a))
 		abort();
 	raw_add(b, &a, id);
 }
 
 static inline void raw_add_ping(struct ck_buf *b, uint64_t id)
 {
-	struct ck_ask a;
+	struct ck_query a;
 
-	if (ck_ask_ping(&a))
+	if (ck_query_ping(&a))
 		abort();
 	raw_add(b, &a, id);
 }

@@ -23,7 +23,7 @@ static unsigned ended;
 static uint32_t case_timeout = 10000, case_silence = 5000; /* msec */
 
 static inline int line_send(struct ck_line *l, uint32_t peer,
-			    const struct ck_ask *a)
+			    const struct ck_query *a)
 {
 	struct packet *p = packets_add(&line.packets);
 
@@ -60,9 +60,10 @@ static inline void begin(void)
 	if (!calls)
 		abort();
 	whereabouts_fill(files, OWNERS);
-	ck_remote_client_init(&requester, &(struct ck_ways){ .calls = calls,
-							     .files = files,
-							     .n = SET_FILES });
+	ck_remote_client_init(&requester,
+			      &(struct ck_routes){ .calls = calls,
+						   .files = files,
+						   .n = SET_FILES });
 	requester.stats = stats;
 }
 

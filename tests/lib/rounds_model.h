@@ -67,7 +67,8 @@ static inline int model_ask(struct model *m, uint32_t asker, uint32_t mask,
 	for (uint32_t i = 0; i < m->size; i++)
 		if (mask >> i & 1)
 			ranks[n++] = i;
-	rc = ck_rounds_ask(m->nodes[asker].all, ranks, n, CK_STR("what"), op);
+	rc = ck_rounds_request(m->nodes[asker].all, ranks, n, CK_STR("what"),
+			       op);
 	if (rc)
 		return rc;
 	o = model_op(m, *op);
@@ -104,7 +105,7 @@ static inline void model_check_op(struct model *m, const struct model_op *o)
 		live |= m->nodes[i].dead ? 0 : 1U << i;
 	if ((o->prepared & live) != (o->ended & live))
 		model_wrong(m, "not ended");
-	if (live >> ck_rounds_asker(o->op) & 1 && o->overs != 1)
+	if (live >> ck_rounds_initiator(o->op) & 1 && o->overs != 1)
 		model_wrong(m, "not over");
 }
 

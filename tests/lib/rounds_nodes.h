@@ -177,7 +177,7 @@ static inline void model_deliver(struct model *m, uint32_t from, uint32_t to)
 	if (!x)
 		return;
 	if (!n->dead && !n->saw_lost[from]) {
-		rc = ck_rounds_take(
+		rc = ck_rounds_receive(
 			n->all, from,
 			(struct ck_str){ (const char *)x->bytes, x->len },
 			m->now);
@@ -324,7 +324,7 @@ static inline void node_over(struct ck_round_user *u, uint64_t op, int rc)
 	const struct node *n = (struct node *)u;
 	struct model_op *o = model_op(n->m, op);
 
-	if (o->overs++ || ck_rounds_asker(op) != n->rank || rc > 0)
+	if (o->overs++ || ck_rounds_initiator(op) != n->rank || rc > 0)
 		model_wrong(n->m, "over");
 	if (rc == 0 && !model_was_run(n->m, o))
 		model_wrong(n->m, "over, and was not run");

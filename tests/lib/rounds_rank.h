@@ -365,7 +365,7 @@ static inline void rank_over(struct ck_round_user *u, uint64_t op, int rc)
 static inline void rank_deliver(struct rank *k, uint32_t from,
 				struct ck_str body)
 {
-	if (ck_rounds_take(k->all, from, body, now_msec()) == 0)
+	if (ck_rounds_receive(k->all, from, body, now_msec()) == 0)
 		return;
 	k->result->wrong++;
 	k->x->drop(k->x, from);
@@ -416,9 +416,9 @@ static inline void rank_ask(struct rank *k)
 			    : i == k->x->rank ||
 				      rank_below(k, k->x->size) < want)
 			ranks[n++] = i;
-	rc = ck_rounds_ask(k->all, ranks, n,
-			   (struct ck_str){ (const char *)&key, sizeof(key) },
-			   &op);
+	rc = ck_rounds_request(
+		k->all, ranks, n,
+		(struct ck_str){ (const char *)&key, sizeof(key) }, &op);
 	k->asked += rc == 0;
 	if (rc && rc != -EHOSTDOWN && rc != -EBUSY)
 		k->result->wrong++;

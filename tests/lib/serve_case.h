@@ -15,7 +15,7 @@ static struct {
 	uint64_t payload;   /* the largest */
 	uint64_t waiting;   /* most bytes that waited to be sent */
 	bool held;	    /* nothing is answered; atomic */
-	bool looks_held;    /* no LOOK is; atomic */
+	bool looks_held;    /* no STAT is; atomic */
 	unsigned begun, n; /* that were begun, and whose id is in ids; atomic */
 	uint64_t ids[4096]; /* in the order in which they were begun; atomic */
 } taken;
@@ -76,7 +76,7 @@ int __wrap_ck_file_server_answer(struct ck_file_server *o,
 	int rc;
 
 	note_begun(request);
-	while (request->head.type == CK_WIRE_LOOK &&
+	while (request->head.type == CK_WIRE_STAT &&
 	       __atomic_load_n(&taken.looks_held, __ATOMIC_ACQUIRE))
 		msec_sleep(5);
 	while (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE))

@@ -19,7 +19,7 @@ static inline void wire_add(struct ck_buf *to, const struct ck_wire_head *head,
 	ck_buf_add(to, payload, (size_t)head->payload);
 }
 
-static inline void wire_add_ask(struct ck_buf *to, const struct ck_ask *a)
+static inline void wire_add_ask(struct ck_buf *to, const struct ck_query *a)
 {
 	wire_add(to, &a->head, &a->body, NULL);
 }
@@ -75,7 +75,7 @@ static inline void each_run(const struct ck_copy_desc *m,
 }
 
 /* A request, answered by an owner: -EPROTO, or a whole answer, the caller's. */
-static inline int wire_serve(struct ck_file_server *o, const struct ck_ask *a,
+static inline int wire_serve(struct ck_file_server *o, const struct ck_query *a,
 			     struct ck_buf *answer)
 {
 	struct ck_buf request = { 0 };
@@ -98,9 +98,10 @@ static inline int wire_serve(struct ck_file_server *o, const struct ck_ask *a,
 
 /* A check of the answer to a PING, which has only a head. Returns 0, the negative errno in
  * it, or -EPROTO. */
-static inline int take_ping(const struct ck_ask *a, const struct ck_message *m)
+static inline int take_ping(const struct ck_query *a,
+			    const struct ck_message *m)
 {
-	if (a->head.type != CK_WIRE_PING || ck_ask_check(a, &m->head) ||
+	if (a->head.type != CK_WIRE_PING || ck_query_check(a, &m->head) ||
 	    m->body.len || m->payload.len)
 		return -EPROTO;
 	return -(int)m->head.err;

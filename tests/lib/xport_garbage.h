@@ -26,7 +26,7 @@ static const struct garbage {
 	{ false, 24, 8, { 1 } },	    /* payload of a request */
 	{ true, 24, 8, { 1, 0, 0, 4 } },    /* payload too great */
 	{ true, 24, 8, "\377\377\377\377\377\377\377" }, /* payload too great */
-	{ true, 6, 2, { 3, 0 } },			 /* payload of a LOOK */
+	{ true, 6, 2, { 3, 0 } },			 /* payload of a STAT */
 	{ true, 32, 4, { 1, 0, 0x10, 0 } },		 /* body too great */
 	{ false, 32, 4, "\377\377\377\377" },		 /* body too great */
 	{ false, 40, 1, { 1 } },			 /* zeros */

@@ -60,7 +60,7 @@ static void files_ask(struct ck_checkpoint *cp)
 {
 	uint32_t n = ck_files_count(cp->files);
 	struct ck_str *names = calloc(n + 1, sizeof(*names));
-	struct ck_looked *said = calloc(n + 1, sizeof(*said));
+	struct ck_name_stat *said = calloc(n + 1, sizeof(*said));
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_ids shown = { c->meta.uid, c->meta.gid };
 
@@ -70,7 +70,7 @@ static void files_ask(struct ck_checkpoint *cp)
 	for (uint32_t i = 0; i < n; i++) {
 		/* One by one, since some are too long to be asked for. */
 		if (names[i].len > CK_WIRE_NAME_MAX ||
-		    ck_calls_look(ck_link_calls(far.link), 0, shown, &names[i],
+		    ck_calls_stat(ck_link_calls(far.link), 0, shown, &names[i],
 				  1, &said[i]) ||
 		    !said[i].seen)
 			continue;
@@ -81,9 +81,9 @@ static void files_ask(struct ck_checkpoint *cp)
 	free(said);
 	ck_remote_client_init(
 		&far.requester,
-		&(struct ck_ways){ .calls = ck_link_calls(far.link),
-				   .files = far.files,
-				   .n = n });
+		&(struct ck_routes){ .calls = ck_link_calls(far.link),
+				     .files = far.files,
+				     .n = n });
 }
 
 static int far_open(const char *path, const struct ck_format_options *options,

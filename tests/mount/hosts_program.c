@@ -168,8 +168,8 @@ static void ranks_wait(void)
 	const struct ck_str name = CK_STR("of no file");
 
 	for (uint32_t i = 0; i < job.ranks; i++) {
-		struct ck_looked said;
-		int rc = ck_calls_look(ck_link_calls(job.link), i,
+		struct ck_name_stat said;
+		int rc = ck_calls_stat(ck_link_calls(job.link), i,
 				       (struct ck_ids){ 0, 0 }, &name, 1,
 				       &said);
 
@@ -311,7 +311,7 @@ void ck_cluster_end(struct ck_cluster *c)
 {
 	if (!c)
 		return;
-	ck_hosts_hear_end(c->hosts);
+	ck_hosts_revalidate_end(c->hosts);
 	ck_link_free(c->link);
 	ranks_end();
 	ck_hosts_free(c->hosts);

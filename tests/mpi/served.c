@@ -225,9 +225,9 @@ static void test_first(struct member *b, const char *what)
 		abort();
 	ck_remote_client_init(
 		&j->requester,
-		&(struct ck_ways){ .calls = ck_link_calls(j->link),
-				   .files = j->files,
-				   .n = FILES });
+		&(struct ck_routes){ .calls = ck_link_calls(j->link),
+				     .files = j->files,
+				     .n = FILES });
 	look(j, b->size);
 	if (strcmp(what, "stopped") == 0)
 		test_silent(j, SIGSTOP);

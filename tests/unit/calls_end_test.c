@@ -88,7 +88,7 @@ static void three_to_a_lost_one(struct one *o)
 {
 	begin();
 	ones_init(o, 3, 0, 100);
-	o[0].call.patient = o[1].call.patient = true;
+	o[0].call.keep_queued = o[1].call.keep_queued = true;
 	ck_calls_lost(all, 0);
 	ones_send(o, 3);
 	tick();
@@ -109,7 +109,7 @@ static void test_held(void)
 	ones_fini(o, 3);
 	/* Calls sent after the hold time fail at once. */
 	ones_init(o, 1, 0, 100);
-	o[0].call.patient = true;
+	o[0].call.keep_queued = true;
 	ones_send(o, 1);
 	tick();
 	eq_u64(ones_told(o, 1, -EIO), 1);
@@ -125,7 +125,7 @@ static void test_held_on_way(void)
 
 	begin();
 	ones_init(o, 2, 0, 700); /* one waits for room */
-	o[0].call.patient = o[1].call.patient = true;
+	o[0].call.keep_queued = o[1].call.keep_queued = true;
 	ones_send(o, 2);
 	ck_calls_lost(all, 0);
 	eq_u64(ones_told(o, 1, -EIO), 1);
@@ -145,7 +145,7 @@ static void test_held_while_late(void)
 
 	begin();
 	ones_init(o, 2, 0, 100);
-	o[1].call.patient = true;
+	o[1].call.keep_queued = true;
 	ones_send(o, 1);
 	pass(SILENCE);
 	eq_u64(ones_told(o, 1, -EIO), 1);
@@ -197,7 +197,7 @@ static void test_held_at_end(void)
 
 	begin();
 	ones_init(o, 3, 0, 100);
-	o[0].call.patient = o[1].call.patient = true;
+	o[0].call.keep_queued = o[1].call.keep_queued = true;
 	ck_calls_end(all);
 	ones_send(o, 3);
 	tick();

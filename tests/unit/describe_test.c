@@ -18,7 +18,7 @@ static const struct ck_location files[FILES] = {
 /* Ranks of the peers: the first is this host, the last has no rank. */
 static const uint32_t ranks[PEERS] = { UINT32_MAX, 5, 3, UINT32_MAX };
 
-static int line_send(struct ck_line *l, uint32_t peer, const struct ck_ask *a)
+static int line_send(struct ck_line *l, uint32_t peer, const struct ck_query *a)
 {
 	(void)l, (void)peer, (void)a;
 	return 0;
@@ -46,13 +46,13 @@ static void begin(uint32_t epoch)
 					    .timeout_msec = 30000,
 					    .window = 1 << 20,
 					    .epoch = epoch };
-	const struct ck_ways_by_rounds by = { SET, ranks, PEERS };
+	const struct ck_round_routes by = { SET, ranks, PEERS };
 
 	f.line = (struct ck_line){ line_send, line_wake };
 	f.calls = ck_calls_make(&o, &f.line, 1000);
-	ck_remote_client_init(&f.r, &(struct ck_ways){ .calls = f.calls,
-						       .files = files,
-						       .n = FILES });
+	ck_remote_client_init(&f.r, &(struct ck_routes){ .calls = f.calls,
+							 .files = files,
+							 .n = FILES });
 	if (!f.calls || ck_remote_client_rounds(&f.r, &by))
 		abort();
 }

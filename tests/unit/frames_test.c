@@ -321,7 +321,7 @@ static const struct malformed {
 	{ "a negative error", ERR, 4, UINT32_MAX, true, CK_WIRE_PING },
 	{ "a request with a payload", PAYLOAD, 8, 1, false, CK_WIRE_READ },
 	{ "a payload of a LIST", PAYLOAD, 8, 1, true, 0 },
-	{ "a payload of a LOOK", PAYLOAD, 8, 1, true, CK_WIRE_LOOK },
+	{ "a payload of a STAT", PAYLOAD, 8, 1, true, CK_WIRE_STAT },
 	{ "a payload of a DIGEST", PAYLOAD, 8, 16, true, CK_WIRE_DIGEST },
 	{ "a payload of a PING", PAYLOAD, 8, 1, true, CK_WIRE_PING },
 	{ "a payload too long", PAYLOAD, 8, CK_WIRE_READ_MAX + 1UL, true,

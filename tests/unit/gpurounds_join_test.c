@@ -186,7 +186,7 @@ static void asker_over(struct ck_round_user *u, uint64_t op, int rc)
 
 static void take(struct asker *a, uint32_t from, struct ck_str body)
 {
-	if (ck_rounds_take(a->rounds, from, body, ck_msec_now()))
+	if (ck_rounds_receive(a->rounds, from, body, ck_msec_now()))
 		abort();
 }
 
@@ -243,8 +243,8 @@ static void ask(struct asker *a, struct ck_str body)
 	uint64_t op;
 
 	if (!ck_want_put(what, sizeof(what), &used, &want) ||
-	    ck_rounds_ask(a->rounds, ranks, RANKS,
-			  (struct ck_str){ (char *)what, used }, &op))
+	    ck_rounds_request(a->rounds, ranks, RANKS,
+			      (struct ck_str){ (char *)what, used }, &op))
 		abort();
 }
 

@@ -280,7 +280,7 @@ static void end(struct job *b)
 {
 	int status;
 
-	ck_hosts_hear_end(b->hosts);
+	ck_hosts_revalidate_end(b->hosts);
 	ck_link_free(b->j->link);
 	ck_hosts_free(b->hosts);
 	ck_files_free(b->files);
@@ -470,7 +470,7 @@ static void test_changed(void)
 		for (unsigned i = 0, most = host + 1 < HOSTS ? 20 : 6000;
 		     i < most && ck_files_check(b.files, EQUAL, NULL) == 0;
 		     i++) {
-			ck_hosts_hear(b.hosts);
+			ck_hosts_revalidate(b.hosts);
 			msec_sleep(10);
 		}
 		eq_err(ck_files_check(b.files, EQUAL, NULL),

@@ -83,7 +83,7 @@ static void begin(const bool *missing, const size_t *order, size_t norder)
 
 static void end(void)
 {
-	ck_hosts_hear_end(m.hosts);
+	ck_hosts_revalidate_end(m.hosts);
 	job_end(m.line);
 	ck_hosts_free(m.hosts);
 	ck_files_free(m.files);

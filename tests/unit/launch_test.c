@@ -322,7 +322,7 @@ static int64_t ask(const char *names, const char *who, const char *lines,
 		abort();
 	options.agent = words;
 	eq_err(ck_host_list_add(&list, names, ',', &d), 0);
-	rc = ck_launch_ask(&options, there, &said, &d);
+	rc = ck_launch_preflight(&options, there, &said, &d);
 	took = ck_msec_now() - took;
 	if (msec < PATIENT_MSEC && (rc || !have_answered(there, who))) {
 		ck_buf_fini(&said);
@@ -474,7 +474,7 @@ static int ask_with(const char *names, const char *ours, const char *with)
 	int rc;
 
 	eq_err(ck_host_list_add(&list, names, ',', &d), 0);
-	rc = ck_launch_ask(&options, there, &lines, &d);
+	rc = ck_launch_preflight(&options, there, &lines, &d);
 	if (rc == 0) {
 		ok(there[0] && !there[1]);
 		eq_text(lines.data, "host b: missing: it cannot be asked: No "

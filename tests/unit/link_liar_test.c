@@ -460,7 +460,7 @@ static void *deaf_run(void *arg)
 	return NULL;
 }
 
-static int take_nothing(const struct ck_ask *a, const struct ck_message *m,
+static int take_nothing(const struct ck_query *a, const struct ck_message *m,
 			void *arg)
 {
 	(void)a, (void)m, (void)arg;
@@ -473,18 +473,18 @@ static void *ask_much(void *arg)
 	struct joined *j = arg;
 	static const char name[4000];
 	struct ck_str names[200];
-	struct ck_ask a;
+	struct ck_query a;
 	size_t taken;
 	int rc = 0;
 
 	for (unsigned i = 0; i < 200; i++)
 		names[i] = (struct ck_str){ name, sizeof(name) };
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names, 200, &taken))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, names, 200, &taken))
 		abort();
 	for (unsigned i = 0; i < 4 && (rc == 0 || rc == -EIO); i++)
 		rc = ck_calls_wait(ck_link_calls(j->link), 0, &a, take_nothing,
 				   NULL);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return rc == -EIO ? NULL : j;
 }
 
@@ -550,8 +550,8 @@ static int came_to_nothing(struct ck_call *c, const struct ck_message *m,
 static void ask_lists(struct joined *j, struct ck_call *calls, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		calls[i] = (struct ck_call){ .came = came_to_nothing };
-		if (ck_ask_list(&calls[i].ask, CK_STR(""), 0))
+		calls[i] = (struct ck_call){ .done = came_to_nothing };
+		if (ck_query_list(&calls[i].query, CK_STR(""), 0))
 			abort();
 		ck_calls_send(ck_link_calls(j->link), &calls[i]);
 	}
@@ -577,7 +577,7 @@ static void test_open(void)
 	eq_u64(frames_counted(), CK_WIRE_OPEN_MAX);
 	(void)joined_end(j);
 	for (unsigned i = 0; i < 2 * MUCH; i++)
-		ck_ask_fini(&calls[i].ask);
+		ck_query_fini(&calls[i].query);
 	free(calls);
 }
 

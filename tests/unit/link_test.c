@@ -21,8 +21,8 @@ static void look_by_hand(struct joined *j)
 {
 	const struct ck_str names[] = { CK_STR("f1"), CK_STR("none"),
 					CK_STR("../f1"), CK_STR("f1") };
-	struct ck_looked said[4];
-	int rc = ck_calls_look(ck_link_calls(j->link), 0,
+	struct ck_name_stat said[4];
+	int rc = ck_calls_stat(ck_link_calls(j->link), 0,
 			       (struct ck_ids){ 0, 0 }, names, 4, said);
 
 	eq_err(rc, 0);
@@ -30,7 +30,7 @@ static void look_by_hand(struct joined *j)
 	eq_u64(said[0].info.size, FILE_BYTES);
 	ok(!said[1].seen || said[1].info.err == ENODATA);
 	ok(!said[2].seen || said[2].info.err == ENODATA);
-	eq_err(ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
+	eq_err(ck_calls_stat(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
 			     names, 0, said),
 	       0);
 }
@@ -38,10 +38,10 @@ static void look_by_hand(struct joined *j)
 /* Looks up more names than one request can have. long_one: a name that is too long, or 0. */
 static int look_many(struct joined *j, size_t long_one)
 {
-	enum { MANY = 10 * CK_WIRE_LOOKS_MAX + 5 };
+	enum { MANY = 10 * CK_WIRE_STAT_MAX + 5 };
 
 	static const char long_name[CK_WIRE_NAME_MAX + 1];
-	struct ck_looked *said = calloc(MANY, sizeof(*said));
+	struct ck_name_stat *said = calloc(MANY, sizeof(*said));
 	struct ck_str *names = calloc(MANY, sizeof(*names));
 	unsigned wrong = 0;
 	int rc;
@@ -51,7 +51,7 @@ static int look_many(struct joined *j, size_t long_one)
 	if (long_one)
 		names[long_one] = (struct ck_str){ long_name,
 						   sizeof(long_name) };
-	rc = ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
+	rc = ck_calls_stat(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
 			   names, MANY, said);
 	for (unsigned i = 0; rc == 0 && i < MANY; i++)
 		wrong += !said[i].seen ||
@@ -62,10 +62,11 @@ static int look_many(struct joined *j, size_t long_one)
 	return rc;
 }
 
-/* A worker process that collects several LOOKs and answers the last one first. All atomic. */
+/* A worker process that collects several STATs and answers the last one first.
+ * All atomic. */
 static struct {
 	unsigned looks, most; /* received, and in flight at a time */
-	unsigned fails; /* number of the first LOOK that gets ENODATA, or 0 */
+	unsigned fails; /* number of the first STAT that gets ENODATA, or 0 */
 	unsigned least; /* replies are sent when this many wait */
 } late;
 
@@ -101,7 +102,7 @@ static void late_keep(struct ck_file_server *o, const struct ck_framed *f,
 	look->frame = f->frame;
 	if (ck_file_server_answer(o, &m, &look->answer))
 		abort();
-	count(&late.looks, f->head.type == CK_WIRE_LOOK);
+	count(&late.looks, f->head.type == CK_WIRE_STAT);
 	if (noted(&late.fails) && noted(&late.looks) >= noted(&late.fails)) {
 		ck_answer_fini(&look->answer);
 		look->answer.head = f->head;
@@ -145,7 +146,7 @@ static void *late_run(void *arg)
 	return NULL;
 }
 
-/* Several LOOKs are in flight at a time, and an error ends all of them. */
+/* Several STATs are in flight at a time, and an error ends all of them. */
 static void test_looks(void)
 {
 	enum { WINDOW = 4 };
@@ -158,7 +159,7 @@ static void test_looks(void)
 	eq_err(look_many(j, 0), 0);
 	eq_u64(noted(&late.looks), 1 + 11);
 	eq_u64(noted(&late.most), WINDOW);
-	eq_err(look_many(j, CK_WIRE_LOOKS_MAX * 3 / 2), -ENAMETOOLONG);
+	eq_err(look_many(j, CK_WIRE_STAT_MAX * 3 / 2), -ENAMETOOLONG);
 	__atomic_store_n(&late.looks, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&late.fails, 3, __ATOMIC_RELAXED);
 	eq_err(look_many(j, 0), -ENODATA);

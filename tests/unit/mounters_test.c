@@ -26,7 +26,7 @@ static void test_gone(void)
 
 static bool look(struct ck_mount_liveness *m, uint64_t now)
 {
-	return ck_mount_liveness_look(m, now, SILENCE, MOST);
+	return ck_mount_liveness_expire(m, now, SILENCE, MOST);
 }
 
 static void test_silence(void)
@@ -36,7 +36,7 @@ static void test_silence(void)
 
 	eq_i64(ck_mount_liveness_init(&m, RANKS, SELF, has, 1000), 0);
 	ok(!look(&m, 1050));
-	ck_mount_liveness_heard(&m, 0, 1060);
+	ck_mount_liveness_note(&m, 0, 1060);
 	ok(!look(&m, 1099));
 	ok(look(&m, 1100)); /* 1 */
 	eq_u64(m.left, 2);

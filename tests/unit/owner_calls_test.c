@@ -137,28 +137,28 @@ static void answer_inputs(void)
 static void take(struct ck_str input)
 {
 	static const struct ck_str asked[] = { { "a", 1 }, { "b", 1 } };
-	struct ck_looked looked[2];
+	struct ck_name_stat looked[2];
 	struct ck_page page;
 	struct ck_message m;
-	struct ck_ask a;
+	struct ck_query a;
 	uint64_t read;
 	size_t n;
 	int rc = -EPROTO;
 
 	if (input.len == 0 || wire_split(input.p + 1, input.len - 1, &m) ||
-	    ck_ask_look(&a, (struct ck_ids){ 0, 0 }, asked, 2, &n))
+	    ck_query_stat(&a, (struct ck_ids){ 0, 0 }, asked, 2, &n))
 		return;
 	a.head.type = m.head.type;
 	a.head.id = m.head.id;
 	a.head.epoch = m.head.epoch;
 	switch (m.head.type) {
-	case CK_WIRE_LIST: rc = ck_take_list(&a, &m, &page); break;
-	case CK_WIRE_LOOK: rc = ck_take_look(&a, &m, looked); break;
-	case CK_WIRE_READ: rc = ck_take_read(&a, &m, &read); break;
+	case CK_WIRE_LIST: rc = ck_reply_list(&a, &m, &page); break;
+	case CK_WIRE_STAT: rc = ck_reply_stat(&a, &m, looked); break;
+	case CK_WIRE_READ: rc = ck_reply_read(&a, &m, &read); break;
 	default: rc = take_ping(&a, &m); break;
 	}
 	must(rc <= 0);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 }
 
 static void take_inputs(void)

@@ -94,7 +94,7 @@ static void test_quick(void)
 
 	ok(ck_file_server_is_quick(owner, &m, CK_OWNER_NOW_MOST));
 	ok(!ck_file_server_is_quick(owner, &m, CK_OWNER_NOW_MOST + 1));
-	m.head.type = CK_WIRE_LOOK;
+	m.head.type = CK_WIRE_STAT;
 	ok(!ck_file_server_is_quick(owner, &m, 1));
 }
 

@@ -411,9 +411,9 @@ static bool are_cut(struct ck_copy_desc *list, const struct ck_copy_desc *want,
 
 	ck_reads_begin(&r, list, n);
 	for (*asks = 0; ck_reads_left(&r); ++*asks) {
-		struct ck_ask a;
+		struct ck_query a;
 
-		if (ck_ask_read(&r, &a))
+		if (ck_query_read(&r, &a))
 			abort();
 		w.wrong += a.nparts == 0 || a.bytes > CK_WIRE_READ_MAX ||
 			   a.bytes == 0 || a.body.len > CK_WIRE_BODY_MAX;
@@ -426,10 +426,10 @@ static bool are_cut(struct ck_copy_desc *list, const struct ck_copy_desc *want,
 						   .wrong = w.wrong +
 							    (w.off != 0),
 						   .bytes = w.bytes };
-			w.part = &a.parts[i].move;
+			w.part = &a.parts[i].desc;
 			each_run(w.part, walk_run, &w);
 		}
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	}
 	return w.wrong == 0 && w.off == 0 && w.bytes == bytes_of(list, n);
 }

@@ -73,7 +73,7 @@ static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 	uint8_t to[3][BYTES];
 	struct ck_copy_desc list[3];
 	struct ck_reads r;
-	struct ck_ask a;
+	struct ck_query a;
 	struct ck_message m = { 0 };
 	bool answered;
 	uint64_t cost;
@@ -83,7 +83,7 @@ static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 						 .run = BYTES,
 						 .to = to[i] };
 	ck_reads_begin(&r, list, at_once ? 1 : 3);
-	if (!ck_reads_left(&r) || ck_ask_read(&r, &a))
+	if (!ck_reads_left(&r) || ck_query_read(&r, &a))
 		abort();
 	m.head = a.head;
 	m.body = (struct ck_str){ a.body.data, a.body.len };
@@ -91,7 +91,7 @@ static bool ask(struct ck_file_server *o, const uint32_t numbers[2],
 		abort();
 	answered = at_once ? ck_file_server_answer_now(o, &m, cost, out)
 			   : ck_file_server_answer(o, &m, out) == 0;
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return answered;
 }
 

@@ -7,19 +7,19 @@
 
 #include <errno.h>
 
-static int ask_make(struct ck_ask *a, unsigned type, struct ck_reads *r)
+static int ask_make(struct ck_query *a, unsigned type, struct ck_reads *r)
 {
 	static const struct ck_str looked[] = { { "b", 1 }, { "sub/c", 5 } };
 	static const struct ck_wire_run run = { 0, 0, 1 };
 	size_t n;
 
 	switch (type) {
-	case CK_WIRE_LIST: return ck_ask_list(a, CK_STR("sub"), 0);
-	case CK_WIRE_LOOK:
-		return ck_ask_look(a, (struct ck_ids){ 0, 0 }, looked, 2, &n);
-	case CK_WIRE_READ: return ck_reads_left(r) ? ck_ask_read(r, a) : 0;
-	case CK_WIRE_DIGEST: return ck_ask_digest(a, &run, 1);
-	default: return ck_ask_ping(a);
+	case CK_WIRE_LIST: return ck_query_list(a, CK_STR("sub"), 0);
+	case CK_WIRE_STAT:
+		return ck_query_stat(a, (struct ck_ids){ 0, 0 }, looked, 2, &n);
+	case CK_WIRE_READ: return ck_reads_left(r) ? ck_query_read(r, a) : 0;
+	case CK_WIRE_DIGEST: return ck_query_digest(a, &run, 1);
+	default: return ck_query_ping(a);
 	}
 }
 
@@ -27,7 +27,7 @@ static int ask_make(struct ck_ask *a, unsigned type, struct ck_reads *r)
 static bool ask_short(unsigned type, unsigned n, struct ck_reads *r)
 {
 	const struct ck_reads before = *r;
-	struct ck_ask a;
+	struct ck_query a;
 	bool fired;
 	int rc;
 
@@ -39,12 +39,12 @@ static bool ask_short(unsigned type, unsigned n, struct ck_reads *r)
 	eq_err(rc, fired ? -ENOMEM : 0);
 	ok(!fired || (r->next == before.next && r->done == before.done));
 	if (rc == 0)
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	return fired;
 }
 
 /* There is an answer all the same. */
-static bool answer_short(const struct ck_ask *a, unsigned n)
+static bool answer_short(const struct ck_query *a, unsigned n)
 {
 	const struct ck_message m = { .head = a->head,
 				      .body = { a->body.data, a->body.len } };
@@ -74,7 +74,7 @@ static void test_shortage(void)
 
 	for (unsigned type = CK_WIRE_LIST; type < CK_WIRE_REQUESTS; type++) {
 		struct ck_reads r;
-		struct ck_ask a;
+		struct ck_query a;
 		unsigned n = 1;
 
 		ck_reads_begin(&r, &move, 1);
@@ -85,7 +85,7 @@ static void test_shortage(void)
 			abort();
 		for (n = 1; answer_short(&a, n); n++)
 			failed++;
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	}
 	printf("# %u allocations failed\n", failed);
 	ok(failed > 20);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner: the names that a file server opens, its answers to LOOK, DIGEST and LIST, and its
- * answers after a file was replaced. READ is in owner_reads_test.c.
+ * owner: the names that a file server opens, its answers to STAT, DIGEST and
+ * LIST, and its answers after a file was replaced. READ is in
+ * owner_reads_test.c.
  */
 #include "owner_case.h"
 
 #include <errno.h>
 #include <pthread.h>
 
-/* --- LOOK -------------------------------------------------------------------------------- */
+/* --- STAT ----------------------------------------------------------------- */
 
 static void make_files(void)
 {
@@ -27,7 +28,7 @@ static void make_files(void)
 
 static void test_look(void)
 {
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 	struct stat st;
 
 	ok(fchmodat(dir, "sub", 0710, 0) == 0);
@@ -51,7 +52,7 @@ static void test_look(void)
 static void check_refused(struct ck_file_server *o, struct ck_str name,
 			  const char *why)
 {
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 	uint8_t byte = 0;
 	struct ck_copy_desc move = { .run = 1, .to = &byte };
 
@@ -108,7 +109,7 @@ static void test_refused(void)
 static void test_links(void)
 {
 	struct ck_file_server *o = owner_begin(CK_BENEATH_SYMLINKS);
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 
 	eq_err(look_at(o, CK_STR("link_dir/c"), &looked), 0);
 	ok(looked.seen && looked.info.err == 0 && looked.info.size == 5);
@@ -119,7 +120,7 @@ static void test_links(void)
 
 static void test_too_many_names(void)
 {
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 	uint64_t before = owner->names;
 
 	owner->names = CK_OWNER_NAMES_MAX - 1;
@@ -132,10 +133,11 @@ static void test_too_many_names(void)
 	ok(owner->names > before);
 }
 
-/* A stat or open that failed for lack of permission is repeated by the next LOOK. */
+/* A stat or open that failed for lack of permission is repeated by the next
+ * STAT. */
 static void test_look_again(void)
 {
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 
 	ok(mkdirat(dir, "closed", 0700) == 0);
 	put_file("closed/in", "12345", 5);
@@ -170,14 +172,14 @@ static int digest_of(struct ck_file_server *o, const struct ck_wire_run *runs,
 {
 	struct ck_buf bytes;
 	struct ck_message m;
-	struct ck_ask a;
-	int rc = ck_ask_digest(&a, runs, n);
+	struct ck_query a;
+	int rc = ck_query_digest(&a, runs, n);
 
 	if (rc)
 		return rc;
-	rc = serve(o, &a, &bytes, &m) ? ck_take_digest(&a, &m, out) : -EPROTO;
+	rc = serve(o, &a, &bytes, &m) ? ck_reply_digest(&a, &m, out) : -EPROTO;
 	ck_buf_fini(&bytes);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return rc;
 }
 
@@ -319,19 +321,19 @@ static int list_page(const char *name, uint64_t *cursor, bool *more,
 	struct ck_page_row row;
 	struct ck_buf bytes;
 	struct ck_message m;
-	struct ck_ask a;
-	int rc = ck_ask_list(&a, ck_str_from(name), *cursor);
+	struct ck_query a;
+	int rc = ck_query_list(&a, ck_str_from(name), *cursor);
 
 	if (rc)
 		return rc;
-	rc = serve(owner, &a, &bytes, &m) ? ck_take_list(&a, &m, &page)
+	rc = serve(owner, &a, &bytes, &m) ? ck_reply_list(&a, &m, &page)
 					  : -EPROTO;
 	for (*n = 0; rc == 0 && ck_page_next(&page, &row); ++*n)
 		each(&row);
 	*more = page.more;
 	*cursor = page.next;
 	ck_buf_fini(&bytes);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return rc;
 }
 
@@ -461,30 +463,31 @@ static void *read_on(void *arg)
 		struct ck_reads r;
 		struct ck_buf answer;
 		struct ck_message m;
-		struct ck_ask a;
+		struct ck_query a;
 		uint64_t read;
 
 		ck_reads_begin(&r, &move, 1);
-		if (!ck_reads_left(&r) || ck_ask_read(&r, &a))
+		if (!ck_reads_left(&r) || ck_query_read(&r, &a))
 			abort();
 		if (wire_serve(owner, &a, &answer) ||
 		    wire_split(answer.data, answer.len, &m) ||
-		    ck_take_read(&a, &m, &read) || move.rc ||
+		    ck_reply_read(&a, &m, &read) || move.rc ||
 		    memcmp(bytes, "third", 5) != 0)
 			++*wrong;
 		ck_buf_fini(&answer);
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	}
 	return NULL;
 }
 
-/* Two threads read the first file while another one sends LOOK for ever more names. */
+/* Two threads read the first file while another one sends STAT for ever more
+ * names. */
 static void test_threads(void)
 {
 	struct ck_file_server *before = owner;
 	pthread_t threads[2];
 	unsigned wrong[2] = { 0 };
-	struct ck_looked looked;
+	struct ck_name_stat looked;
 
 	owner = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	eq_u64(number_of(owner, "sub/c"), 0);
@@ -495,17 +498,17 @@ static void test_threads(void)
 		struct ck_str s = { name, 0 };
 		struct ck_buf answer;
 		struct ck_message m;
-		struct ck_ask a;
+		struct ck_query a;
 		size_t n;
 
 		s.len = (size_t)snprintf(name, sizeof(name), "name %d", i);
-		if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &s, 1, &n) ||
+		if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, &s, 1, &n) ||
 		    wire_serve(owner, &a, &answer) ||
 		    wire_split(answer.data, answer.len, &m) ||
-		    ck_take_look(&a, &m, &looked))
+		    ck_reply_stat(&a, &m, &looked))
 			abort();
 		ck_buf_fini(&answer);
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 	}
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);

@@ -114,9 +114,9 @@ static void model_begin(struct model *m)
 	if (!m->calls)
 		abort();
 	ck_remote_client_init(&m->requester,
-			      &(struct ck_ways){ .calls = m->calls,
-						 .files = m->files,
-						 .n = SET_FILES });
+			      &(struct ck_routes){ .calls = m->calls,
+						   .files = m->files,
+						   .n = SET_FILES });
 }
 
 /* Starts no more moves and runs until all moves have ended. About half of the peers work again. */
@@ -159,9 +159,9 @@ static void phantom_send(struct model *m, struct ck_call *c,
 	struct ck_reads r;
 
 	*move = (struct ck_copy_desc){ .run = sizeof(to), .to = to };
-	*c = (struct ck_call){ .came = phantom_came };
+	*c = (struct ck_call){ .done = phantom_came };
 	ck_reads_begin(&r, move, 1);
-	if (!ck_reads_left(&r) || ck_ask_read(&r, &c->ask))
+	if (!ck_reads_left(&r) || ck_query_read(&r, &c->query))
 		abort();
 	ck_calls_send(m->calls, c);
 	m->packets.list[m->packets.n - 1].due = UINT64_MAX;
@@ -219,7 +219,7 @@ static void check_afterwards(struct model *m)
 	if (m->canary == WINDOW)
 		ck_calls_drop(m->calls, &phantom);
 	tick(m);
-	ck_ask_fini(&phantom.ask);
+	ck_query_fini(&phantom.query);
 }
 
 /* After ck_calls_end(), the moves in flight and later moves fail. */

@@ -71,9 +71,9 @@ static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 		abort();
 	ck_remote_client_init(
 		&r->j->requester,
-		&(struct ck_ways){ .calls = ck_link_calls(r->j->link),
-				   .files = r->j->files,
-				   .n = FILES });
+		&(struct ck_routes){ .calls = ck_link_calls(r->j->link),
+				     .files = r->j->files,
+				     .n = FILES });
 }
 
 /* Looks up the files, each at the next rank of the first `among`. Returns 0 or an error. */
@@ -195,8 +195,8 @@ static void test_copies(uint32_t first, uint32_t second)
 			others[2 * file + i % 3 - 1] =
 				(struct ck_other_place){ file, at };
 	}
-	r.j->requester.ways.others = others;
-	r.j->requester.ways.nothers = 2UL * FILES;
+	r.j->requester.routes.others = others;
+	r.j->requester.routes.nothers = 2UL * FILES;
 	movers_start(&m, threads);
 	ok(grows(&m.good, 0));
 	kill(r.pids[first], SIGKILL);

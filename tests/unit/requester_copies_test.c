@@ -24,8 +24,8 @@ struct copied {
 static void copied_begin(struct copied *c)
 {
 	begin();
-	requester.ways.others = others;
-	requester.ways.nothers = CK_ARRAY_SIZE(others);
+	requester.routes.others = others;
+	requester.routes.nothers = CK_ARRAY_SIZE(others);
 	*c = (struct copied){ .batch = { .list = c->list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
 		c->list[i] = (struct ck_copy_desc){
@@ -208,8 +208,8 @@ static void test_wild(void)
 	struct copied c;
 
 	begin();
-	requester.ways.others = others;
-	requester.ways.nothers = CK_ARRAY_SIZE(others);
+	requester.routes.others = others;
+	requester.routes.nothers = CK_ARRAY_SIZE(others);
 	c = (struct copied){ .batch = { .list = c.list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
 		c.list[i] = (struct ck_copy_desc){ .file = 2,
@@ -418,8 +418,8 @@ static void test_any(void)
 		begin();
 		for (unsigned f = 0; f < ANY_FILES; f++)
 			files[f] = a.at[f][0];
-		requester.ways.others = a.others;
-		requester.ways.nothers = a.nothers;
+		requester.routes.others = a.others;
+		requester.routes.nothers = a.nothers;
 		wrong += start(&a.set.batch) != -EINPROGRESS;
 		for (; line.packets.n; asked++)
 			wrong += !any_answer(&a, &random);

@@ -54,9 +54,9 @@ static void jobs_begin(void)
 	line.reads = ended = njobs = 0;
 	whereabouts_fill(files, OWNERS);
 	ck_remote_client_init(&requester,
-			      &(struct ck_ways){ .calls = job_make(),
-						 .files = tables[0],
-						 .n = SET_FILES });
+			      &(struct ck_routes){ .calls = job_make(),
+						   .files = tables[0],
+						   .n = SET_FILES });
 }
 
 static void jobs_end(void)
@@ -79,9 +79,9 @@ static void renew(void)
 	struct ck_calls *old = jobs[njobs - 1], *c = job_make();
 
 	ck_remote_client_renew(&requester,
-			       &(struct ck_ways){ .calls = c,
-						  .files = tables[njobs - 1],
-						  .n = SET_FILES });
+			       &(struct ck_routes){ .calls = c,
+						    .files = tables[njobs - 1],
+						    .n = SET_FILES });
 	lose_all();
 	ck_calls_release(old);
 	ck_calls_end(old);

@@ -28,8 +28,8 @@ static void silent_begin(struct silent *c, uint32_t timeout)
 	case_timeout = timeout;
 	case_silence = timeout / 2;
 	begin();
-	requester.ways.others = others;
-	requester.ways.nothers = CK_ARRAY_SIZE(others);
+	requester.routes.others = others;
+	requester.routes.nothers = CK_ARRAY_SIZE(others);
 	*c = (struct silent){ .batch = { .list = &c->move, .n = 1 } };
 	c->move = (struct ck_copy_desc){
 		.file = 2, .fpos = 100, .run = 8, .to = c->to

@@ -215,9 +215,9 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 		line.owner[i] = owners.owner[i];
 	line_thread_begin(&line, 300, tap_random(&random));
 	ck_remote_client_init(&requester,
-			      &(struct ck_ways){ .calls = line.calls,
-						 .files = files,
-						 .n = SET_FILES });
+			      &(struct ck_routes){ .calls = line.calls,
+						   .files = files,
+						   .n = SET_FILES });
 	line_thread_serve(&line, &requester);
 	workers_begin(rounds, &random);
 	interrupt_some(tap_random(&random));

@@ -9,7 +9,7 @@
 
 enum { MOST = 8 };
 
-static uint8_t records[MOST * CK_RANK_TABLE_SAID];
+static uint8_t records[MOST * CK_RANK_TABLE_RECORD];
 
 static const struct ck_rank_table_rank
 	a = { "a", "1", "/ck", CK_VERSION, 0, 0 },
@@ -20,8 +20,8 @@ static const struct ck_rank_table_rank
 static void say(const struct ck_rank_table_rank *list, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (ck_rank_table_say(&list[i],
-				      records + i * CK_RANK_TABLE_SAID))
+		if (ck_rank_table_encode(&list[i],
+					 records + i * CK_RANK_TABLE_RECORD))
 			abort();
 }
 
@@ -107,8 +107,8 @@ static void test_no_rank(void)
 	memset(records, 0, 3);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	say(&a_mount, 1);
-	memset(records + strlen("ckptfs") + 1, 'x', CK_RANK_TABLE_SAID - 10);
-	memset(records + CK_RANK_TABLE_SAID - 10, 'y', 10);
+	memset(records + strlen("ckptfs") + 1, 'x', CK_RANK_TABLE_RECORD - 10);
+	memset(records + CK_RANK_TABLE_RECORD - 10, 'y', 10);
 	refused_bytes(1, -EPROTO, "rank 0 is no ckptfs");
 	rank.host = "a b";
 	say(&rank, 1);
@@ -124,21 +124,22 @@ static void test_no_rank(void)
 	rank.version = "0";
 	rank.host = "\1";
 	say((struct ck_rank_table_rank[]){ a_mount, rank }, 2);
-	memset(records + CK_RANK_TABLE_SAID + 9, 0xff, CK_RANK_TABLE_SAID - 9);
+	memset(records + CK_RANK_TABLE_RECORD + 9, 0xff,
+	       CK_RANK_TABLE_RECORD - 9);
 	refused_bytes(2, -EINVAL, "rank 1 is ckptfs 0;");
 }
 
 static void test_long(void)
 {
-	static char path[CK_RANK_TABLE_SAID];
+	static char path[CK_RANK_TABLE_RECORD];
 	struct ck_rank_table_rank rank = a_mount;
 
 	memset(path, 'x', sizeof(path) - 1);
 	path[0] = '/';
 	rank.path = path;
-	eq_i64(ck_rank_table_say(&rank, records), -ENAMETOOLONG);
+	eq_i64(ck_rank_table_encode(&rank, records), -ENAMETOOLONG);
 	path[PATH_MAX] = '\0';
-	eq_i64(ck_rank_table_say(&rank, records), 0);
+	eq_i64(ck_rank_table_encode(&rank, records), 0);
 }
 
 static void test_own(void)
@@ -149,7 +150,7 @@ static void test_own(void)
 
 	if (gethostname(host, sizeof(host) - 1) || !getcwd(cwd, sizeof(cwd)))
 		abort();
-	eq_i64(ck_rank_table_say_own("no/such", true, records, &d), 0);
+	eq_i64(ck_rank_table_encode_own("no/such", true, records, &d), 0);
 	eq_i64(ck_rank_table_read(records, 1, &r, &d), 0);
 	eq_text(r.ranks[0].host, host);
 	eq_u64(strlen(r.ranks[0].path), strlen(cwd) + strlen("/no/such"));
@@ -182,8 +183,8 @@ static void test_list(void)
 	ck_rank_table_list(&r, 3, &text);
 	ck_rank_table_fini(&r);
 	eq_i64(text.err, 0);
-	eq_i64(ck_rank_table_take((struct ck_str){ text.data, text.len }, &list,
-				  &n),
+	eq_i64(ck_rank_table_decode_list((struct ck_str){ text.data, text.len },
+					 &list, &n),
 	       0);
 	eq_u64(n, 5);
 	is_rank(&list[0], 3, &b);
@@ -194,12 +195,13 @@ static void test_list(void)
 	free(list);
 	/* A truncated list is refused, and a changed byte causes no invalid access. */
 	for (size_t len = 0; len < text.len; len++)
-		ok(ck_rank_table_take((struct ck_str){ text.data, len }, &list,
-				      &n) == -EPROTO);
+		ok(ck_rank_table_decode_list((struct ck_str){ text.data, len },
+					     &list, &n) == -EPROTO);
 	for (size_t i = 0; i < text.len; i++) {
 		text.data[i] ^= 0x55;
-		if (ck_rank_table_take((struct ck_str){ text.data, text.len },
-				       &list, &n) == 0)
+		if (ck_rank_table_decode_list(
+			    (struct ck_str){ text.data, text.len }, &list,
+			    &n) == 0)
 			free(list);
 		text.data[i] ^= 0x55;
 	}

@@ -383,13 +383,13 @@ static void test_bad_asks(void)
 
 	begin(3, true);
 	all = m.nodes[0].all;
-	eq_err(ck_rounds_ask(all, unsorted, 2, CK_STR("x"), &op), -EINVAL);
-	eq_err(ck_rounds_ask(all, twice, 2, CK_STR("x"), &op), -EINVAL);
-	eq_err(ck_rounds_ask(all, others, 2, CK_STR("x"), &op), -EINVAL);
-	eq_err(ck_rounds_ask(all, beyond, 2, CK_STR("x"), &op), -EINVAL);
-	eq_err(ck_rounds_ask(all, unsorted, 0, CK_STR("x"), &op), -EINVAL);
-	eq_err(ck_rounds_ask(all, twice, 1,
-			     (struct ck_str){ large, sizeof(large) }, &op),
+	eq_err(ck_rounds_request(all, unsorted, 2, CK_STR("x"), &op), -EINVAL);
+	eq_err(ck_rounds_request(all, twice, 2, CK_STR("x"), &op), -EINVAL);
+	eq_err(ck_rounds_request(all, others, 2, CK_STR("x"), &op), -EINVAL);
+	eq_err(ck_rounds_request(all, beyond, 2, CK_STR("x"), &op), -EINVAL);
+	eq_err(ck_rounds_request(all, unsorted, 0, CK_STR("x"), &op), -EINVAL);
+	eq_err(ck_rounds_request(all, twice, 1,
+				 (struct ck_str){ large, sizeof(large) }, &op),
 	       -EINVAL);
 	end();
 }

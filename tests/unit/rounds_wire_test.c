@@ -169,8 +169,8 @@ static void begin(uint32_t size, uint64_t seed)
 
 static int receive(uint32_t to, uint32_t from)
 {
-	return ck_rounds_take(m.nodes[to].all, from,
-			      (struct ck_str){ buf.data, buf.len }, m.now);
+	return ck_rounds_receive(m.nodes[to].all, from,
+				 (struct ck_str){ buf.data, buf.len }, m.now);
 }
 
 static void test_strangers(void)
@@ -187,7 +187,8 @@ static void test_strangers(void)
 		put(others[i]);
 		eq_err(receive(0, 1), -EPROTO);
 	}
-	eq_err(ck_rounds_take(m.nodes[0].all, 4, CK_STR(""), m.now), -EPROTO);
+	eq_err(ck_rounds_receive(m.nodes[0].all, 4, CK_STR(""), m.now),
+	       -EPROTO);
 	put(CK_ROUNDS_PREPARE); /* the receiver is not a rank of the round */
 	eq_err(receive(0, 2), -EPROTO);
 	put(CK_ROUNDS_PROPOSE);

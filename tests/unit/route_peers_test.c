@@ -185,9 +185,9 @@ static unsigned check_trials(uint64_t trials, uint64_t seed, bool calm,
 	t.w = world_make();
 	line_thread_begin(&line, 500, seed);
 	ck_remote_client_init(&requester,
-			      &(struct ck_ways){ .calls = line.calls,
-						 .files = files_at,
-						 .n = BIG + 2 });
+			      &(struct ck_routes){ .calls = line.calls,
+						   .files = files_at,
+						   .n = BIG + 2 });
 	line_thread_serve(&line, &requester);
 	for (uint64_t i = 0; i < trials; i++)
 		wrong += check_trial(&t, &random);
@@ -203,7 +203,7 @@ static void owner_begin(void)
 	struct ck_str names[BIG + 2];
 	char text[BIG + 2][4];
 	struct ck_buf answer;
-	struct ck_ask a;
+	struct ck_query a;
 	size_t taken;
 
 	for (unsigned i = 0; i < BIG + 2; i++) {
@@ -213,12 +213,12 @@ static void owner_begin(void)
 	}
 	owner = ck_file_server_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	if (!owner ||
-	    ck_ask_look(&a, (struct ck_ids){ getuid(), getgid() }, names,
-			BIG + 2, &taken) ||
+	    ck_query_stat(&a, (struct ck_ids){ getuid(), getgid() }, names,
+			  BIG + 2, &taken) ||
 	    taken != BIG + 2 || wire_serve(owner, &a, &answer))
 		abort();
 	ck_buf_fini(&answer);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 }
 
 static void tell(const char *what)

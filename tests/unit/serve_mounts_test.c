@@ -55,23 +55,23 @@ static void answer(const struct raw_ranks *r, uint32_t rank,
 	send_head(r, rank, &head);
 }
 
-/* The mount sends a LOOK to a rank. */
+/* The mount sends a STAT to a rank. */
 static void mount_looks(const struct raw_ranks *r, uint32_t rank)
 {
 	const struct ck_frame frame = { .peer = rank,
 					.kind = CK_FRAME_MESSAGE };
 	struct ck_frames *frames = calloc(1, sizeof(*frames));
 	struct ck_str name = file_name(0);
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
 
-	if (!frames || ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n))
+	if (!frames || ck_query_stat(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n))
 		abort();
 	frames->fd = r->link;
 	a.head.id = 9;
 	ok(ck_frames_put(frames, &frame, &a.head,
 			 (struct ck_str){ a.body.data, a.head.body }) == 0);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	ck_frames_fini(frames);
 	free(frames);
 }
@@ -124,7 +124,7 @@ static void test_left(void)
 	__atomic_store_n(&taken.held, true, __ATOMIC_RELEASE);
 	mount_looks(&r, 0);
 	mount_looks(&r, B);
-	ok(raw_read(r.fds[B], &head) && head.type == CK_WIRE_LOOK);
+	ok(raw_read(r.fds[B], &head) && head.type == CK_WIRE_STAT);
 	shutdown(r.link, SHUT_RDWR);
 	eq_u64(received(&r, A), CK_WIRE_UNMOUNTED);
 	__atomic_store_n(&taken.held, false, __ATOMIC_RELEASE);

@@ -154,7 +154,7 @@ static void test_turns(void)
 	hold(&taken.held, false);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 7);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 8);
-	/* 0 is the LOOK, 1 was begun before; then the ranks alternate. */
+	/* 0 is the STAT, 1 was begun before; then the ranks alternate. */
 	eq_u64(place_of(7), 2);
 	eq_u64(place_of(8), 4);
 	ok(are_begun(1 + MUCH + 2));
@@ -163,7 +163,8 @@ static void test_turns(void)
 	ck_buf_fini(&b);
 }
 
-/* One thread at a time answers LOOKs; the other threads answer READs meanwhile. */
+/* One thread at a time answers STATs; the other threads answer READs
+ * meanwhile. */
 static void test_looks(void)
 {
 	struct ck_buf b = { 0 };
@@ -184,14 +185,15 @@ static void test_looks(void)
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 30);
 	for (unsigned i = 0; i < 3; i++)
 		ok(raw_read(r.fds[DEAF], &head) && head.id == 20 + i);
-	/* The earlier LOOK, the one begun before, the READ; then they alternate. */
+	/* The earlier STAT, the one begun before, the READ; then they
+	 * alternate. */
 	eq_u64(place_of(31), 2);
 	eq_u64(place_of(30), 3);
 	eq_i64(raw_ranks_end(&r), 0);
 	ck_buf_fini(&b);
 }
 
-/* A single thread alternates between LOOKs and READs. */
+/* A single thread alternates between STATs and READs. */
 static void test_looks_and_reads(void)
 {
 	enum { MUCH = 50 };
@@ -216,14 +218,14 @@ static void test_looks_and_reads(void)
 
 static void add_wide_look(struct ck_buf *b, uint64_t id)
 {
-	static struct ck_str names[CK_WIRE_LOOKS_MAX];
-	struct ck_ask a;
+	static struct ck_str names[CK_WIRE_STAT_MAX];
+	struct ck_query a;
 	size_t n;
 
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
 		names[i] = file_name(i % FILES);
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
-			CK_ARRAY_SIZE(names), &n))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, names,
+			  CK_ARRAY_SIZE(names), &n))
 		abort();
 	raw_add(b, &a, id);
 }
@@ -313,7 +315,7 @@ static void test_dropped(void)
 	static const char name[4000];
 	static struct ck_str names[250];
 	struct ck_buf b = { 0 };
-	struct ck_ask a;
+	struct ck_query a;
 	size_t taken_names;
 
 	raw_add_ping(&b, 1);
@@ -324,8 +326,8 @@ static void test_dropped(void)
 	b.len = 0;
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
 		names[i] = (struct ck_str){ name, sizeof(name) };
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
-			CK_ARRAY_SIZE(names), &taken_names))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, names,
+			  CK_ARRAY_SIZE(names), &taken_names))
 		abort();
 	raw_add(&b, &a, 1);
 	dropped_with("long requests", &b, 12, true);

@@ -121,14 +121,14 @@ static void ask(struct scene *s, uint64_t id, uint64_t place, uint64_t room)
 					.room = room };
 	struct ck_copy_desc m = { .fpos = 5, .run = RUN, .to = to };
 	struct ck_reads reads;
-	struct ck_ask a;
+	struct ck_query a;
 
 	ck_reads_begin(&reads, &m, 1);
-	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &a))
+	if (!ck_reads_left(&reads) || ck_query_read(&reads, &a))
 		abort();
 	a.head.id = id;
 	put(s, &frame, &a.head, (struct ck_str){ a.body.data, a.head.body });
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 }
 
 /* --- other ranks ------------------------------------------------------------------------- */
@@ -176,9 +176,9 @@ static bool serves_mount(const struct scene *s)
 	const struct ck_frame frame = { .kind = CK_FRAME_MESSAGE };
 	struct pollfd fd = { .fd = s->r.link, .events = POLLIN };
 	struct ck_framed f = { .head = { .id = 0 } };
-	struct ck_ask a;
+	struct ck_query a;
 
-	if (!frames || ck_ask_ping(&a))
+	if (!frames || ck_query_ping(&a))
 		abort();
 	frames->fd = s->r.link;
 	a.head.id = 77;
@@ -189,7 +189,7 @@ static bool serves_mount(const struct scene *s)
 	       (f.head.id != 77 && poll(&fd, 1, 60000) > 0 &&
 		ck_frames_read(frames) == 0))
 		;
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	ck_frames_fini(frames);
 	free(frames);
 	return f.head.answer && f.head.id == 77;
@@ -395,7 +395,7 @@ static const struct wrong wrongs[] = {
 	{ "a read whose place wraps",
 	  { 0, 1, UINT64_MAX, 2 },
 	  { .type = CK_WIRE_READ, .body = 4 } },
-	{ "a look", { 0, 1, 0, 0 }, { .type = CK_WIRE_LOOK, .body = 4 } },
+	{ "a look", { 0, 1, 0, 0 }, { .type = CK_WIRE_STAT, .body = 4 } },
 	{ "a ping", { 0, 1, 0, 0 }, { .type = CK_WIRE_PING } },
 	{ "an answer",
 	  { A, 1, 0, 0 },

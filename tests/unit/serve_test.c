@@ -45,7 +45,8 @@ static int served_end(struct served *s)
 	return rc;
 }
 
-static void add(struct ck_buf *b, struct ck_ask *a, uint64_t id, uint64_t room)
+static void add(struct ck_buf *b, struct ck_query *a, uint64_t id,
+		uint64_t room)
 {
 	uint8_t head[CK_WIRE_HEAD];
 
@@ -57,7 +58,7 @@ static void add(struct ck_buf *b, struct ck_ask *a, uint64_t id, uint64_t room)
 	ck_wire_head_put(&a->head, head);
 	ck_buf_add(b, head, sizeof(head));
 	ck_buf_add(b, a->body.data, a->head.body);
-	ck_ask_fini(a);
+	ck_query_fini(a);
 }
 
 /* A READ of the first file: `run` bytes, `turns` times. */
@@ -70,12 +71,12 @@ static void add_wide_read(struct ck_buf *b, uint64_t id, uint64_t run,
 		.fpos = 5, .run = run, .to = to, .nloops = 1, .loops = &loop
 	};
 	struct ck_reads reads;
-	struct ck_ask a;
+	struct ck_query a;
 
 	ck_reads_begin(&reads, &m, 1);
-	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &a))
+	if (!ck_reads_left(&reads) || ck_query_read(&reads, &a))
 		abort();
-	add(b, &a, id, ck_ask_bytes(&a));
+	add(b, &a, id, ck_query_bytes(&a));
 }
 
 static void add_read(struct ck_buf *b, uint64_t id, uint64_t run)
@@ -85,9 +86,9 @@ static void add_read(struct ck_buf *b, uint64_t id, uint64_t run)
 
 static void add_list(struct ck_buf *b, uint64_t id)
 {
-	struct ck_ask a;
+	struct ck_query a;
 
-	if (ck_ask_list(&a, CK_STR(""), 0))
+	if (ck_query_list(&a, CK_STR(""), 0))
 		abort();
 	add(b, &a, id, 0);
 }
@@ -95,34 +96,34 @@ static void add_list(struct ck_buf *b, uint64_t id)
 static void add_look(struct ck_buf *b, uint64_t id)
 {
 	const struct ck_str names[] = { CK_STR("f0"), CK_STR("f1") };
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
 
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names, 2, &n))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, names, 2, &n))
 		abort();
 	add(b, &a, id, 0);
 }
 
-/* A LOOK for many short names, so that the answer is far larger. */
+/* A STAT for many short names, so that the answer is far larger. */
 static void add_wide_look(struct ck_buf *b, uint64_t id)
 {
 	static struct ck_str names[500];
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
 
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
 		names[i] = file_name(i % FILES);
-	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
-			CK_ARRAY_SIZE(names), &n))
+	if (ck_query_stat(&a, (struct ck_ids){ 0, 0 }, names,
+			  CK_ARRAY_SIZE(names), &n))
 		abort();
 	add(b, &a, id, 0);
 }
 
 static void add_ping(struct ck_buf *b, uint64_t id)
 {
-	struct ck_ask a;
+	struct ck_query a;
 
-	if (ck_ask_ping(&a))
+	if (ck_query_ping(&a))
 		abort();
 	add(b, &a, id, 0);
 }
@@ -130,12 +131,12 @@ static void add_ping(struct ck_buf *b, uint64_t id)
 static void add_others(struct ck_buf *b)
 {
 	const struct ck_wire_run run = { 0, 3, 1000 };
-	struct ck_ask a;
+	struct ck_query a;
 
-	if (ck_ask_list(&a, CK_STR(""), 0))
+	if (ck_query_list(&a, CK_STR(""), 0))
 		abort();
 	add(b, &a, 6, 0);
-	if (ck_ask_digest(&a, &run, 1))
+	if (ck_query_digest(&a, &run, 1))
 		abort();
 	add(b, &a, 7, 0);
 }
@@ -309,7 +310,7 @@ static void test_memory(uint64_t most, uint64_t turns, unsigned many,
 		add_wide_read(&s.all, 2 + i, LARGE, turns);
 	if (write(s.sock, s.all.data, s.all.len) != (ssize_t)s.all.len)
 		abort();
-	/* The answer to the LOOK was discarded before, or is counted. */
+	/* The answer to the STAT was discarded before, or is counted. */
 	ok(answers_count(s.sock, many) >= many);
 	eq_u64(noted(&taken.payload), LARGE * turns);
 	ok(noted(&taken.most) <= expected);

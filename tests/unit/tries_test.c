@@ -100,7 +100,7 @@ static void job(struct world *w)
 static void pass(struct world *w, uint64_t msec)
 {
 	for (uint64_t end = w->now + msec; w->now < end; w->now += 500)
-		if (ck_retry_policy_look(&w->t, w->up, w->now))
+		if (ck_retry_policy_update(&w->t, w->up, w->now))
 			job(w);
 }
 
@@ -166,7 +166,7 @@ static void begin_lost(struct world *w, size_t n, bool found)
 	begin(w, n, found);
 	for (size_t i = 0; i < w->n; i++)
 		w->up[i] = true;
-	(void)ck_retry_policy_look(&w->t, w->up, 0);
+	(void)ck_retry_policy_update(&w->t, w->up, 0);
 	for (size_t i = 0; i < w->n; i++)
 		w->up[i] = false;
 }
@@ -208,7 +208,7 @@ static void test_not_the_newcomer(void)
 
 	begin(&w, 3, true);
 	w.up[2] = true;
-	(void)ck_retry_policy_look(&w.t, w.up, 0);
+	(void)ck_retry_policy_update(&w.t, w.up, 0);
 	w.kind[2] = BAD;
 	pass(&w, 3600 * 1000);
 	eq_u64(w.jobs, w.failed);
@@ -243,7 +243,7 @@ static void test_none_begins(void)
 
 	begin(&w, 2, true);
 	for (uint64_t now = 0; now < 3600 * 1000; now += 500)
-		if (ck_retry_policy_look(&w.t, up, now)) {
+		if (ck_retry_policy_update(&w.t, up, now)) {
 			ck_retry_policy_failed(&w.t, NULL, now);
 			n++;
 		}

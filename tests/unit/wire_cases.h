@@ -60,7 +60,7 @@ static const struct fault faults[] = {
 	{ "a name of more bytes", LIST, 72, 2, 4 },
 	{ "a name of fewer bytes", LIST, 72, 2, 2 },
 	{ "a name of 65535 bytes", LIST, 72, 2, 0xffff },
-	/* LOOK. */
+	/* STAT. */
 	{ "no name", LOOK, 72, 4, 0 },
 	{ "fewer names", LOOK, 72, 4, 1 },
 	{ "more names", LOOK, 72, 4, 3 },

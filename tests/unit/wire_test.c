@@ -22,7 +22,7 @@ static const char *const names[REQUESTS] = {
 
 static struct ck_file_server *owner;
 
-static int ask_make(struct ck_ask *a, enum which which)
+static int ask_make(struct ck_query *a, enum which which)
 {
 	static const struct ck_str looked[] = { { "a", 1 }, { "sub/b", 5 } };
 	static const struct ck_wire_run runs[] = { { 0, 100, 1000 },
@@ -32,18 +32,18 @@ static int ask_make(struct ck_ask *a, enum which which)
 	int rc = 0;
 
 	switch (which % AN_ANSWER) {
-	case LIST: rc = ck_ask_list(a, CK_STR("sub"), 5); break;
+	case LIST: rc = ck_query_list(a, CK_STR("sub"), 5); break;
 	case LOOK:
-		rc = ck_ask_look(a, (struct ck_ids){ 1, 2 }, looked, 2, &n);
+		rc = ck_query_stat(a, (struct ck_ids){ 1, 2 }, looked, 2, &n);
 		break;
 	case READ:
 		ck_reads_begin(&r, batch, 2);
 		ok(ck_reads_left(&r));
-		rc = ck_ask_read(&r, a);
+		rc = ck_query_read(&r, a);
 		ok(!ck_reads_left(&r));
 		break;
-	case DIGEST: rc = ck_ask_digest(a, runs, 2); break;
-	default: rc = ck_ask_ping(a); break;
+	case DIGEST: rc = ck_query_digest(a, runs, 2); break;
+	default: rc = ck_query_ping(a); break;
 	}
 	a->head.id = ID;
 	a->head.epoch = EPOCH;
@@ -54,13 +54,13 @@ static void test_requests_are_these_bytes(void)
 {
 	for (enum which i = LIST; i < REQUESTS; i++) {
 		struct ck_buf want = { 0 }, got = { 0 };
-		struct ck_ask a;
+		struct ck_query a;
 
 		put_message(&want, i);
 		ok(ask_make(&a, i) == 0);
 		wire_add_ask(&got, &a);
 		eq_mem(got.data, got.len, want.data, want.len);
-		ck_ask_fini(&a);
+		ck_query_fini(&a);
 		ck_buf_fini(&want);
 		ck_buf_fini(&got);
 	}
@@ -92,19 +92,19 @@ static void test_head_bytes(void)
 
 static struct {
 	struct ck_page page;
-	struct ck_looked looked[2];
+	struct ck_name_stat looked[2];
 	uint8_t digest[16];
 	uint64_t read;
 } got;
 
-static int take(const struct ck_ask *a, enum which which,
+static int take(const struct ck_query *a, enum which which,
 		const struct ck_message *m)
 {
 	switch (which % AN_ANSWER) {
-	case LIST: return ck_take_list(a, m, &got.page);
-	case LOOK: return ck_take_look(a, m, got.looked);
-	case READ: return ck_take_read(a, m, &got.read);
-	case DIGEST: return ck_take_digest(a, m, got.digest);
+	case LIST: return ck_reply_list(a, m, &got.page);
+	case LOOK: return ck_reply_stat(a, m, got.looked);
+	case READ: return ck_reply_read(a, m, &got.read);
+	case DIGEST: return ck_reply_digest(a, m, got.digest);
 	default: return take_ping(a, m);
 	}
 }
@@ -150,12 +150,12 @@ static void check_moved(void)
 static void check_answer(struct ck_buf *bytes, enum which which)
 {
 	struct ck_message m;
-	struct ck_ask a;
+	struct ck_query a;
 
 	memset(to, '.', sizeof(to));
 	ok(ask_make(&a, which) == 0);
 	ok(wire_split(bytes->data, bytes->len, &m) == 0);
-	ok(ck_ask_check(&a, &m.head) == 0);
+	ok(ck_query_check(&a, &m.head) == 0);
 	eq_err(take(&a, which, &m), 0);
 	if (which == A_LIST)
 		check_page();
@@ -165,7 +165,7 @@ static void check_answer(struct ck_buf *bytes, enum which which)
 		check_moved();
 	if (which == A_DIGEST)
 		eq_mem(got.digest, 16, "0123456789abcdef", 16);
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 }
 
 static void test_answers_are_taken(void)
@@ -191,7 +191,7 @@ static void test_errors_are_taken(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(errs); i++) {
 		for (enum which k = A_LIST; k < A_PING; k++) {
 			struct ck_message m = { 0 };
-			struct ck_ask a;
+			struct ck_query a;
 
 			ok(ask_make(&a, k) == 0);
 			m.head = a.head;
@@ -202,7 +202,7 @@ static void test_errors_are_taken(void)
 			if (k == A_READ)
 				ok(batch[0].rc == errs[i][1] &&
 				   batch[1].rc == errs[i][1]);
-			ck_ask_fini(&a);
+			ck_query_fini(&a);
 		}
 	}
 }
@@ -226,7 +226,7 @@ static bool is_refused_request(const void *bytes, size_t len)
 static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 {
 	struct ck_message m;
-	struct ck_ask a;
+	struct ck_query a;
 	bool refused = true;
 	size_t before;
 
@@ -245,7 +245,7 @@ static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 	for (size_t i = 0; i < sizeof(to); i++)
 		refused &= to[i] == '.';
 	refused &= before == taken.total;
-	ck_ask_fini(&a);
+	ck_query_fini(&a);
 	return refused;
 }
 
@@ -472,29 +472,30 @@ static void test_limits(void)
 	static struct ck_str long_names[300];
 	const struct ck_str too_long = { name, sizeof(name) };
 	struct ck_wire_run run = { 0, 0, CK_WIRE_DIGEST_MAX };
-	struct ck_ask a;
+	struct ck_query a;
 	size_t n;
 
 	memset(name, 'x', sizeof(name));
 	for (size_t i = 0; i < CK_ARRAY_SIZE(long_names); i++)
 		long_names[i] = (struct ck_str){ name, CK_WIRE_NAME_MAX };
 	long_names[299].len++;
-	ok(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, long_names, 300, &n) == 0);
+	ok(ck_query_stat(&a, (struct ck_ids){ 0, 0 }, long_names, 300, &n) ==
+	   0);
 	eq_u64(n, ((1 << 20) - 12) / 4098);
 	ok(a.body.len <= CK_WIRE_BODY_MAX);
-	ck_ask_fini(&a);
-	ok(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, long_names + 298, 2, &n) ==
-	   0);
+	ck_query_fini(&a);
+	ok(ck_query_stat(&a, (struct ck_ids){ 0, 0 }, long_names + 298, 2,
+			 &n) == 0);
 	eq_u64(n, 1);
-	ck_ask_fini(&a);
-	eq_err(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &too_long, 1, &n),
+	ck_query_fini(&a);
+	eq_err(ck_query_stat(&a, (struct ck_ids){ 0, 0 }, &too_long, 1, &n),
 	       -ENAMETOOLONG);
-	eq_err(ck_ask_list(&a, too_long, 0), -ENAMETOOLONG);
-	eq_err(ck_ask_digest(&a, &run, 1), 0);
-	ck_ask_fini(&a);
+	eq_err(ck_query_list(&a, too_long, 0), -ENAMETOOLONG);
+	eq_err(ck_query_digest(&a, &run, 1), 0);
+	ck_query_fini(&a);
 	run.len++;
-	eq_err(ck_ask_digest(&a, &run, 1), -E2BIG);
-	eq_err(ck_ask_digest(&a, &run, 0), -E2BIG);
+	eq_err(ck_query_digest(&a, &run, 1), -E2BIG);
+	eq_err(ck_query_digest(&a, &run, 0), -E2BIG);
 }
 
 int main(void)

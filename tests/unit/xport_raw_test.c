@@ -143,7 +143,7 @@ static struct ck_parcel parcel(uint32_t to, const uint8_t *body)
 {
 	return (struct ck_parcel){
 		.to = to,
-		.head = { .type = CK_WIRE_LOOK, .body = CK_WIRE_BODY_MAX },
+		.head = { .type = CK_WIRE_STAT, .body = CK_WIRE_BODY_MAX },
 		.body = { (const char *)body, CK_WIRE_BODY_MAX },
 		.sent = scene_sent,
 	};

@@ -2,19 +2,19 @@
 /*
  * places: looks up the replicas of a file and sorts copy descriptors by peer.
  * The tables have no state of their own: they are the routes of a remote
- * client, and the caller holds ck_remote_client.ways_lock.
+ * client, and the caller holds ck_remote_client.routes_lock.
  */
 #include "places.h"
 #include "ckptfs/table.h"
 
 #include <errno.h>
 
-static size_t first_other(const struct ck_ways *w, uint32_t file)
+static size_t first_other(const struct ck_routes *w, uint32_t file)
 {
 	return CK_COUNT_BEFORE(w->nothers, i, w->others[i].file < file);
 }
 
-bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
+bool ck_places_find(const struct ck_routes *w, uint32_t file, uint32_t i,
 		    struct ck_location *out)
 {
 	size_t at;
@@ -31,7 +31,7 @@ bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
 	return true;
 }
 
-struct ck_sorted ck_places_sorted(const struct ck_ways *w,
+struct ck_sorted ck_places_sorted(const struct ck_routes *w,
 				  struct ck_copy_desc *m, uint32_t index,
 				  uint32_t tries)
 {

@@ -2,7 +2,7 @@
 /*
  * places: selects the peer that serves a copy descriptor, among the locations
  * of its file. All functions read the routes of a remote client: the caller
- * must hold ck_remote_client.ways_lock, except where a function takes it.
+ * must hold ck_remote_client.routes_lock, except where a function takes it.
  */
 #ifndef CK_PLACES_H
 #define CK_PLACES_H
@@ -11,7 +11,7 @@
 
 /* Sets *out to the i-th location that a read of the file tries. Returns false
  * if there are fewer. */
-CK_MUST_USE bool ck_places_find(const struct ck_ways *w, uint32_t file,
+CK_MUST_USE bool ck_places_find(const struct ck_routes *w, uint32_t file,
 				uint32_t i, struct ck_location *out);
 
 /* A copy descriptor and the location that serves it. */
@@ -23,7 +23,7 @@ struct ck_sorted {
 /* Returns the location of descriptor m with the given index after `tries`
  * failed ones. at.peer is UINT32_MAX if there is no such location, or if its
  * file has changed; m->rc is then -ESTALE. */
-struct ck_sorted ck_places_sorted(const struct ck_ways *w,
+struct ck_sorted ck_places_sorted(const struct ck_routes *w,
 				  struct ck_copy_desc *m, uint32_t index,
 				  uint32_t tries);
 /* Sorts by peer, then by index; descriptors without a peer are last. */
@@ -32,10 +32,11 @@ void ck_sort(struct ck_sorted *order, size_t n);
  * order[from]. */
 size_t ck_sorted_end(const struct ck_sorted *order, size_t from, size_t n);
 
-/* Implement ck_backend.describe and ck_backend.came of a remote client, for
- * rounds. They take ways_lock. */
+/* Implement ck_backend.describe and ck_backend.delivered of a remote client,
+ * for rounds. They take routes_lock. */
 bool ck_places_describe(struct ck_backend *m, const struct ck_copy_batch *batch,
 			struct ck_described *out);
-void ck_places_came(struct ck_backend *m, const struct ck_copy_batch *batch);
+void ck_places_delivered(struct ck_backend *m,
+			 const struct ck_copy_batch *batch);
 
 #endif

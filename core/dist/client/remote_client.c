@@ -5,7 +5,7 @@
  * requests of a part are over, its failed descriptors become parts of the next
  * replicas, and so on. The operation completes when no part is in flight. A
  * request without a reply and without a further replica is sent once more as a
- * patient call, which waits for the next connection.
+ * call that stays queued until the next connection.
  *
  * Threads: the caller of start() makes the first parts. The connection's thread
  * completes parts and makes the next ones.
@@ -29,7 +29,8 @@ struct ck_remote_client_op {
 /* How a part was made. */
 struct attempt {
 	uint32_t tries; /* locations that were tried before */
-	bool patient;	/* its calls are patient */
+	/* its calls stay queued while the peer is down */
+	bool keep_queued;
 	/* Milliseconds of the deadline that its descriptors have used, at
 	 * most. */
 	uint64_t spent;
@@ -69,7 +70,7 @@ static void parts_free(struct part *p)
 		struct part *next = p->next;
 
 		for (size_t i = 0; i < p->ncalls; i++)
-			ck_ask_fini(&p->calls[i].call.ask);
+			ck_query_fini(&p->calls[i].call.query);
 		free(p->calls);
 		free(p);
 		p = next;
@@ -82,7 +83,7 @@ static void op_free(struct ck_remote_client_op *op)
 	free(op);
 }
 
-static int call_came(struct ck_call *c, const struct ck_message *m, int rc);
+static int call_done(struct ck_call *c, const struct ck_message *m, int rc);
 
 static int add_call(struct part *p, struct ck_reads *reads)
 {
@@ -97,12 +98,12 @@ static int add_call(struct part *p, struct ck_reads *reads)
 	c = &calls[p->ncalls];
 	*c = (struct read_call){ .call.peer = p->peer,
 				 .call.spent = p->attempt.spent,
-				 .call.patient = p->attempt.patient,
+				 .call.keep_queued = p->attempt.keep_queued,
 				 .call.short_deadline =
 					 p->op->batch->short_deadline,
-				 .call.came = call_came,
+				 .call.done = call_done,
 				 .part = p };
-	rc = ck_ask_read(reads, &c->call.ask);
+	rc = ck_query_read(reads, &c->call.query);
 	p->ncalls += rc == 0;
 	return rc;
 }
@@ -133,7 +134,7 @@ static struct part *part_make(struct ck_remote_client_op *op,
 	p->op = op;
 	p->peer = order[0].at.peer;
 	p->attempt = attempt;
-	p->line = op->r->ways.calls;
+	p->line = op->r->routes.calls;
 	p->generation = op->r->generation;
 	p->n = n;
 	p->index = (uint32_t *)(p->list + n);
@@ -222,8 +223,8 @@ static struct ck_remote_client_op *op_make(struct ck_remote_client *r,
 	for (size_t i = 0; i < batch->n; i++) {
 		struct ck_copy_desc *m = &batch->list[i];
 
-		m->rc = m->file < r->ways.n ? -EIO : -ENODATA;
-		order[i] = ck_places_sorted(&r->ways, m, (uint32_t)i, 0);
+		m->rc = m->file < r->routes.n ? -EIO : -ENODATA;
+		order[i] = ck_places_sorted(&r->routes, m, (uint32_t)i, 0);
 	}
 	if (parts_make(op, order, batch->n, (struct attempt){ 0 }, &parts)) {
 		op_free(op);
@@ -312,10 +313,10 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 
 		if (!may_try_again(failed->list[i].rc) ||
 		    (only_last &&
-		     ck_places_find(&op->r->ways, file,
+		     ck_places_find(&op->r->routes, file,
 				    failed->attempt.tries + 1, &next)))
 			continue;
-		order[n++] = ck_places_sorted(&op->r->ways,
+		order[n++] = ck_places_sorted(&op->r->routes,
 					      &op->batch->list[index], index,
 					      attempt.tries);
 	}
@@ -349,7 +350,7 @@ static void ask_again(struct part *failed, struct attempt attempt,
 }
 
 /* Retries a failed part: by new routes if they were replaced; else at the next
- * replicas; else at the same one with patient calls. */
+ * replicas; else at the same one with calls that stay queued. */
 static void try_again(struct part *failed)
 {
 	struct attempt next = failed->attempt;
@@ -358,17 +359,17 @@ static void try_again(struct part *failed)
 		return;
 	/* The new routes may have the replicas in another order. */
 	if (failed->generation != failed->op->r->generation &&
-	    (failed->unanswered || failed->op->r->ways.nothers)) {
+	    (failed->unanswered || failed->op->r->routes.nothers)) {
 		ask_again(failed, (struct attempt){ 0 }, false);
 		return;
 	}
 	next.tries++;
-	next.patient = false;
-	if (failed->op->r->ways.nothers)
+	next.keep_queued = false;
+	if (failed->op->r->routes.nothers)
 		ask_again(failed, next, false);
-	if (failed->unanswered && !failed->attempt.patient) {
+	if (failed->unanswered && !failed->attempt.keep_queued) {
 		next.tries = failed->attempt.tries;
-		next.patient = true;
+		next.keep_queued = true;
 		ask_again(failed, next, true);
 	}
 }
@@ -381,7 +382,7 @@ static void part_over(struct part *p)
 	struct ck_copy_batch *batch = op->batch;
 	bool over;
 
-	pthread_rwlock_rdlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
 	pthread_mutex_lock(&r->lock);
 	p->over = true;
 	part_note(p);
@@ -390,27 +391,27 @@ static void part_over(struct part *p)
 	if (over)
 		link_out(op);
 	pthread_mutex_unlock(&r->lock);
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_unlock(&r->routes_lock);
 	if (!over)
 		return;
 	op_free(op);
 	batch->done(batch);
 }
 
-static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
+static int call_done(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct part *p = ((struct read_call *)c)->part;
 	uint64_t read;
 
 	if (m) {
-		rc = ck_take_read(&c->ask, m, &read);
+		rc = ck_reply_read(&c->query, m, &read);
 		if (rc == 0)
 			ck_stats_read(p->op->r->stats, c->peer, read);
 	} else {
 		p->unanswered |= rc == -EIO;
 	}
 	if (rc)
-		ck_ask_fail(&c->ask, rc);
+		ck_query_fail(&c->query, rc);
 	p->attempt.spent = ck_max(p->attempt.spent, c->spent);
 	if (--p->left == 0)
 		part_over(p);
@@ -423,7 +424,7 @@ static void fail_all(struct ck_copy_batch *batch, int rc)
 		batch->list[i].rc = rc;
 }
 
-/* Must hold ways_lock. */
+/* Must hold routes_lock. */
 static int begin(struct ck_remote_client *r, struct ck_copy_batch *batch)
 {
 	struct ck_remote_client_op *op = op_make(r, batch);
@@ -451,9 +452,9 @@ static int start(struct ck_backend *backend, struct ck_copy_batch *batch)
 	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	int rc;
 
-	pthread_rwlock_rdlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
 	rc = begin(r, batch);
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_unlock(&r->routes_lock);
 	return rc;
 }
 
@@ -471,12 +472,12 @@ static void interrupt(struct ck_backend *backend, struct ck_copy_batch *batch)
 }
 
 void ck_remote_client_renew(struct ck_remote_client *r,
-			    const struct ck_ways *ways)
+			    const struct ck_routes *routes)
 {
-	pthread_rwlock_wrlock(&r->ways_lock);
-	r->ways = *ways;
+	pthread_rwlock_wrlock(&r->routes_lock);
+	r->routes = *routes;
 	r->generation++;
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_unlock(&r->routes_lock);
 }
 
 bool ck_remote_client_place(struct ck_remote_client *r, uint32_t file,
@@ -484,9 +485,9 @@ bool ck_remote_client_place(struct ck_remote_client *r, uint32_t file,
 {
 	bool found;
 
-	pthread_rwlock_rdlock(&r->ways_lock);
-	found = ck_places_find(&r->ways, file, i, out);
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
+	found = ck_places_find(&r->routes, file, i, out);
+	pthread_rwlock_unlock(&r->routes_lock);
 	return found;
 }
 
@@ -494,14 +495,14 @@ bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer)
 {
 	bool up;
 
-	pthread_rwlock_rdlock(&r->ways_lock);
-	up = ck_calls_is_up(r->ways.calls, peer);
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
+	up = ck_calls_is_up(r->routes.calls, peer);
+	pthread_rwlock_unlock(&r->routes_lock);
 	return up;
 }
 
 /* Writers first: a renewal must not starve while reads take the lock. */
-static void ways_lock_init(pthread_rwlock_t *lock)
+static void routes_lock_init(pthread_rwlock_t *lock)
 {
 	pthread_rwlockattr_t how;
 
@@ -513,14 +514,14 @@ static void ways_lock_init(pthread_rwlock_t *lock)
 }
 
 void ck_remote_client_init(struct ck_remote_client *r,
-			   const struct ck_ways *ways)
+			   const struct ck_routes *routes)
 {
 	*r = (struct ck_remote_client){
 		.backend = { "peers", start, interrupt, ck_places_describe,
-			     ck_places_came },
-		.ways = *ways,
+			     ck_places_delivered },
+		.routes = *routes,
 	};
-	ways_lock_init(&r->ways_lock);
+	routes_lock_init(&r->routes_lock);
 	pthread_mutex_init(&r->lock, NULL);
 }
 
@@ -528,5 +529,5 @@ void ck_remote_client_fini(struct ck_remote_client *r)
 {
 	free((void *)(uintptr_t)r->rounds.ranks);
 	pthread_mutex_destroy(&r->lock);
-	pthread_rwlock_destroy(&r->ways_lock);
+	pthread_rwlock_destroy(&r->routes_lock);
 }

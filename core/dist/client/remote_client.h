@@ -31,9 +31,9 @@ struct ck_other_place {
 	struct ck_location at;
 };
 
-/* The routes: which peer is asked for a file, over which connection. All
+/* The routes: the peer that serves a file, and its connection. All
  * pointers are borrowed. */
-struct ck_ways {
+struct ck_routes {
 	struct ck_calls *calls;
 	const struct ck_location *files; /* first location, by number, n */
 	uint32_t n;
@@ -44,7 +44,7 @@ struct ck_ways {
 };
 
 /* The peers that can send bytes by rounds (rounds.h). */
-struct ck_ways_by_rounds {
+struct ck_round_routes {
 	/* The epoch of the calls of the same job; 0: no peer can. */
 	uint32_t set;
 	/* By peer, n: its rank in that job; UINT32_MAX: the peer cannot. */
@@ -57,30 +57,30 @@ struct ck_remote_client {
 	struct ck_backend backend; /* first; any thread may call it */
 	struct ck_stats *stats;	   /* NULL, unless set before the first use */
 
-	pthread_rwlock_t ways_lock;
-	/* Under ways_lock: */
-	struct ck_ways ways;
-	uint32_t generation;		 /* counts ck_remote_client_renew() */
-	struct ck_ways_by_rounds rounds; /* owned */
+	pthread_rwlock_t routes_lock;
+	/* Under routes_lock: */
+	struct ck_routes routes;
+	uint32_t generation;	       /* counts ck_remote_client_renew() */
+	struct ck_round_routes rounds; /* owned */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	struct ck_remote_client_op *first; /* operations in flight */
 };
 
-/* A descriptor of a file number of ways->n or above completes with -ENODATA.
+/* A descriptor of a file number of routes->n or above completes with -ENODATA.
  * The caller keeps the routes until they are replaced or *r is finished. */
 void ck_remote_client_init(struct ck_remote_client *r,
-			   const struct ck_ways *ways);
+			   const struct ck_routes *routes);
 /* Replaces the routes. Operations in flight are sent again once the calls of
  * the old routes have ended. The old tables are unused when this returns. Any
  * thread. */
 void ck_remote_client_renew(struct ck_remote_client *r,
-			    const struct ck_ways *ways);
+			    const struct ck_routes *routes);
 /* Replaces the peers that can send by rounds. Copies *by. Any thread. Returns
  * 0, or: -ENOMEM. */
 CK_MUST_USE int ck_remote_client_rounds(struct ck_remote_client *r,
-					const struct ck_ways_by_rounds *by);
+					const struct ck_round_routes *by);
 /* Returns true if the peer is up. Any thread. */
 bool ck_remote_client_is_up(struct ck_remote_client *r, uint32_t peer);
 /* Sets *out to the i-th location that a read of the file tries. Returns false

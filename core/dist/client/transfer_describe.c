@@ -6,7 +6,7 @@
  * READ. A batch is encoded completely or not at all; then it is read by the
  * usual way.
  *
- * State: the rounds of struct ck_remote_client, under its ways_lock. Any
+ * State: the rounds of struct ck_remote_client, under its routes_lock. Any
  * thread.
  */
 #include "dist/proto/transfer_list.h"
@@ -15,7 +15,7 @@
 #include <errno.h>
 
 int ck_remote_client_rounds(struct ck_remote_client *r,
-			    const struct ck_ways_by_rounds *by)
+			    const struct ck_round_routes *by)
 {
 	uint32_t *ranks = calloc(by->n + 1UL, sizeof(*ranks));
 	const uint32_t *before;
@@ -24,10 +24,10 @@ int ck_remote_client_rounds(struct ck_remote_client *r,
 		return -ENOMEM;
 	if (by->n)
 		memcpy(ranks, by->ranks, by->n * sizeof(*ranks));
-	pthread_rwlock_wrlock(&r->ways_lock);
+	pthread_rwlock_wrlock(&r->routes_lock);
 	before = r->rounds.ranks;
-	r->rounds = (struct ck_ways_by_rounds){ by->set, ranks, by->n };
-	pthread_rwlock_unlock(&r->ways_lock);
+	r->rounds = (struct ck_round_routes){ by->set, ranks, by->n };
+	pthread_rwlock_unlock(&r->routes_lock);
 	free((void *)(uintptr_t)before);
 	return 0;
 }
@@ -39,20 +39,20 @@ static bool put(struct ck_described *out, const struct ck_copy_desc *m,
 {
 	struct ck_copy_desc copy = *m;
 	struct ck_reads reads;
-	struct ck_ask ask;
+	struct ck_query query;
 	bool whole, fits;
 
 	ck_reads_begin(&reads, &copy, 1);
-	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &ask))
+	if (!ck_reads_left(&reads) || ck_query_read(&reads, &query))
 		return false;
-	want->body = (struct ck_str){ ask.body.data, ask.head.body };
-	whole = !ck_reads_left(&reads) && ck_ask_bytes(&ask) == want->bytes;
+	want->body = (struct ck_str){ query.body.data, query.head.body };
+	whole = !ck_reads_left(&reads) && ck_query_bytes(&query) == want->bytes;
 	fits = whole && ck_want_put(out->out, out->room, &out->used, want);
-	ck_ask_fini(&ask);
+	ck_query_fini(&query);
 	return fits;
 }
 
-/* Encodes one descriptor of this client. Must hold ways_lock. False if it
+/* Encodes one descriptor of this client. Must hold routes_lock. False if it
  * cannot be done by a round. */
 static bool describe_one(const struct ck_remote_client *r,
 			 const struct ck_copy_desc *m, struct ck_described *out)
@@ -66,9 +66,9 @@ static bool describe_one(const struct ck_remote_client *r,
 	if (m->to < out->base || from >= out->size ||
 	    !ck_copy_desc_measure(m, &bytes, &end) || bytes == 0 ||
 	    bytes > out->size - from ||
-	    !ck_places_find(&r->ways, m->file, 0, &at) ||
+	    !ck_places_find(&r->routes, m->file, 0, &at) ||
 	    at.number == UINT32_MAX || at.peer >= r->rounds.n ||
-	    !ck_calls_is_up(r->ways.calls, at.peer))
+	    !ck_calls_is_up(r->routes.calls, at.peer))
 		return false;
 	want.rank = r->rounds.ranks[at.peer];
 	want.at = (uint32_t)from;
@@ -100,30 +100,30 @@ bool ck_places_describe(struct ck_backend *backend,
 	bool all;
 
 	out->used = 0;
-	pthread_rwlock_rdlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
 	out->set = r->rounds.set;
 	all = batch->n && batch->n <= CK_WANTS_MOST && out->set &&
-	      out->set == ck_calls_epoch(r->ways.calls);
+	      out->set == ck_calls_epoch(r->routes.calls);
 	for (size_t i = 0; i < batch->n && all; i++)
 		all = is_packed(&batch->list[i]) &&
 		      describe_one(r, &batch->list[i], out);
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_unlock(&r->routes_lock);
 	return all;
 }
 
-void ck_places_came(struct ck_backend *backend,
-		    const struct ck_copy_batch *batch)
+void ck_places_delivered(struct ck_backend *backend,
+			 const struct ck_copy_batch *batch)
 {
 	struct ck_remote_client *r = (struct ck_remote_client *)backend;
 	struct ck_location at;
 	uint64_t bytes, end;
 
-	pthread_rwlock_rdlock(&r->ways_lock);
+	pthread_rwlock_rdlock(&r->routes_lock);
 	for (size_t i = 0; i < batch->n; i++)
-		if (ck_places_find(&r->ways, batch->list[i].file, 0, &at) &&
+		if (ck_places_find(&r->routes, batch->list[i].file, 0, &at) &&
 		    ck_copy_desc_measure(&batch->list[i], &bytes, &end)) {
 			ck_stats_read(r->stats, at.peer, bytes);
 			ck_stats_received(r->stats, at.peer, bytes);
 		}
-	pthread_rwlock_unlock(&r->ways_lock);
+	pthread_rwlock_unlock(&r->routes_lock);
 }

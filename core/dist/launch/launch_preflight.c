@@ -20,17 +20,17 @@
 
 enum {
 	ASK_MSEC = 10000,
-	SAID_MOST = 64 << 10, /* bytes of a host's output; more is dropped */
+	OUTPUT_MOST = 64 << 10, /* bytes of a host's output; more is dropped */
 };
 
 /* A host that is queried. */
-struct asked {
+struct probe {
 	struct ck_subprocess job;
-	struct ck_buf said;
+	struct ck_buf output;
 	int err;      /* its command could not be started */
 	bool started; /* its command runs, or has run */
 	bool ended;   /* its command has exited in time */
-	/* Versions, borrowed from `said`; empty: not found. */
+	/* Versions, borrowed from `output`; empty: not found. */
 	struct ck_str mpirun, program;
 	struct ck_str lacks; /* the same: why it cannot take part */
 	struct ck_str is;    /* the same: its identity */
@@ -40,7 +40,7 @@ struct asking {
 	const struct ck_launch_options *options;
 	const bool *wanted;    /* by host; NULL: all are queried */
 	struct ck_buf command; /* for a shell on the host */
-	struct asked *hosts;   /* options->hosts->n */
+	struct probe *hosts;   /* options->hosts->n */
 	/* Two for each host: its pidfd and its output; then `stop`. */
 	struct pollfd *fds;
 	int msec;
@@ -101,7 +101,7 @@ static char **words_for(const struct asking *a, size_t i)
 
 static void start(struct asking *a, size_t i)
 {
-	struct asked *host = &a->hosts[i];
+	struct probe *host = &a->hosts[i];
 	char **words;
 
 	a->fds[2 * i] = a->fds[2 * i + 1] = (struct pollfd){ .fd = -1 };
@@ -122,32 +122,32 @@ static void start(struct asking *a, size_t i)
 
 /* --- waiting -------------------------------------------------------------- */
 
-static void hear(struct asked *host)
+static void read_output(struct probe *host)
 {
-	ck_subprocess_read(&host->job, &host->said);
-	if (host->said.len > SAID_MOST)
-		host->said.len = SAID_MOST;
+	ck_subprocess_read(&host->job, &host->output);
+	if (host->output.len > OUTPUT_MOST)
+		host->output.len = OUTPUT_MOST;
 }
 
 /* Reads output and detects exit. Returns true if the host's command still
  * runs. */
 static bool look_after(struct asking *a, size_t i)
 {
-	struct pollfd *ended = &a->fds[2 * i], *said = ended + 1;
-	struct asked *host = &a->hosts[i];
+	struct pollfd *ended = &a->fds[2 * i], *output = ended + 1;
+	struct probe *host = &a->hosts[i];
 
 	if (ended->fd < 0)
 		return false;
-	if (said->fd >= 0 && said->revents) {
-		hear(host);
-		if (!(said->revents & POLLIN))
-			said->fd = -1; /* the command has closed it */
+	if (output->fd >= 0 && output->revents) {
+		read_output(host);
+		if (!(output->revents & POLLIN))
+			output->fd = -1; /* the command has closed it */
 	}
 	if (!ended->revents)
 		return true;
-	hear(host);
+	read_output(host);
 	host->ended = true;
-	ended->fd = said->fd = -1;
+	ended->fd = output->fd = -1;
 	return false;
 }
 
@@ -199,10 +199,10 @@ static struct ck_str next_line(struct ck_str *rest)
 	return line;
 }
 
-static struct ck_str said_by(const struct asked *host)
+static struct ck_str output_of(const struct probe *host)
 {
-	return (struct ck_str){ host->said.len ? host->said.data : "",
-				host->said.len };
+	return (struct ck_str){ host->output.len ? host->output.data : "",
+				host->output.len };
 }
 
 static void take_behind(struct ck_str line, struct ck_str with,
@@ -215,9 +215,9 @@ static void take_behind(struct ck_str line, struct ck_str with,
 
 /* Parses the output. Only the first line of each program has its version; an
  * agent may print lines before. */
-static void find_versions(struct asked *host)
+static void find_versions(struct probe *host)
 {
-	struct ck_str rest = said_by(host), line;
+	struct ck_str rest = output_of(host), line;
 
 	while (rest.len) {
 		line = next_line(&rest);
@@ -232,12 +232,12 @@ static void find_versions(struct asked *host)
 	}
 }
 
-static bool has_versions(const struct asked *host)
+static bool has_versions(const struct probe *host)
 {
 	return host->ended && host->mpirun.len && host->program.len;
 }
 
-static bool has_answered(const struct asked *host)
+static bool has_answered(const struct probe *host)
 {
 	return has_versions(host) && WIFEXITED(host->job.status) &&
 	       WEXITSTATUS(host->job.status) == 0;
@@ -245,7 +245,7 @@ static bool has_answered(const struct asked *host)
 
 /* True if the host has another version of mpirun or ckptfs. Such a version may
  * not know the other queries, so its exit status does not count. */
-static bool differs(const struct asked *host, const struct asked *other)
+static bool differs(const struct probe *host, const struct probe *other)
 {
 	return has_versions(host) &&
 	       !(ck_str_eq(host->mpirun, other->mpirun) &&
@@ -255,9 +255,9 @@ static bool differs(const struct asked *host, const struct asked *other)
 /* --- reasons -------------------------------------------------------------- */
 
 /* Returns the last line of the output that is not empty. */
-static const char *last_words(const struct asked *host)
+static const char *last_words(const struct probe *host)
 {
-	struct ck_str rest = said_by(host), line, last = { "", 0 };
+	struct ck_str rest = output_of(host), line, last = { "", 0 };
 
 	while (rest.len) {
 		line = next_line(&rest);
@@ -267,7 +267,7 @@ static const char *last_words(const struct asked *host)
 	return last.len ? ck_show(last) : "it said nothing";
 }
 
-static void add_why(struct ck_buf *out, const struct asked *host, int msec)
+static void add_why(struct ck_buf *out, const struct probe *host, int msec)
 {
 	int status = host->job.status;
 
@@ -289,7 +289,7 @@ static void add_why(struct ck_buf *out, const struct asked *host, int msec)
 			      last_words(host));
 }
 
-static void add_versions(struct ck_buf *out, const struct asked *host)
+static void add_versions(struct ck_buf *out, const struct probe *host)
 {
 	ck_buf_printf(out, "%s and %s", ck_show(host->mpirun),
 		      ck_show(host->program));
@@ -299,7 +299,7 @@ static void add_versions(struct ck_buf *out, const struct asked *host)
 static bool can_take_part(const struct asking *a, size_t i,
 			  struct ck_buf *lines)
 {
-	const struct asked *host = &a->hosts[i], *here = &a->hosts[0];
+	const struct probe *host = &a->hosts[i], *here = &a->hosts[0];
 	bool other = differs(host, here);
 
 	if (has_answered(host) && !other && !host->lacks.len)
@@ -320,7 +320,7 @@ static bool can_take_part(const struct asking *a, size_t i,
 
 static int fail_here(const struct asking *a, struct ck_diag *d)
 {
-	const struct asked *here = &a->hosts[0];
+	const struct probe *here = &a->hosts[0];
 	struct ck_buf why = { 0 };
 	int rc;
 
@@ -374,13 +374,13 @@ static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 static void fini(struct asking *a)
 {
 	for (size_t i = 0; a->hosts && i < a->options->hosts->n; i++)
-		ck_buf_fini(&a->hosts[i].said);
+		ck_buf_fini(&a->hosts[i].output);
 	ck_buf_fini(&a->command);
 	free(a->hosts);
 	free(a->fds);
 }
 
-static void ask(struct asking *a)
+static void query(struct asking *a)
 {
 	size_t n = a->options->hosts->n;
 
@@ -392,8 +392,8 @@ static void ask(struct asking *a)
 		find_versions(&a->hosts[i]);
 }
 
-int ck_launch_ask(const struct ck_launch_options *options, bool *there,
-		  struct ck_buf *lines, struct ck_diag *d)
+int ck_launch_preflight(const struct ck_launch_options *options, bool *there,
+			struct ck_buf *lines, struct ck_diag *d)
 {
 	size_t n = options->hosts->n;
 	struct asking a = {
@@ -407,7 +407,7 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 	if (!a.hosts || !a.fds || make_command(options, &a.command)) {
 		rc = ck_fail(d, ENOMEM, "out of memory");
 	} else {
-		ask(&a);
+		query(&a);
 		rc = judge(&a, there, lines, d);
 	}
 	fini(&a);
@@ -415,20 +415,20 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 }
 
 /* Source: the usage of orted of Open MPI 4.1. */
-static bool has_started(const struct asked *host)
+static bool has_started(const struct probe *host)
 {
 	static const char used[] = "Usage: orted";
-	struct ck_str said = said_by(host);
+	struct ck_str output = output_of(host);
 
 	return host->ended &&
-	       memmem(said.p, said.len, used, sizeof(used) - 1) != NULL;
+	       memmem(output.p, output.len, used, sizeof(used) - 1) != NULL;
 }
 
 /* Returns true if the daemon could be started; else appends a line about the
  * host. */
 static bool can_start(const struct asking *a, size_t i, struct ck_buf *lines)
 {
-	const struct asked *host = &a->hosts[i];
+	const struct probe *host = &a->hosts[i];
 
 	if (has_started(host))
 		return true;
@@ -455,7 +455,7 @@ int ck_launch_try(const struct ck_launch_options *options, bool *there,
 	if (!a.hosts || !a.fds || make_try(options, &a.command)) {
 		rc = -ENOMEM;
 	} else {
-		ask(&a);
+		query(&a);
 		if (a.fds[2 * n].revents)
 			rc = -ECANCELED;
 		for (size_t i = 1; i < n && rc == 0 && has_started(&a.hosts[0]);

@@ -23,8 +23,8 @@ static const char program[] = "ckptfs", wanted[] = "mount";
 
 /* --- encoding ------------------------------------------------------------- */
 
-int ck_rank_table_say(const struct ck_rank_table_rank *rank,
-		      uint8_t out[static CK_RANK_TABLE_SAID])
+int ck_rank_table_encode(const struct ck_rank_table_rank *rank,
+			 uint8_t out[static CK_RANK_TABLE_RECORD])
 {
 	const char *const texts[] = { program,
 				      rank->version,
@@ -34,11 +34,11 @@ int ck_rank_table_say(const struct ck_rank_table_rank *rank,
 				      rank->path };
 	size_t at = 0;
 
-	memset(out, 0, CK_RANK_TABLE_SAID);
+	memset(out, 0, CK_RANK_TABLE_RECORD);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(texts); i++) {
 		size_t len = strlen(texts[i]) + 1;
 
-		if (len > CK_RANK_TABLE_SAID - at)
+		if (len > CK_RANK_TABLE_RECORD - at)
 			return -ENAMETOOLONG;
 		memcpy(out + at, texts[i], len);
 		at += len;
@@ -57,9 +57,9 @@ static void machine_read(char out[static 64])
 	out[strcspn(out, "\n")] = '\0';
 }
 
-int ck_rank_table_say_own(const char *source, bool wants,
-			  uint8_t out[static CK_RANK_TABLE_SAID],
-			  struct ck_diag *d)
+int ck_rank_table_encode_own(const char *source, bool wants,
+			     uint8_t out[static CK_RANK_TABLE_RECORD],
+			     struct ck_diag *d)
 {
 	char host[HOST_NAME_MAX + 1] = "", machine[64];
 	ck_auto_free char *path = ck_host_absolute(source);
@@ -80,7 +80,7 @@ int ck_rank_table_say_own(const char *source, bool wants,
 	if (rc)
 		return rc;
 	machine_read(machine);
-	rc = ck_rank_table_say(&own, out);
+	rc = ck_rank_table_encode(&own, out);
 	return rc ? ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(path)),
 			    strerror(-rc))
 		  : 0;
@@ -106,7 +106,7 @@ static const char *take(struct ck_str *rest)
  * invalid. */
 static bool read_rank(const uint8_t *records, struct ck_rank_table_rank *out)
 {
-	struct ck_str rest = { (const char *)records, CK_RANK_TABLE_SAID };
+	struct ck_str rest = { (const char *)records, CK_RANK_TABLE_RECORD };
 	const char *first = take(&rest), *wants;
 
 	if (!first || strcmp(first, program) != 0)
@@ -205,7 +205,7 @@ int ck_rank_table_read(const uint8_t *records, uint32_t n,
 		return ck_fail(d, ENOMEM, "out of memory");
 	out->n = n;
 	for (uint32_t i = 0; i < n; i++)
-		if (!read_rank(records + (size_t)i * CK_RANK_TABLE_SAID,
+		if (!read_rank(records + (size_t)i * CK_RANK_TABLE_RECORD,
 			       &out->ranks[i]))
 			return ck_fail(d, EPROTO,
 				       "rank %" PRIu32 " is no ckptfs", i);
@@ -267,8 +267,8 @@ static bool take_rank(struct ck_str *rest, struct ck_host_rank *out)
 	       !ck_host_name_check(ck_str_from(out->name), "", NULL);
 }
 
-int ck_rank_table_take(struct ck_str text, struct ck_host_rank **out,
-		       uint32_t *n)
+int ck_rank_table_decode_list(struct ck_str text, struct ck_host_rank **out,
+			      uint32_t *n)
 {
 	struct ck_cur c = ck_cur_make(text.p, text.len);
 	struct ck_host_rank *list;

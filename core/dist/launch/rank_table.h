@@ -12,7 +12,7 @@
 #include "ckptfs/hosts.h"
 
 enum {
-	CK_RANK_TABLE_SAID = 8192, /* bytes of a record, in all versions */
+	CK_RANK_TABLE_RECORD = 8192, /* bytes of a record, in all versions */
 };
 
 /* The record of a rank. */
@@ -28,20 +28,20 @@ struct ck_rank_table_rank {
 };
 
 /* Encodes a record. Returns 0, or: -ENAMETOOLONG if it does not fit. */
-CK_MUST_USE int ck_rank_table_say(const struct ck_rank_table_rank *rank,
-				  uint8_t out[static CK_RANK_TABLE_SAID]);
+CK_MUST_USE int ck_rank_table_encode(const struct ck_rank_table_rank *rank,
+				     uint8_t out[static CK_RANK_TABLE_RECORD]);
 /* Encodes the record of this process. source: the checkpoint's path as the user
  * has written it; it need not exist. Returns 0, or: -EINVAL if the host's name
  * is not valid; -ENAMETOOLONG; errors of gethostname(2) and getcwd(3). The
  * message is in d. */
-CK_MUST_USE int ck_rank_table_say_own(const char *source, bool wants,
-				      uint8_t out[static CK_RANK_TABLE_SAID],
-				      struct ck_diag *d);
+CK_MUST_USE int ck_rank_table_encode_own(
+	const char *source, bool wants,
+	uint8_t out[static CK_RANK_TABLE_RECORD], struct ck_diag *d);
 
 /* Zero-initialise. */
 struct ck_rank_table {
-	struct ck_rank_table_rank
-		*ranks; /* n; texts borrowed from the records */
+	/* n; texts borrowed from the records */
+	struct ck_rank_table_rank *ranks;
 	uint32_t n;
 };
 
@@ -63,7 +63,8 @@ void ck_rank_table_list(const struct ck_rank_table *r, uint32_t rank,
 			struct ck_buf *out);
 /* Decodes a list. Caller frees *out, *n ranks; names and paths borrow from
  * text. Returns 0, or: -EPROTO if the list is invalid; -ENOMEM. */
-CK_MUST_USE int ck_rank_table_take(struct ck_str text,
-				   struct ck_host_rank **out, uint32_t *n);
+CK_MUST_USE int ck_rank_table_decode_list(struct ck_str text,
+					  struct ck_host_rank **out,
+					  uint32_t *n);
 
 #endif

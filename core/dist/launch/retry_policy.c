@@ -69,8 +69,8 @@ void ck_retry_policy_fini(struct ck_retry_policy *t)
 	*t = (struct ck_retry_policy){ 0 };
 }
 
-bool ck_retry_policy_look(struct ck_retry_policy *t, const bool *up,
-			  uint64_t now)
+bool ck_retry_policy_update(struct ck_retry_policy *t, const bool *up,
+			    uint64_t now)
 {
 	bool missing = false;
 

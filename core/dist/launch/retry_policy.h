@@ -52,8 +52,8 @@ void ck_retry_policy_fini(struct ck_retry_policy *t);
 
 /* Records which hosts are up now. A host that has gone down is tried at once.
  * Returns true if a job is to be started now, unless one is being started. */
-bool ck_retry_policy_look(struct ck_retry_policy *t, const bool *up,
-			  uint64_t now);
+bool ck_retry_policy_update(struct ck_retry_policy *t, const bool *up,
+			    uint64_t now);
 /* Chooses the part of each host in the next job. how: n of enum ck_try. */
 void ck_retry_policy_choose(struct ck_retry_policy *t, uint64_t now,
 			    uint8_t *how);

@@ -22,7 +22,7 @@
 
 enum {
 	TERM_MSEC = 1000,
-	HEARD_MOST = 64 << 10, /* bytes of one read: output may be endless */
+	OUTPUT_MOST = 64 << 10, /* bytes of one read: output may be endless */
 };
 
 char *ck_subprocess_program(void)
@@ -187,13 +187,13 @@ int ck_subprocess_settle(void)
 void ck_subprocess_read(const struct ck_subprocess *job, struct ck_buf *out)
 {
 	char step[2048];
-	size_t heard = 0;
+	size_t length = 0;
 	ssize_t n;
 
-	while (heard < HEARD_MOST &&
+	while (length < OUTPUT_MOST &&
 	       (n = read(job->errors, step, sizeof(step))) > 0) {
 		ck_buf_add(out, step, (size_t)n);
-		heard += (size_t)n;
+		length += (size_t)n;
 	}
 }
 

@@ -15,7 +15,7 @@ static int read_now(struct ck_remote_reader *reader, uint32_t file, void *to,
 		(struct ck_hosts *)(void *)((char *)reader -
 					    offsetof(struct ck_hosts, reader));
 
-	return ck_hosts_bring(&h->requester, file, fpos, len, to, NULL);
+	return ck_hosts_read(&h->requester, file, fpos, len, to, NULL);
 }
 
 void ck_hosts_let_wait(struct ck_hosts *h)
@@ -95,7 +95,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	h->elsewhere.opened = ck_hosts_opened;
 	h->elsewhere.changed = ck_hosts_changed;
 	h->elsewhere.host = ck_hosts_host;
-	h->elsewhere.down_host = ck_hosts_away;
+	h->elsewhere.down_host = ck_hosts_down_host;
 	h->elsewhere.unused = ck_hosts_unused;
 	h->elsewhere.print = ck_hosts_print;
 	h->elsewhere.paths = ck_hosts_paths;
@@ -114,9 +114,10 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 			.there = !o->list[i].missing,
 		};
 	h->replicas = o->replicas;
-	ck_remote_client_init(
-		&h->requester,
-		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
+	ck_remote_client_init(&h->requester,
+			      &(struct ck_routes){ .calls = h->calls,
+						   .files = NULL,
+						   .n = 0 });
 	h->requester.stats = o->stats;
 	if (groups_make(h, o))
 		return h;
@@ -149,7 +150,7 @@ struct ck_backend *ck_hosts_backend(struct ck_hosts *h)
 	return &h->requester.backend;
 }
 
-int ck_hosts_rounds(struct ck_hosts *h, const struct ck_ways_by_rounds *by)
+int ck_hosts_rounds(struct ck_hosts *h, const struct ck_round_routes *by)
 {
 	return ck_remote_client_rounds(&h->requester, by);
 }

@@ -89,17 +89,17 @@ static size_t parts_of(enum ck_replicas how, const struct ck_hosts_digest *file)
 
 /* --- requests ------------------------------------------------------------- */
 
-static int came(struct ck_call *c, const struct ck_message *m, int rc)
+static int call_done(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct slot *s = (struct slot *)c;
 	struct digesting *d = s->of;
 	struct ck_hosts_digest *file = &d->list[s->item];
 
 	if (m)
-		rc = ck_take_digest(&c->ask, m, d->parts[s->part]);
+		rc = ck_reply_digest(&c->query, m, d->parts[s->part]);
 	if (rc && file->rc == 0)
 		file->rc = rc;
-	ck_ask_fini(&c->ask);
+	ck_query_fini(&c->query);
 	__atomic_store_n(&s->busy, false, __ATOMIC_RELEASE);
 	sem_post(&d->free);
 	return rc == -EPROTO ? rc : 0;
@@ -122,7 +122,7 @@ static struct slot *slot_take(struct digesting *d)
 }
 
 /* Sends the request for a part of a file. place: the index of its digest. */
-static int ask(struct digesting *d, size_t item, size_t part, size_t place)
+static int query(struct digesting *d, size_t item, size_t part, size_t place)
 {
 	struct ck_wire_run runs[BLOCKS];
 	size_t n = runs_of(d, &d->list[item], part, runs);
@@ -130,13 +130,13 @@ static int ask(struct digesting *d, size_t item, size_t part, size_t place)
 	int rc;
 
 	*s = (struct slot){ .of = d, .item = item, .part = place };
-	rc = ck_ask_digest(&s->call.ask, runs, n);
+	rc = ck_query_digest(&s->call.query, runs, n);
 	if (rc) {
 		sem_post(&d->free);
 		return rc;
 	}
 	s->call.peer = d->peer;
-	s->call.came = came;
+	s->call.done = call_done;
 	__atomic_store_n(&s->busy, true, __ATOMIC_RELEASE);
 	ck_calls_send(d->calls, &s->call);
 	return 0;
@@ -151,7 +151,7 @@ static int ask_all(struct digesting *d, size_t n)
 		size_t parts = parts_of(d->how, &d->list[i]);
 
 		for (size_t part = 0; part < parts && rc == 0; part++)
-			rc = ask(d, i, part, place++);
+			rc = query(d, i, part, place++);
 	}
 	for (unsigned i = 0; i < d->nslots; i++)
 		wait_for_one(d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hosts_failover: moves a checkpoint to a new job. Each host of the new job is
- * asked for the files that it had, and for files that no host had so far. A
+ * queried for the files that it had, and for files that no host had so far. A
  * file that is unchanged since it was first looked up there is read there
  * again.
  *
@@ -23,7 +23,7 @@
 struct renewal_rank {
 	struct ck_str *names;
 	uint32_t *files;
-	struct ck_looked *said;
+	struct ck_name_stat *reports;
 	size_t n, cap_names, cap;
 	size_t of_metadata; /* 1: the last name is the metadata */
 	bool there;	    /* it has replied to all requests */
@@ -33,37 +33,37 @@ struct renewal_rank {
 struct renewal {
 	struct ck_hosts *hosts;
 	struct ck_calls *calls;
-	const bool *there;	    /* by rank: it takes part in the new job */
-	struct renewal_rank *asked; /* by rank */
-	struct ck_hosts_tables at;  /* the result */
+	const bool *there; /* by rank: it takes part in the new job */
+	struct renewal_rank *by_rank; /* by rank */
+	struct ck_hosts_tables at;    /* the result */
 };
 
 /* --- replies -------------------------------------------------------------- */
 
 /* Returns true if no host had the file so far. */
-static bool is_away(const struct ck_hosts *h, uint32_t file)
+static bool is_down(const struct ck_hosts *h, uint32_t file)
 {
 	return ck_files_is_remote(h->set, file) &&
 	       !ck_files_is_seen(h->set, file);
 }
 
-/* Returns the reply of a rank for a file; NULL if it was not asked or did not
+/* Returns the reply of a rank for a file; NULL if it was not queried or did not
  * reply. The requests are in the order of the files. */
-static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
-				       uint32_t file)
+static const struct ck_name_stat *report_of(const struct renewal *r,
+					    uint32_t rank, uint32_t file)
 {
-	const struct renewal_rank *a = &r->asked[rank];
+	const struct renewal_rank *a = &r->by_rank[rank];
 	size_t at = 0;
 
 	if (a->there)
 		at = CK_COUNT_BEFORE(a->n, i, a->files[i] < file);
-	return a->there && at < a->n && a->files[at] == file ? &a->said[at]
+	return a->there && at < a->n && a->files[at] == file ? &a->reports[at]
 							     : NULL;
 }
 
 /* --- requests ------------------------------------------------------------- */
 
-/* Sets the name behind those of the files asked for. */
+/* Sets the name behind those of the requested files. */
 static int set_name(struct renewal_rank *a, struct ck_str name)
 {
 	struct ck_str *names = ck_grow(a->names, &a->cap_names, a->n, 1,
@@ -76,9 +76,9 @@ static int set_name(struct renewal_rank *a, struct ck_str name)
 	return 0;
 }
 
-static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
+static int request_file(struct renewal *r, uint32_t rank, uint32_t file)
 {
-	struct renewal_rank *a = &r->asked[rank];
+	struct renewal_rank *a = &r->by_rank[rank];
 	uint32_t *files = ck_grow(a->files, &a->cap, a->n, 1, sizeof(*files));
 	int rc;
 
@@ -92,16 +92,16 @@ static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 }
 
 /* Asks every rank of the new job for a file that no host had. */
-static int ask_for_away(struct renewal *r, uint32_t file)
+static int request_down(struct renewal *r, uint32_t file)
 {
 	int rc = 0;
 
-	if (!is_away(r->hosts, file) ||
+	if (!is_down(r->hosts, file) ||
 	    ck_files_info(r->hosts->set, file)->path.len > CK_WIRE_NAME_MAX)
 		return 0;
 	for (uint32_t rank = 1; rank < r->hosts->n && rc == 0; rank++)
-		if (r->asked[rank].there)
-			rc = ask_for(r, rank, file);
+		if (r->by_rank[rank].there)
+			rc = request_file(r, rank, file);
 	return rc;
 }
 
@@ -120,10 +120,10 @@ static bool is_back(const struct renewal *r, uint32_t rank)
 /* Asks a returning rank for its metadata, which may have changed while it was
  * down. With prefer= the metadata of other hosts does not count. The name
  * follows those of the files. */
-static int ask_for_metadata(struct renewal *r, uint32_t rank)
+static int request_metadata(struct renewal *r, uint32_t rank)
 {
 	struct ck_str name = r->hosts->metadata.name;
-	struct renewal_rank *a = &r->asked[rank];
+	struct renewal_rank *a = &r->by_rank[rank];
 	int rc;
 
 	if (!a->is_back || r->hosts->nprefer || name.len == 0)
@@ -137,7 +137,7 @@ static int ask_for_metadata(struct renewal *r, uint32_t rank)
  * it is another one; else an error. The bytes are compared, whatever the
  * modification time is. */
 static int compare_metadata(const struct renewal *r, uint32_t rank,
-			    const struct ck_looked *l)
+			    const struct ck_name_stat *l)
 {
 	const struct ck_hosts *h = r->hosts;
 	struct ck_hosts_digest d = { .number = l->number,
@@ -159,8 +159,8 @@ static int compare_metadata(const struct renewal *r, uint32_t rank,
 static int check_metadata(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
-	const struct renewal_rank *a = &r->asked[rank];
-	const struct ck_looked *l = &a->said[a->n];
+	const struct renewal_rank *a = &r->by_rank[rank];
+	const struct ck_name_stat *l = &a->reports[a->n];
 	int rc;
 
 	if (!a->of_metadata || (!l->seen && !l->trouble) ||
@@ -187,39 +187,39 @@ static int choose(struct renewal *r)
 	for (uint32_t file = 0; file < r->hosts->nfiles && rc == 0; file++) {
 		for (; k < known->n && known->list[k].file == file && rc == 0;
 		     k++)
-			if (r->asked[known->list[k].peer].there)
-				rc = ask_for(r, known->list[k].peer, file);
+			if (r->by_rank[known->list[k].peer].there)
+				rc = request_file(r, known->list[k].peer, file);
 		if (rc == 0)
-			rc = ask_for_away(r, file);
+			rc = request_down(r, file);
 	}
 	for (uint32_t rank = 0; rank < r->hosts->n && rc == 0; rank++)
-		rc = ask_for_metadata(r, rank);
+		rc = request_metadata(r, rank);
 	return rc;
 }
 
 /* A host without the directory has no files. */
-static int look(struct ck_hosts_task *t)
+static int stat_files(struct ck_hosts_task *t)
 {
 	const struct renewal *r = t->arg;
-	struct renewal_rank *a = &r->asked[t->index];
+	struct renewal_rank *a = &r->by_rank[t->index];
 	size_t n = a->n + a->of_metadata;
 	int rc;
 
-	a->said = calloc(n + 1, sizeof(*a->said));
-	if (!a->said)
+	a->reports = calloc(n + 1, sizeof(*a->reports));
+	if (!a->reports)
 		return -ENOMEM;
-	rc = ck_calls_look(r->calls, t->index, t->hosts->shown, a->names, n,
-			   a->said);
+	rc = ck_calls_stat(r->calls, t->index, t->hosts->shown, a->names, n,
+			   a->reports);
 	if (rc && rc != -ENODATA)
 		return rc;
 	if (rc == 0)
 		return check_metadata(r, t->index);
-	memset(a->said, 0, (n + 1) * sizeof(*a->said));
+	memset(a->reports, 0, (n + 1) * sizeof(*a->reports));
 	return 0;
 }
 
 /* A rank that does not reply takes no part. */
-static int look_at_all(struct renewal *r)
+static int stat_all(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
@@ -229,10 +229,10 @@ static int look_at_all(struct renewal *r)
 		return -ENOMEM;
 	ck_hosts_tasks_init(h, r, tasks);
 	for (uint32_t i = 0; i < h->n; i++)
-		tasks[i].wanted = r->asked[i].there;
-	rc = ck_hosts_run(tasks, h->n, look);
+		tasks[i].wanted = r->by_rank[i].there;
+	rc = ck_hosts_run(tasks, h->n, stat_files);
 	for (uint32_t i = 0; i < h->n; i++)
-		r->asked[i].there &= tasks[i].rc == 0;
+		r->by_rank[i].there &= tasks[i].rc == 0;
 	return rc;
 }
 
@@ -244,7 +244,7 @@ static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 {
 	struct ck_location *at = &r->at.files[p->file];
 
-	const struct ck_looked *l = said_of(r, p->peer, p->file);
+	const struct ck_name_stat *l = report_of(r, p->peer, p->file);
 
 	if (l && l->seen)
 		*at = (struct ck_location){ p->peer, UINT32_MAX };
@@ -261,8 +261,8 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		const struct ck_looked *l = said_of(r, list[i].peer,
-						    list[i].file);
+		const struct ck_name_stat *l = report_of(r, list[i].peer,
+							 list[i].file);
 
 		rc = ck_hosts_tables_know(&r->at, &list[i]);
 		if (rc || !l || !l->seen ||
@@ -280,7 +280,7 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 
 static bool is_usable(const struct renewal *r, uint32_t rank, uint32_t file)
 {
-	const struct ck_looked *l = said_of(r, rank, file);
+	const struct ck_name_stat *l = report_of(r, rank, file);
 
 	return l && l->seen && !l->trouble && !l->info.err &&
 	       l->info.size >= ck_files_needed(r->hosts->set, file);
@@ -306,12 +306,12 @@ static int place_first(struct renewal *r, uint32_t file)
 {
 	uint32_t rank = first_usable(r, file);
 	struct ck_hosts_place place = { .file = file, .peer = rank };
-	const struct ck_looked *l;
+	const struct ck_name_stat *l;
 	int rc;
 
 	if (rank == r->hosts->n)
 		return 0;
-	l = said_of(r, rank, file);
+	l = report_of(r, rank, file);
 	place.mtime = ck_hosts_nsec(l->info.mtime);
 	rc = ck_hosts_tables_know(&r->at, &place);
 	return rc ? rc
@@ -320,20 +320,20 @@ static int place_first(struct renewal *r, uint32_t file)
 
 static int place_all(struct renewal *r)
 {
-	const struct ck_location nowhere = { UINT32_MAX, 0 };
+	const struct ck_location no_location = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
 	const struct ck_hosts_places *known = &h->at.known;
 	size_t from = 0, end;
 	int rc = 0;
 
 	for (uint32_t file = 0; file < h->nfiles && rc == 0; file++) {
-		r->at.files[file] = nowhere;
+		r->at.files[file] = no_location;
 		for (end = from;
 		     end < known->n && known->list[end].file == file;)
 			end++;
 		if (end > from)
 			rc = place_again(r, known->list + from, end - from);
-		else if (is_away(h, file))
+		else if (is_down(h, file))
 			rc = place_first(r, file);
 		from = end;
 	}
@@ -350,9 +350,9 @@ static void set_back_all(const struct renewal *r)
 	for (uint32_t file = 0; file < h->nfiles; file++) {
 		uint32_t rank = h->at.files[file].peer;
 
-		if (rank < h->n && is_away(h, file))
+		if (rank < h->n && is_down(h, file))
 			ck_files_set_up(h->set, file,
-					&said_of(r, rank, file)->info);
+					&report_of(r, rank, file)->info);
 	}
 }
 
@@ -360,13 +360,13 @@ static void set_back_all(const struct renewal *r)
 static void note_all(const struct renewal *r)
 {
 	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
-		const struct renewal_rank *a = &r->asked[rank];
+		const struct renewal_rank *a = &r->by_rank[rank];
 
 		for (size_t i = 0; a->there && i < a->n; i++)
-			if (a->said[i].seen && !a->said[i].trouble &&
-			    !is_away(r->hosts, a->files[i]))
+			if (a->reports[i].seen && !a->reports[i].trouble &&
+			    !is_down(r->hosts, a->files[i]))
 				ck_hosts_note(r->hosts, a->files[i], rank,
-					      &a->said[i]);
+					      &a->reports[i]);
 	}
 }
 
@@ -374,11 +374,11 @@ static void take_over(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 
-	ck_hosts_hearing_stop(h);
+	ck_hosts_revalidation_stop(h);
 	note_all(r);
 	ck_hosts_tables_replace(h, &r->at, r->calls);
 	for (uint32_t i = 0; i < h->n; i++)
-		h->hosts[i].there = r->asked[i].there;
+		h->hosts[i].there = r->by_rank[i].there;
 	ck_hosts_measure_again(h);
 	set_back_all(r);
 	ck_hosts_note_states(h);
@@ -386,12 +386,12 @@ static void take_over(struct renewal *r)
 
 static void fini(struct renewal *r)
 {
-	for (uint32_t i = 0; r->asked && i < r->hosts->n; i++) {
-		free(r->asked[i].names);
-		free(r->asked[i].files);
-		free(r->asked[i].said);
+	for (uint32_t i = 0; r->by_rank && i < r->hosts->n; i++) {
+		free(r->by_rank[i].names);
+		free(r->by_rank[i].files);
+		free(r->by_rank[i].reports);
 	}
-	free(r->asked);
+	free(r->by_rank);
 	ck_hosts_tables_fini(&r->at);
 }
 
@@ -401,20 +401,20 @@ int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 	struct renewal r = { .hosts = h,
 			     .calls = calls,
 			     .there = there,
-			     .asked = calloc(h->n, sizeof(*r.asked)),
+			     .by_rank = calloc(h->n, sizeof(*r.by_rank)),
 			     .at.files = calloc(h->nfiles + 1UL,
 						sizeof(*r.at.files)) };
-	int rc = r.asked && r.at.files ? 0 : -ENOMEM;
+	int rc = r.by_rank && r.at.files ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; rc == 0 && i < h->n; i++) {
-		r.asked[i].there = there[i];
-		r.asked[i].is_back = is_back(&r, i);
+		r.by_rank[i].there = there[i];
+		r.by_rank[i].is_back = is_back(&r, i);
 	}
 	if (rc == 0)
 		rc = choose(&r);
 	if (rc == 0)
-		rc = look_at_all(&r);
-	if (rc == 0 && !r.asked[0].there)
+		rc = stat_all(&r);
+	if (rc == 0 && !r.by_rank[0].there)
 		rc = -EIO;
 	if (rc == 0)
 		rc = place_all(&r);

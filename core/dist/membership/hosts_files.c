@@ -34,14 +34,16 @@ static bool is_any_away(const struct ck_hosts *h)
 /* Returns the most useful report of other hosts about a file that cannot be
  * used: a file that cannot be opened now, else an object that is not a data
  * file. NULL if no host has anything. */
-static const struct ck_looked *fault_of(const struct ck_hosts *h,
-					const struct ck_gathered *g, size_t i)
+static const struct ck_name_stat *fault_of(const struct ck_hosts *h,
+					   const struct ck_host_reports *g,
+					   size_t i)
 {
-	const struct ck_looked *fault = NULL;
+	const struct ck_name_stat *fault = NULL;
 
 	for (uint32_t rank = 1; rank < h->n; rank++) {
-		const struct ck_looked *l = g->said[rank] ? &g->said[rank][i]
-							  : NULL;
+		const struct ck_name_stat *l = g->reports[rank]
+						       ? &g->reports[rank][i]
+						       : NULL;
 
 		if (l && l->trouble)
 			return l;
@@ -53,11 +55,12 @@ static const struct ck_looked *fault_of(const struct ck_hosts *h,
 
 /* Records the fault of an unusable file: the fault at some host, or that a host
  * that is down may have it. Otherwise the fault of this host stays. */
-static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
-			 size_t i, struct ck_files *files)
+static void settle_fault(const struct ck_hosts *h,
+			 const struct ck_host_reports *g, size_t i,
+			 struct ck_files *files)
 {
 	uint32_t number = g->numbers[i];
-	const struct ck_looked *l = fault_of(h, g, i);
+	const struct ck_name_stat *l = fault_of(h, g, i);
 	struct ck_file_info fault = { 0 };
 
 	if (l && l->trouble) {
@@ -75,7 +78,7 @@ static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 }
 
 static const char *show_copy(const struct ck_hosts *h,
-			     const struct ck_gathered *g, size_t i,
+			     const struct ck_host_reports *g, size_t i,
 			     uint32_t host)
 {
 	const struct ck_file_copy *copy = &g->copies[host][i];
@@ -90,7 +93,7 @@ static const char *show_copy(const struct ck_hosts *h,
 }
 
 static const char *show_difference(const struct ck_hosts *h,
-				   const struct ck_gathered *g, size_t i,
+				   const struct ck_host_reports *g, size_t i,
 				   const struct ck_replica_choice *c)
 {
 	return ck_shown("%s: %s; %s", ck_file_why_differs(),
@@ -100,19 +103,21 @@ static const char *show_difference(const struct ck_hosts *h,
 
 /* --- locations ------------------------------------------------------------ */
 
-static bool has_copy(const struct ck_hosts *h, const struct ck_gathered *g,
+static bool has_copy(const struct ck_hosts *h, const struct ck_host_reports *g,
 		     uint32_t rank, size_t i, uint64_t size)
 {
-	const struct ck_looked *l = g->said[rank] ? &g->said[rank][i] : NULL;
+	const struct ck_name_stat *l = g->reports[rank] ? &g->reports[rank][i]
+							: NULL;
 
-	return l && h->hosts[rank].there && ck_gathered_is_usable(l) &&
+	return l && h->hosts[rank].there && ck_host_report_is_usable(l) &&
 	       l->info.size == size;
 }
 
 /* Returns the process of a host with the least bytes to serve; h->n if no
  * process can. */
-static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
-			uint32_t host, size_t i)
+static uint32_t rank_of(const struct ck_hosts *h,
+			const struct ck_host_reports *g, uint32_t host,
+			size_t i)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
 	uint64_t size = g->copies[host][i].size;
@@ -126,10 +131,10 @@ static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 }
 
 /* Adds a location for this job and for later ones. */
-static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
-		     uint32_t rank, bool is_first)
+static int add_place(struct ck_hosts *h, const struct ck_host_reports *g,
+		     size_t i, uint32_t rank, bool is_first)
 {
-	const struct ck_looked *l = &g->said[rank][i];
+	const struct ck_name_stat *l = &g->reports[rank][i];
 	const struct ck_hosts_place place = { g->numbers[i], rank,
 					      ck_hosts_nsec(l->info.mtime) };
 	int rc = ck_hosts_tables_know(&h->at, &place);
@@ -141,8 +146,8 @@ static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 
 /* Adds the locations of all processes of a host, the best one first. is_first:
  * the best one is the file's first location. */
-static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
-		      uint32_t host, bool is_first)
+static int add_places(struct ck_hosts *h, const struct ck_host_reports *g,
+		      size_t i, uint32_t host, bool is_first)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
 	uint32_t best = rank_of(h, g, host, i);
@@ -162,7 +167,7 @@ static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 
 /* Joins the replicas in use into *info: the r bits that they remove, and their
  * newest time. */
-static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
+static int join_copies(struct ck_hosts *h, const struct ck_host_reports *g,
 		       size_t i, uint32_t n, struct ck_file_info *info)
 {
 	bool first_is_here = g->chosen[0] == h->here;
@@ -170,14 +175,14 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 
 	for (uint32_t k = 0; k < n && rc == 0; k++) {
 		uint32_t rank = rank_of(h, g, g->chosen[k], i);
-		const struct ck_file_info *said;
+		const struct ck_file_info *reports;
 		struct ck_file_access access;
 
 		if (rank == h->n || (k == 0 && first_is_here))
 			continue;
-		said = &g->said[rank][i].info;
-		access = ck_hosts_access(said);
-		info->mtime = ck_time_newest(info->mtime, said->mtime);
+		reports = &g->reports[rank][i].info;
+		access = ck_hosts_access(reports);
+		info->mtime = ck_time_newest(info->mtime, reports->mtime);
 		if (k > 0)
 			info->closed |= ck_hosts_closed(&access, g->shown);
 		if (n > 1)
@@ -188,8 +193,8 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 }
 
 /* A file of this host is read here, whatever others have, until it fails. */
-static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
-		    uint32_t n, struct ck_files *files)
+static int use_here(struct ck_hosts *h, const struct ck_host_reports *g,
+		    size_t i, uint32_t n, struct ck_files *files)
 {
 	struct ck_file_info others = { 0 };
 	int rc = join_copies(h, g, i, n, &others);
@@ -206,11 +211,11 @@ static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 	return 0;
 }
 
-static int use_remote(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
-		      uint32_t n, struct ck_files *files)
+static int use_remote(struct ck_hosts *h, const struct ck_host_reports *g,
+		      size_t i, uint32_t n, struct ck_files *files)
 {
 	uint32_t rank = rank_of(h, g, g->chosen[0], i);
-	struct ck_file_info info = g->said[rank][i].info;
+	struct ck_file_info info = g->reports[rank][i].info;
 	int rc = join_copies(h, g, i, n, &info);
 
 	for (uint32_t k = 0; k < n && rc == 0; k++)
@@ -220,7 +225,7 @@ static int use_remote(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 	return rc;
 }
 
-static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
+static int use(struct ck_hosts *h, struct ck_host_reports *g, size_t i,
 	       const struct ck_replica_choice *c, struct ck_files *files)
 {
 	uint64_t size = g->copies[c->server][i].size;
@@ -237,7 +242,7 @@ static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 
 /* Returns a positive errno if the host cannot read its replica now; 0 if it
  * can, as far as is known. */
-static int why_unread(const struct ck_hosts *h, const struct ck_gathered *g,
+static int why_unread(const struct ck_hosts *h, const struct ck_host_reports *g,
 		      size_t i, uint32_t host, const struct ck_files *files)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
@@ -247,12 +252,13 @@ static int why_unread(const struct ck_hosts *h, const struct ck_gathered *g,
 		err = ck_files_trouble(files, g->numbers[i]);
 	for (uint32_t r = group->first; r < group->first + group->n && !err;
 	     r++)
-		if (g->said[r])
-			err = g->said[r][i].trouble;
+		if (g->reports[r])
+			err = g->reports[r][i].trouble;
 	return err;
 }
 
-static bool is_chosen(const struct ck_gathered *g, uint32_t n, uint32_t host)
+static bool is_chosen(const struct ck_host_reports *g, uint32_t n,
+		      uint32_t host)
 {
 	for (uint32_t k = 0; k < n; k++)
 		if (g->chosen[k] == host)
@@ -261,7 +267,7 @@ static bool is_chosen(const struct ck_gathered *g, uint32_t n, uint32_t host)
 }
 
 /* Records replicas that are not used. */
-static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
+static int note_unused(struct ck_hosts *h, const struct ck_host_reports *g,
 		       size_t i, const struct ck_replica_query *asked,
 		       uint32_t n, const struct ck_files *files)
 {
@@ -291,27 +297,27 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 /* Records that replicas differ. If the end of the file is needed, one replica
  * is read until the checkpoint is open: it determines which tensors are
  * errors. */
-static void set_differs(struct ck_hosts *h, const struct ck_gathered *g,
+static void set_differs(struct ck_hosts *h, const struct ck_host_reports *g,
 			size_t i, const struct ck_replica_choice *c,
 			struct ck_files *files)
 {
 	const char *how = show_difference(h, g, i, c);
 	uint32_t file = g->numbers[i], rank = rank_of(h, g, c->one, i);
-	const struct ck_looked *l;
+	const struct ck_name_stat *l;
 
 	if (!ck_files_needs_end(files, file)) {
 		ck_files_set_differs(files, file, how);
 		return;
 	}
 	if (c->one != h->here && rank < h->n) {
-		l = &g->said[rank][i];
+		l = &g->reports[rank][i];
 		h->at.files[file] = (struct ck_location){ rank, l->number };
 		ck_files_set_remote(files, file, &l->info);
 	}
 	ck_files_note_differs(files, file, how);
 }
 
-static void note_short(struct ck_gathered *g, size_t i)
+static void note_short(struct ck_host_reports *g, size_t i)
 {
 	if (g->too_short++ == 0)
 		g->first_short = i;
@@ -319,10 +325,11 @@ static void note_short(struct ck_gathered *g, size_t i)
 
 /* Returns the bytes of a file that must exist. If its end is needed, those of
  * the longest replica, provided that the others are its beginning; else 0. */
-static uint64_t needed(const struct ck_hosts *h, const struct ck_gathered *g,
-		       size_t i, const struct ck_files *files)
+static uint64_t needed(const struct ck_hosts *h,
+		       const struct ck_host_reports *g, size_t i,
+		       const struct ck_files *files)
 {
-	uint64_t longest = ck_gathered_longest(h, g, i);
+	uint64_t longest = ck_host_reports_longest(h, g, i);
 
 	if (!ck_files_needs_end(files, g->numbers[i]))
 		return ck_files_needed(files, g->numbers[i]);
@@ -336,7 +343,7 @@ static uint64_t needed(const struct ck_hosts *h, const struct ck_gathered *g,
 	return longest;
 }
 
-static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
+static int settle(struct ck_hosts *h, struct ck_host_reports *g, size_t i,
 		  struct ck_file_copy *copies, struct ck_files *files)
 {
 	const struct ck_replica_query asked = {
@@ -366,14 +373,15 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		return rc ? rc : note_unused(h, g, i, &asked, c.n, files);
 	case CK_COPIES_DIFFER: set_differs(h, g, i, &c, files); break;
 	case CK_COPIES_NONE:
-		if (!ck_gathered_is_here(files, g->numbers[i]))
+		if (!ck_host_reports_is_here(files, g->numbers[i]))
 			settle_fault(h, g, i, files);
 		break;
 	}
 	return 0;
 }
 
-static void log_short(const struct ck_gathered *g, const struct ck_files *files)
+static void log_short(const struct ck_host_reports *g,
+		      const struct ck_files *files)
 {
 	if (g->too_short)
 		ck_log("%s: a copy that ends before its items do is not "
@@ -400,12 +408,12 @@ static int room_make(struct ck_hosts *h, const struct ck_files *files)
 	return 0;
 }
 
-static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
+static int settle_all(struct ck_hosts *h, struct ck_host_reports *g,
 		      struct ck_files *files)
 {
 	ck_auto_free struct ck_file_copy *copies = calloc(h->ngroups,
 							  sizeof(*copies));
-	int rc = copies ? ck_gather_copies(h, g, files) : -ENOMEM;
+	int rc = copies ? ck_gather_replicas(h, g, files) : -ENOMEM;
 
 	if (rc == 0)
 		rc = room_make(h, files);
@@ -419,10 +427,10 @@ static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 /* Uses the tables without a lock: only the opening thread reads yet. */
 static void use_all(struct ck_hosts *h, struct ck_files *files)
 {
-	h->requester.ways.files = h->at.files;
-	h->requester.ways.n = h->nfiles;
-	h->requester.ways.others = h->at.others.list;
-	h->requester.ways.nothers = h->at.others.n;
+	h->requester.routes.files = h->at.files;
+	h->requester.routes.n = h->nfiles;
+	h->requester.routes.others = h->at.others.list;
+	h->requester.routes.nothers = h->at.others.n;
 	ck_files_set_stats(files, h->elsewhere.stats);
 	ck_files_set_reader(files, &h->reader);
 }
@@ -431,7 +439,7 @@ int ck_hosts_files(struct ck_remote_source *e, struct ck_files *files,
 		   const struct ck_ids *shown, struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
-	struct ck_gathered g = { .is_shown = shown != NULL };
+	struct ck_host_reports g = { .is_shown = shown != NULL };
 	int rc;
 
 	if (shown)
@@ -443,7 +451,7 @@ int ck_hosts_files(struct ck_remote_source *e, struct ck_files *files,
 		if (rc)
 			ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	}
-	ck_gathered_fini(&g, h);
+	ck_host_reports_fini(&g, h);
 	if (rc)
 		return rc;
 	h->shown = g.shown;
@@ -465,5 +473,5 @@ int ck_hosts_opened(struct ck_remote_source *e, struct ck_files *files,
 	ck_hosts_note_states(h);
 	if (!h->let_wait)
 		ck_files_set_reader(files, NULL);
-	return ck_hosts_hearing_make(h);
+	return ck_hosts_revalidation_make(h);
 }

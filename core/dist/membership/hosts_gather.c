@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_gather: two passes over all hosts: LOOKs of all names, then digests of
+ * hosts_gather: two passes over all hosts: STATs of all names, then digests of
  * files that several hosts have, and of the beginnings of longer replicas. One
  * process speaks for its host. The opening thread runs the passes; each process
  * has a thread of its own in a pass, which writes to that process's entries
@@ -13,7 +13,7 @@
 /* --- metadata ------------------------------------------------------------- */
 
 /* A name that is too long for a request is on this host only. */
-static int names_take(const struct ck_hosts *h, struct ck_gathered *g,
+static int names_take(const struct ck_hosts *h, struct ck_host_reports *g,
 		      const struct ck_files *files)
 {
 	uint32_t n = ck_files_count(files);
@@ -34,23 +34,23 @@ static int names_take(const struct ck_hosts *h, struct ck_gathered *g,
 }
 
 /* -ENODATA: the host does not have the directory. */
-static int ask(struct ck_hosts_task *t)
+static int query(struct ck_hosts_task *t)
 {
-	struct ck_gathered *g = t->arg;
-	struct ck_looked *said = calloc(g->n + 1, sizeof(*said));
-	int rc = said ? 0 : -ENOMEM;
+	struct ck_host_reports *g = t->arg;
+	struct ck_name_stat *reports = calloc(g->n + 1, sizeof(*reports));
+	int rc = reports ? 0 : -ENOMEM;
 
 	if (rc == 0)
-		rc = ck_calls_look(t->hosts->calls, t->index, g->shown,
-				   g->names, g->n, said);
+		rc = ck_calls_stat(t->hosts->calls, t->index, g->shown,
+				   g->names, g->n, reports);
 	if (rc == 0)
-		g->said[t->index] = said;
+		g->reports[t->index] = reports;
 	else
-		free(said);
+		free(reports);
 	return rc == -ENODATA ? 0 : rc;
 }
 
-static bool show_as(struct ck_gathered *g, const struct ck_file_info *info)
+static bool show_as(struct ck_host_reports *g, const struct ck_file_info *info)
 {
 	g->shown = (struct ck_ids){ info->uid, info->gid };
 	return true;
@@ -58,38 +58,38 @@ static bool show_as(struct ck_gathered *g, const struct ck_file_info *info)
 
 /* The first usable file determines the owner: on this host, else on the first
  * other one. */
-static void show_as_first(const struct ck_hosts *h, struct ck_gathered *g,
+static void show_as_first(const struct ck_hosts *h, struct ck_host_reports *g,
 			  const struct ck_files *files)
 {
 	bool is = false;
 
 	for (size_t i = 0; i < g->n && !is; i++) {
-		if (ck_gathered_is_here(files, g->numbers[i]))
+		if (ck_host_reports_is_here(files, g->numbers[i]))
 			is = show_as(g, ck_files_info(files, g->numbers[i]));
 		for (uint32_t rank = 1; rank < h->n && !is; rank++)
-			if (g->said[rank] &&
-			    ck_gathered_is_usable(&g->said[rank][i]))
-				is = show_as(g, &g->said[rank][i].info);
+			if (g->reports[rank] &&
+			    ck_host_report_is_usable(&g->reports[rank][i]))
+				is = show_as(g, &g->reports[rank][i].info);
 	}
 }
 
 int ck_gather(struct ck_hosts *h, const struct ck_files *files,
-	      struct ck_gathered *g, struct ck_diag *d)
+	      struct ck_host_reports *g, struct ck_diag *d)
 {
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
 	int rc;
 
-	g->said = calloc(h->n, sizeof(*g->said));
+	g->reports = calloc(h->n, sizeof(*g->reports));
 	g->copies = calloc(h->ngroups, sizeof(*g->copies));
 	g->loads = calloc(h->ngroups, sizeof(*g->loads));
 	g->rank_loads = calloc(h->n, sizeof(*g->rank_loads));
 	g->chosen = calloc(h->ngroups, sizeof(*g->chosen));
-	rc = tasks && g->said && g->copies && g->loads && g->rank_loads &&
+	rc = tasks && g->reports && g->copies && g->loads && g->rank_loads &&
 			     g->chosen
 		     ? names_take(h, g, files)
 		     : -ENOMEM;
 	if (rc == 0)
-		rc = ck_hosts_each(h, ask, g, tasks);
+		rc = ck_hosts_each(h, query, g, tasks);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	for (uint32_t i = 1; i < h->n; i++)
@@ -102,13 +102,13 @@ int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 	return 0;
 }
 
-void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h)
+void ck_host_reports_fini(struct ck_host_reports *g, const struct ck_hosts *h)
 {
-	for (uint32_t i = 0; g->said && i < h->n; i++)
-		free(g->said[i]);
+	for (uint32_t i = 0; g->reports && i < h->n; i++)
+		free(g->reports[i]);
 	for (uint32_t i = 0; g->copies && i < h->ngroups; i++)
 		free(g->copies[i]);
-	free(g->said);
+	free(g->reports);
 	free(g->copies);
 	free(g->loads);
 	free(g->rank_loads);
@@ -119,12 +119,12 @@ void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h)
 
 /* --- digests -------------------------------------------------------------- */
 
-bool ck_gathered_is_usable(const struct ck_looked *l)
+bool ck_host_report_is_usable(const struct ck_name_stat *l)
 {
 	return l->seen && !l->info.err;
 }
 
-bool ck_gathered_is_here(const struct ck_files *files, uint32_t number)
+bool ck_host_reports_is_here(const struct ck_files *files, uint32_t number)
 {
 	return ck_files_is_seen(files, number) &&
 	       !ck_files_info(files, number)->err;
@@ -132,19 +132,19 @@ bool ck_gathered_is_here(const struct ck_files *files, uint32_t number)
 
 /* Returns the first process of a host that is up and has replied; h->n if no
  * process has. */
-static uint32_t speaker(const struct ck_hosts *h, const struct ck_gathered *g,
-			uint32_t host)
+static uint32_t speaker(const struct ck_hosts *h,
+			const struct ck_host_reports *g, uint32_t host)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
 
 	for (uint32_t i = group->first; i < group->first + group->n; i++)
-		if (h->hosts[i].there && g->said[i])
+		if (h->hosts[i].there && g->reports[i])
 			return i;
 	return h->n;
 }
 
 /* Sets which files a host has. For this host, the local stat counts. */
-static int copies_take(struct ck_hosts *h, struct ck_gathered *g,
+static int copies_take(struct ck_hosts *h, struct ck_host_reports *g,
 		       const struct ck_files *files, uint32_t host)
 {
 	uint32_t rank = speaker(h, g, host);
@@ -153,19 +153,21 @@ static int copies_take(struct ck_hosts *h, struct ck_gathered *g,
 	g->copies[host] = list;
 	for (size_t i = 0; list && i < g->n; i++) {
 		if (host == h->here) {
-			list[i].has = ck_gathered_is_here(files, g->numbers[i]);
+			list[i].has = ck_host_reports_is_here(files,
+							      g->numbers[i]);
 			list[i].size =
 				ck_files_info(files, g->numbers[i])->size;
 		} else if (rank < h->n) {
-			list[i].has = ck_gathered_is_usable(&g->said[rank][i]);
-			list[i].size = g->said[rank][i].info.size;
+			list[i].has =
+				ck_host_report_is_usable(&g->reports[rank][i]);
+			list[i].size = g->reports[rank][i].info.size;
 		}
 	}
 	return list ? 0 : -ENOMEM;
 }
 
-static bool has_several(const struct ck_hosts *h, const struct ck_gathered *g,
-			size_t i)
+static bool has_several(const struct ck_hosts *h,
+			const struct ck_host_reports *g, size_t i)
 {
 	unsigned n = 0;
 
@@ -176,7 +178,7 @@ static bool has_several(const struct ck_hosts *h, const struct ck_gathered *g,
 
 /* Computes the digests of a host. A replica that cannot be read for its digest
  * is unread. */
-static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
+static int compare_host(struct ck_hosts *h, struct ck_host_reports *g,
 			uint32_t host, uint32_t rank)
 {
 	ck_auto_free struct ck_hosts_digest *list = calloc(g->n + 1,
@@ -192,7 +194,7 @@ static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 		if (!copies[i].has || !has_several(h, g, i))
 			continue;
 		list[n] = (struct ck_hosts_digest){
-			.number = g->said[rank][i].number,
+			.number = g->reports[rank][i].number,
 			.size = copies[i].size
 		};
 		index[n++] = i;
@@ -204,14 +206,14 @@ static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 		memcpy(copies[i].digest, list[k].digest, CK_COPY_DIGEST);
 		copies[i].unread = list[k].rc;
 		if (list[k].rc)
-			g->said[rank][i].trouble = -list[k].rc;
+			g->reports[rank][i].trouble = -list[k].rc;
 	}
 	return rc;
 }
 
 /* Calls work() if the task's process speaks for its host. */
 static int if_speaker(const struct ck_hosts_task *t,
-		      int (*work)(struct ck_hosts *h, struct ck_gathered *g,
+		      int (*work)(struct ck_hosts *h, struct ck_host_reports *g,
 				  uint32_t host, uint32_t rank))
 {
 	for (uint32_t host = 0; host < t->hosts->ngroups; host++)
@@ -225,8 +227,8 @@ static int compare(struct ck_hosts_task *t)
 	return if_speaker(t, compare_host);
 }
 
-uint64_t ck_gathered_longest(const struct ck_hosts *h,
-			     const struct ck_gathered *g, size_t i)
+uint64_t ck_host_reports_longest(const struct ck_hosts *h,
+				 const struct ck_host_reports *g, size_t i)
 {
 	uint64_t longest = 0;
 
@@ -236,19 +238,19 @@ uint64_t ck_gathered_longest(const struct ck_hosts *h,
 	return longest;
 }
 
-static bool is_longest(const struct ck_hosts *h, const struct ck_gathered *g,
-		       size_t i, uint32_t host)
+static bool is_longest(const struct ck_hosts *h,
+		       const struct ck_host_reports *g, size_t i, uint32_t host)
 {
 	const struct ck_file_copy *copy = &g->copies[host][i];
 
 	return copy->has && !copy->unread &&
-	       copy->size == ck_gathered_longest(h, g, i);
+	       copy->size == ck_host_reports_longest(h, g, i);
 }
 
 /* Returns true if the host has the longest replica, and no host before it has
  * an equal one: one of several equal replicas is enough. */
 static bool is_first_longest(const struct ck_hosts *h,
-			     const struct ck_gathered *g, size_t i,
+			     const struct ck_host_reports *g, size_t i,
 			     uint32_t host)
 {
 	if (!is_longest(h, g, i, host))
@@ -270,7 +272,7 @@ struct beginnings {
 };
 
 static void beginnings_find(const struct ck_hosts *h,
-			    const struct ck_gathered *g, uint32_t host,
+			    const struct ck_host_reports *g, uint32_t host,
 			    uint32_t other, uint32_t rank,
 			    struct beginnings *out)
 {
@@ -283,7 +285,7 @@ static void beginnings_find(const struct ck_hosts *h,
 		    !is_first_longest(h, g, i, host))
 			continue;
 		out->list[out->n] = (struct ck_hosts_digest){
-			.number = g->said[rank][i].number,
+			.number = g->reports[rank][i].number,
 			.size = shorter[i].size,
 		};
 		out->index[out->n++] = i;
@@ -292,7 +294,7 @@ static void beginnings_find(const struct ck_hosts *h,
 
 /* Marks the replicas of other hosts that are the beginning of a longer one of
  * this host. */
-static int compare_beginnings(struct ck_hosts *h, struct ck_gathered *g,
+static int compare_beginnings(struct ck_hosts *h, struct ck_host_reports *g,
 			      uint32_t host, uint32_t rank)
 {
 	ck_auto_free struct ck_hosts_digest *list = calloc(g->n + 1,
@@ -323,7 +325,7 @@ static int beginnings(struct ck_hosts_task *t)
 
 /* Returns true if there is a file whose end is needed and whose replicas have
  * different sizes. */
-static bool has_short(const struct ck_hosts *h, const struct ck_gathered *g,
+static bool has_short(const struct ck_hosts *h, const struct ck_host_reports *g,
 		      const struct ck_files *files)
 {
 	for (size_t i = 0; i < g->n; i++)
@@ -333,14 +335,14 @@ static bool has_short(const struct ck_hosts *h, const struct ck_gathered *g,
 		     host++)
 			if (g->copies[host][i].has &&
 			    g->copies[host][i].size <
-				    ck_gathered_longest(h, g, i))
+				    ck_host_reports_longest(h, g, i))
 				return true;
 	return false;
 }
 
 /* Replicas of a host that has gone down do not count, except files that this
  * host has alone. */
-static void note_unread(const struct ck_hosts *h, struct ck_gathered *g,
+static void note_unread(const struct ck_hosts *h, struct ck_host_reports *g,
 			uint32_t host)
 {
 	if (speaker(h, g, host) < h->n)
@@ -352,16 +354,17 @@ static void note_unread(const struct ck_hosts *h, struct ck_gathered *g,
 
 /* Returns true if a replica cannot be opened now. Where digests are made, they
  * detect it. */
-static bool is_troubled(const struct ck_hosts *h, const struct ck_gathered *g,
+static bool is_troubled(const struct ck_hosts *h,
+			const struct ck_host_reports *g,
 			const struct ck_files *files, uint32_t host, size_t i)
 {
 	if (host == h->here)
 		return ck_files_trouble(files, g->numbers[i]) != 0;
-	return g->said[speaker(h, g, host)][i].trouble != 0;
+	return g->reports[speaker(h, g, host)][i].trouble != 0;
 }
 
 /* Does not use a replica that cannot be opened now if another host has one. */
-static void leave_troubled(const struct ck_hosts *h, struct ck_gathered *g,
+static void leave_troubled(const struct ck_hosts *h, struct ck_host_reports *g,
 			   const struct ck_files *files)
 {
 	for (uint32_t host = 0; host < h->ngroups; host++)
@@ -382,8 +385,8 @@ static int first_of(const struct ck_hosts *h, const struct ck_hosts_task *tasks)
 	return rc;
 }
 
-int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
-		     const struct ck_files *files)
+int ck_gather_replicas(struct ck_hosts *h, struct ck_host_reports *g,
+		       const struct ck_files *files)
 {
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
 	int rc = tasks ? 0 : -ENOMEM;

@@ -2,7 +2,7 @@
 /*
  * hosts_gather: collects the metadata of all files from all hosts when a
  * checkpoint is opened, then the digests of files that several hosts have.
- * Hosts are asked in parallel. The opening thread calls the functions and
+ * Hosts are queried in parallel. The opening thread calls the functions and
  * blocks; one thread per process sends the requests.
  */
 #ifndef CK_HOSTS_GATHER_H
@@ -12,7 +12,7 @@
 
 /* The reports of all hosts about the files that were added since the last
  * call. */
-struct ck_gathered {
+struct ck_host_reports {
 	struct ck_ids shown;
 	/* False: `shown` becomes the owner of the first usable file. */
 	bool is_shown;
@@ -20,7 +20,7 @@ struct ck_gathered {
 	uint32_t *numbers;    /* by name: the number in the ck_files */
 	size_t n;
 	/* By rank, n each; NULL: it did not reply. */
-	struct ck_looked **said;
+	struct ck_name_stat **reports;
 	struct ck_file_copy **copies; /* by host, n each */
 	uint64_t *loads;      /* by host: bytes of files assigned to it */
 	uint64_t *rank_loads; /* by rank: the same */
@@ -31,26 +31,27 @@ struct ck_gathered {
 };
 
 /* Collects metadata. *g: zeros except `shown` and `is_shown`, see
- * ck_remote_source. The caller must call ck_gathered_fini(), also after an
+ * ck_remote_source. The caller must call ck_host_reports_fini(), also after an
  * error. Returns 0, or: -ENOMEM; errors of pthread_create(3); the error of a
  * host that is up. The message is in d. */
 CK_MUST_USE int ck_gather(struct ck_hosts *h, const struct ck_files *files,
-			  struct ck_gathered *g, struct ck_diag *d);
+			  struct ck_host_reports *g, struct ck_diag *d);
 /* Frees all but g itself. */
-void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h);
+void ck_host_reports_fini(struct ck_host_reports *g, const struct ck_hosts *h);
 
 /* Fills g->copies: which host has which file, and its digest. Returns 0, or the
  * same errors without a message. */
-CK_MUST_USE int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
-				 const struct ck_files *files);
+CK_MUST_USE int ck_gather_replicas(struct ck_hosts *h,
+				   struct ck_host_reports *g,
+				   const struct ck_files *files);
 
 /* Returns true if this host has the file, whether it can be opened or not. */
-bool ck_gathered_is_here(const struct ck_files *files, uint32_t number);
+bool ck_host_reports_is_here(const struct ck_files *files, uint32_t number);
 /* Returns the size of the longest readable replica of the i-th file; 0 without
  * one. */
-uint64_t ck_gathered_longest(const struct ck_hosts *h,
-			     const struct ck_gathered *g, size_t i);
+uint64_t ck_host_reports_longest(const struct ck_hosts *h,
+				 const struct ck_host_reports *g, size_t i);
 /* Returns true if the host has a data file of that name. */
-bool ck_gathered_is_usable(const struct ck_looked *l);
+bool ck_host_report_is_usable(const struct ck_name_stat *l);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * hosts_internal: the state of a ck_hosts and what its files share. Three kinds
  * of threads use it: the thread that opens the checkpoint, then the
- * revalidating thread (ck_hosts_hear(), ck_hosts_renew()), and at any time
- * threads that read or report. The fields name their owner.
+ * revalidating thread (ck_hosts_revalidate(), ck_hosts_renew()), and at any
+ * time threads that read or report. The fields name their owner.
  */
 #ifndef CK_HOSTS_INTERNAL_H
 #define CK_HOSTS_INTERNAL_H
@@ -17,7 +17,7 @@
 #include <pthread.h>
 
 /* The measured path to a host, in this job. All atomic. */
-struct ck_hosts_way {
+struct ck_hosts_path {
 	uint64_t rate; /* bytes a second; 0: unknown */
 	uint64_t nsec; /* nanoseconds, the latency of a few bytes */
 	int err;       /* a negative errno: the last attempt failed; or 0 */
@@ -34,7 +34,7 @@ struct ck_hosts_host {
 	bool was_there; /* it has taken part in some job */
 	bool up;
 	uint64_t since; /* when it went up or down, milliseconds */
-	struct ck_hosts_way way;
+	struct ck_hosts_path path_to;
 };
 
 /* The ranks of one host: [first, first + n) of the list. */
@@ -96,7 +96,7 @@ struct ck_hosts_unused {
 	size_t n, cap;
 };
 
-struct ck_hosts_hearing;
+struct ck_hosts_revalidation;
 
 struct ck_hosts {
 	struct ck_remote_source elsewhere; /* first */
@@ -117,7 +117,8 @@ struct ck_hosts {
 	struct ck_hosts_copies copies;
 	/* Of the opening, then of the revalidating thread: */
 	struct ck_hosts_tables at;
-	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
+	/* atomic: set when all else is */
+	struct ck_hosts_revalidation *revalidation;
 
 	struct {
 		struct ck_str name; /* empty: the metadata is a data file */
@@ -168,7 +169,7 @@ CK_MUST_USE int ck_hosts_changed(struct ck_remote_source *e,
 /* Implement struct ck_remote_source, too. Any thread. */
 const char *ck_hosts_host(const struct ck_remote_source *e, uint32_t file,
 			  uint32_t i);
-const char *ck_hosts_away(const struct ck_remote_source *e, uint32_t file);
+const char *ck_hosts_down_host(const struct ck_remote_source *e, uint32_t file);
 bool ck_hosts_unused(const struct ck_remote_source *e, size_t i,
 		     struct ck_unused_copy *out);
 /* Formats a UTC time as ck_shown() does. */
@@ -197,7 +198,7 @@ struct ck_hosts_digest {
 	uint32_t number; /* the file's number there */
 	uint64_t size;
 	uint8_t digest[CK_COPY_DIGEST];
-	/* 0, or the error without a digest: of ck_take_digest() or ck_call;
+	/* 0, or the error without a digest: of ck_reply_digest() or ck_call;
 	 * -EFBIG. */
 	int rc;
 };
@@ -212,7 +213,7 @@ CK_MUST_USE int ck_hosts_digest(struct ck_calls *calls, uint32_t peer,
  * the file's access and change from all of them. Returns false if the file has
  * no several replicas. */
 bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
-			const struct ck_looked *l);
+			const struct ck_name_stat *l);
 /* Returns the replicas of a file, *n of them; NULL and 0 if it does not have
  * several. */
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
@@ -234,10 +235,10 @@ bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
 		      const struct ck_file_info *result);
 /* Updates change and access of a file from a peer's reply. The same threads. */
 void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
-		   const struct ck_looked *result);
+		   const struct ck_name_stat *result);
 /* Cancels revalidations in flight and blocks until they have ended. Of the
  * revalidating thread. */
-void ck_hosts_hearing_stop(struct ck_hosts *h);
+void ck_hosts_revalidation_stop(struct ck_hosts *h);
 
 /* --- where files are; of the opening, then of the revalidating thread ----- */
 
@@ -264,6 +265,6 @@ void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file);
 
 /* Starts revalidation, once all files are known. Returns 0, or: -ENOMEM. */
-CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);
+CK_MUST_USE int ck_hosts_revalidation_make(struct ck_hosts *h);
 
 #endif

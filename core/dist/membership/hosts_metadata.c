@@ -15,7 +15,7 @@
 /* The metadata file of a process. */
 struct copy {
 	bool has;
-	struct ck_looked looked;
+	struct ck_name_stat stat;
 	uint8_t digest[CK_COPY_DIGEST];
 };
 
@@ -36,22 +36,22 @@ static int look(struct ck_hosts_task *t)
 	struct copy *copy = &all->list[t->index];
 	int rc;
 
-	rc = ck_calls_look(t->hosts->calls, t->index, (struct ck_ids){ 0, 0 },
-			   &all->name, 1, &copy->looked);
+	rc = ck_calls_stat(t->hosts->calls, t->index, (struct ck_ids){ 0, 0 },
+			   &all->name, 1, &copy->stat);
 	if (rc == -ENODATA)
 		return 0; /* the host does not have the directory */
-	copy->has = rc == 0 && copy->looked.seen && !copy->looked.info.err &&
-		    copy->looked.info.size <= all->most;
-	if (rc == 0 && !copy->has && copy->looked.trouble)
-		rc = -copy->looked.trouble;
+	copy->has = rc == 0 && copy->stat.seen && !copy->stat.info.err &&
+		    copy->stat.info.size <= all->most;
+	if (rc == 0 && !copy->has && copy->stat.trouble)
+		rc = -copy->stat.trouble;
 	return rc;
 }
 
 static int digest(struct ck_hosts_task *t)
 {
 	struct copy *copy = &((struct copies *)t->arg)->list[t->index];
-	struct ck_hosts_digest file = { .number = copy->looked.number,
-					.size = copy->looked.info.size };
+	struct ck_hosts_digest file = { .number = copy->stat.number,
+					.size = copy->stat.info.size };
 	int rc;
 
 	if (!copy->has)
@@ -110,7 +110,7 @@ static uint32_t speaker(const struct ck_hosts *h, uint32_t host)
 static int check_copy(const struct ck_hosts *h, const struct copies *all,
 		      uint32_t i, struct ck_diag *d)
 {
-	const struct ck_file_info *info = &all->list[i].looked.info;
+	const struct ck_file_info *info = &all->list[i].stat.info;
 	const char *host = h->hosts[i].name;
 
 	if (!h->hosts[i].there || ck_file_is_missing(info))
@@ -150,7 +150,7 @@ static int check_copies(const struct ck_hosts *h, const struct copies *all,
 static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 			     uint32_t i)
 {
-	const struct ck_file_info *info = &all->list[i].looked.info;
+	const struct ck_file_info *info = &all->list[i].stat.info;
 	return ck_shown("%s has %ju bytes of %s", h->hosts[i].name,
 			(uintmax_t)info->size,
 			ck_hosts_time(info->mtime.tv_sec));
@@ -189,7 +189,7 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 		const struct copy *copy = &all->list[speaker(h, i)];
 
 		copies[i].has = copy->has;
-		copies[i].size = copy->looked.info.size;
+		copies[i].size = copy->stat.info.size;
 		memcpy(copies[i].digest, copy->digest, CK_COPY_DIGEST);
 	}
 	ck_replica_select(&asked, c, list);
@@ -213,7 +213,7 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 
 	for (uint32_t k = 1; k < c->n; k++) {
 		uint32_t rank = speaker(h, list[k]);
-		const struct ck_file_info *info = &all->list[rank].looked.info;
+		const struct ck_file_info *info = &all->list[rank].stat.info;
 		const struct ck_ids of = { info->uid, info->gid };
 
 		result->mtime = ck_time_newest(result->mtime, info->mtime);
@@ -226,8 +226,8 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 /* --- reading -------------------------------------------------------------- */
 
 /* Reads a whole file of a peer into new pages, which the caller owns. */
-static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
-		 void **pages)
+static int read_remote(struct ck_hosts *h, struct ck_location where,
+		       uint64_t size, void **pages)
 {
 	struct ck_remote_client requester;
 	int rc;
@@ -235,10 +235,11 @@ static int bring(struct ck_hosts *h, struct ck_location where, uint64_t size,
 	*pages = ck_pages_alloc((size_t)size);
 	if (!*pages)
 		return -ENOMEM;
-	ck_remote_client_init(&requester, &(struct ck_ways){ .calls = h->calls,
-							     .files = &where,
-							     .n = 1 });
-	rc = ck_hosts_bring(&requester, 0, 0, size, *pages, NULL);
+	ck_remote_client_init(&requester,
+			      &(struct ck_routes){ .calls = h->calls,
+						   .files = &where,
+						   .n = 1 });
+	rc = ck_hosts_read(&requester, 0, 0, size, *pages, NULL);
 	ck_remote_client_fini(&requester);
 	if (rc) {
 		ck_pages_free(*pages, (size_t)size);
@@ -260,7 +261,7 @@ static int note(struct ck_hosts *h, const struct copies *all,
 	h->metadata.text = text;
 	h->metadata.name = ck_str_from(text);
 	h->metadata.size = result->size;
-	h->metadata.mtime = copy->looked.info.mtime;
+	h->metadata.mtime = copy->stat.info.mtime;
 	memcpy(h->metadata.digest, copy->digest, CK_COPY_DIGEST);
 	h->metadata.peer = all->first;
 	h->metadata.access = (struct ck_file_access){ .mode = result->mode,
@@ -279,8 +280,8 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 
 	if (i == 0)
 		return 0;
-	rc = bring(h, (struct ck_location){ i, copy->looked.number },
-		   result->size, pages);
+	rc = read_remote(h, (struct ck_location){ i, copy->stat.number },
+			 result->size, pages);
 	h->hosts[i].there = ck_calls_is_up(h->calls, i);
 	if (rc)
 		return ck_fail(d, -rc, "%s: %.*s: %s", h->hosts[i].name,
@@ -309,7 +310,7 @@ static int choose(struct ck_hosts *h, struct copies *all,
 	if (rc)
 		return rc;
 	all->first = speaker(h, list[0]);
-	*result = all->list[all->first].looked.info;
+	*result = all->list[all->first].stat.info;
 	all->closed = join_copies(h, all, &c, list, result);
 	return take(h, all, all->first, result, pages, d);
 }
@@ -342,10 +343,10 @@ static int find(struct ck_remote_source *e, struct ck_str name, uint64_t most,
 	/* Again without a process that went down before it could send its
 	 * file. */
 	do {
-		there = ck_hosts_there(h);
+		there = ck_hosts_count_up(h);
 		memset(all->list, 0, h->n * sizeof(all->list[0]));
 		rc = choose(h, all, tasks, result, pages, d);
-	} while (rc && h->hosts[0].there && ck_hosts_there(h) < there);
+	} while (rc && h->hosts[0].there && ck_hosts_count_up(h) < there);
 	if (rc == 0 && is_metadata)
 		rc = note(h, all, result) ? ck_fail(d, ENOMEM, "out of memory")
 					  : 0;

@@ -2,7 +2,7 @@
 /*
  * hosts_names: lists the directories of all hosts, for checkpoints without
  * metadata, tests the first bytes of files, and reads ranges that the parser
- * has requested. Hosts are asked in parallel, one process of each host, in a
+ * has requested. Hosts are queried in parallel, one process of each host, in a
  * thread of its own. The opening thread blocks until all have ended.
  */
 #include "hosts_internal.h"
@@ -36,9 +36,9 @@ static int ask_all(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 	int rc;
 
 	do {
-		there = ck_hosts_there(h);
+		there = ck_hosts_count_up(h);
 		rc = ck_hosts_each(h, run, arg, tasks);
-	} while (rc == 0 && h->hosts[0].there && ck_hosts_there(h) < there);
+	} while (rc == 0 && h->hosts[0].there && ck_hosts_count_up(h) < there);
 	return rc;
 }
 
@@ -93,13 +93,13 @@ static int name_add(struct names *to, struct ck_str name, unsigned char type)
 	return to->n > NAMES_MOST ? -E2BIG : 0;
 }
 
-static int page_take(const struct ck_ask *a, const struct ck_message *m,
+static int page_take(const struct ck_query *a, const struct ck_message *m,
 		     void *arg)
 {
 	struct names *to = arg;
 	struct ck_page_row row;
 	struct ck_page page;
-	int rc = ck_take_list(a, m, &page);
+	int rc = ck_reply_list(a, m, &page);
 
 	if (rc)
 		return rc;
@@ -120,14 +120,14 @@ static int names_ask(struct ck_hosts_task *t)
 	if (!is_speaker(t))
 		return 0;
 	do {
-		struct ck_ask ask = { 0 };
+		struct ck_query query = { 0 };
 
-		rc = ck_ask_list(&ask, CK_STR(""), to->next);
+		rc = ck_query_list(&query, CK_STR(""), to->next);
 		if (rc)
 			break;
-		rc = ck_calls_wait(t->hosts->calls, t->index, &ask, page_take,
+		rc = ck_calls_wait(t->hosts->calls, t->index, &query, page_take,
 				   to);
-		ck_ask_fini(&ask);
+		ck_query_fini(&query);
 	} while (rc == 0 && to->more);
 	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;
 }
@@ -239,7 +239,7 @@ struct beginning {
 
 /* The first bytes of the files of one host. */
 struct heads {
-	struct ck_looked *looked;
+	struct ck_name_stat *stat;
 	struct ck_location *files;
 	struct ck_copy_desc *descs;
 	uint8_t (*bytes)[CK_REMOTE_SOURCE_HEAD];
@@ -247,7 +247,7 @@ struct heads {
 
 static void heads_fini(struct heads *h)
 {
-	free(h->looked);
+	free(h->stat);
 	free(h->files);
 	free(h->descs);
 	free(h->bytes);
@@ -259,7 +259,7 @@ static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
 	size_t descs = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct ck_looked *l = &h->looked[i];
+		const struct ck_name_stat *l = &h->stat[i];
 
 		h->files[i] = (struct ck_location){ peer, l->number };
 		if (l->seen && !l->info.err && l->info.size)
@@ -283,10 +283,10 @@ static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 	bool is_up;
 
 	ck_remote_client_init(&requester,
-			      &(struct ck_ways){ .calls = t->hosts->calls,
-						 .files = h->files,
-						 .n = (uint32_t)b->n });
-	ck_hosts_bring_all(&requester, h->descs, n);
+			      &(struct ck_routes){ .calls = t->hosts->calls,
+						   .files = h->files,
+						   .n = (uint32_t)b->n });
+	ck_hosts_read_batch(&requester, h->descs, n);
 	ck_remote_client_fini(&requester);
 	is_up = ck_calls_is_up(t->hosts->calls, t->index);
 	for (size_t i = 0; i < n; i++) {
@@ -300,28 +300,28 @@ static void heads_bring(struct ck_hosts_task *t, struct heads *h)
 
 /* A link that is not followed may match, so that its error is reported. */
 static void links_take(const struct beginning *b,
-		       const struct ck_looked *looked)
+		       const struct ck_name_stat *stat)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (looked[i].seen && ck_file_is_link(&looked[i].info))
+		if (stat[i].seen && ck_file_is_link(&stat[i].info))
 			__atomic_store_n(&b->out[i], true, __ATOMIC_RELAXED);
 }
 
 static int begins_ask(struct ck_hosts_task *t)
 {
 	const struct beginning *b = t->arg;
-	struct heads h = { calloc(b->n + 1, sizeof(*h.looked)),
+	struct heads h = { calloc(b->n + 1, sizeof(*h.stat)),
 			   calloc(b->n + 1, sizeof(*h.files)),
 			   calloc(b->n + 1, sizeof(*h.descs)),
 			   calloc(b->n + 1, sizeof(*h.bytes)) };
-	int rc = h.looked && h.files && h.descs && h.bytes ? 0 : -ENOMEM;
+	int rc = h.stat && h.files && h.descs && h.bytes ? 0 : -ENOMEM;
 
 	if (rc == 0 && is_speaker(t)) {
-		rc = ck_calls_look(t->hosts->calls, t->index,
+		rc = ck_calls_stat(t->hosts->calls, t->index,
 				   (struct ck_ids){ 0, 0 }, b->names, b->n,
-				   h.looked);
+				   h.stat);
 		if (rc == 0) {
-			links_take(b, h.looked);
+			links_take(b, h.stat);
 			heads_bring(t, &h);
 		}
 	}
@@ -361,7 +361,7 @@ int ck_hosts_fetch(struct ck_remote_source *e, struct ck_fetch *wanted)
 						  .fpos = ranges[i].fpos,
 						  .run = ranges[i].len,
 						  .to = ranges[i].bytes };
-	ck_hosts_bring_all(&h->requester, descs, n);
+	ck_hosts_read_batch(&h->requester, descs, n);
 	for (size_t i = 0; i < n; i++)
 		ranges[i].rc = descs[i].rc;
 	ck_fetch_complete(wanted);

@@ -67,8 +67,8 @@ static int bring(const struct sample *s, uint64_t len, uint64_t *nsec)
 {
 	uint64_t begun = nsec_now();
 	int rc = s->here ? bring_here(s, len)
-			 : ck_hosts_bring(&s->hosts->requester, s->file, 0, len,
-					  s->to, &s->end);
+			 : ck_hosts_read(&s->hosts->requester, s->file, 0, len,
+					 s->to, &s->end);
 
 	*nsec = ck_max(nsec_now() - begun, 1);
 	return rc;
@@ -160,12 +160,12 @@ static int measure(struct sample *s)
 
 static unsigned tries_of(const struct ck_hosts_host *host)
 {
-	return __atomic_load_n(&host->way.tries, __ATOMIC_RELAXED);
+	return __atomic_load_n(&host->path_to.tries, __ATOMIC_RELAXED);
 }
 
 static bool is_known(const struct ck_hosts_host *host)
 {
-	return __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED) > 0;
+	return __atomic_load_n(&host->path_to.rate, __ATOMIC_RELAXED) > 0;
 }
 
 /* Returns the host with the fewest attempts; NULL if no host is left to
@@ -186,14 +186,14 @@ static struct ck_hosts_host *next_host(struct ck_hosts *h)
 	return next;
 }
 
-static void note(struct ck_hosts_way *way, const struct sample *s, int rc)
+static void note(struct ck_hosts_path *path_to, const struct sample *s, int rc)
 {
-	__atomic_fetch_add(&way->tries, 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&way->err, rc, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&path_to->tries, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&path_to->err, rc, __ATOMIC_RELAXED);
 	if (rc)
 		return;
-	__atomic_store_n(&way->nsec, s->nsec, __ATOMIC_RELAXED);
-	__atomic_store_n(&way->rate, s->rate, __ATOMIC_RELAXED);
+	__atomic_store_n(&path_to->nsec, s->nsec, __ATOMIC_RELAXED);
+	__atomic_store_n(&path_to->rate, s->rate, __ATOMIC_RELAXED);
 }
 
 bool ck_hosts_measure(struct ck_hosts *h)
@@ -201,15 +201,15 @@ bool ck_hosts_measure(struct ck_hosts *h)
 	struct ck_hosts_host *host;
 	struct sample s;
 
-	if (!__atomic_load_n(&h->hearing, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&h->revalidation, __ATOMIC_ACQUIRE))
 		return false;
 	host = next_host(h);
 	if (!host)
 		return false;
 	if (find_sample(h, host->name, &s))
-		note(&host->way, &s, measure(&s));
+		note(&host->path_to, &s, measure(&s));
 	else
-		__atomic_store_n(&host->way.tries, TRIES, __ATOMIC_RELAXED);
+		__atomic_store_n(&host->path_to.tries, TRIES, __ATOMIC_RELAXED);
 	host = next_host(h);
 	return host && tries_of(host) == 0;
 }
@@ -217,9 +217,11 @@ bool ck_hosts_measure(struct ck_hosts *h)
 void ck_hosts_measure_again(struct ck_hosts *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {
-		__atomic_store_n(&h->hosts[i].way.rate, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&h->hosts[i].way.err, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&h->hosts[i].way.tries, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->hosts[i].path_to.rate, 0,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&h->hosts[i].path_to.err, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->hosts[i].path_to.tries, 0,
+				 __ATOMIC_RELAXED);
 	}
 }
 
@@ -242,7 +244,7 @@ void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 /* Returns why the path is not used; NULL if it has not failed. */
 static const char *why_not(const struct ck_hosts_host *host, bool here, bool up)
 {
-	int err = -__atomic_load_n(&host->way.err, __ATOMIC_RELAXED);
+	int err = -__atomic_load_n(&host->path_to.err, __ATOMIC_RELAXED);
 
 	if (!here && !up)
 		return __atomic_load_n(&host->was_there, __ATOMIC_RELAXED)
@@ -258,8 +260,8 @@ static void print_way(const struct ck_hosts *h,
 {
 	struct ck_hosts_load load = ck_hosts_load(h, host->name);
 	bool here = host == &h->hosts[0];
-	uint64_t rate = __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED);
-	uint64_t nsec = __atomic_load_n(&host->way.nsec, __ATOMIC_RELAXED);
+	uint64_t rate = __atomic_load_n(&host->path_to.rate, __ATOMIC_RELAXED);
+	uint64_t nsec = __atomic_load_n(&host->path_to.nsec, __ATOMIC_RELAXED);
 	const struct ck_stats_path row = {
 		.host = host->name,
 		.path = here ? "file" : "mpi",

@@ -97,7 +97,7 @@ static void note_together(const struct ck_hosts *h, uint32_t file,
 }
 
 bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
-			const struct ck_looked *l)
+			const struct ck_name_stat *l)
 {
 	struct ck_hosts_copy *list;
 	size_t n;

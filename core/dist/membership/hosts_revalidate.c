@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hosts_revalidate: revalidates files of other hosts: whether they have
- * changed, and who may read them. Each call of ck_hosts_hear() sends one LOOK
- * per process for some of its files; the next call continues with the files
- * that follow. A process has at most one request in flight. The revalidating
- * thread sends and never blocks; the connection's thread applies replies.
+ * changed, and who may read them. Each call of ck_hosts_revalidate() sends one
+ * STAT per process for some of its files; the next call continues with the
+ * files that follow. A process has at most one request in flight. The
+ * revalidating thread sends and never blocks; the connection's thread applies
+ * replies.
  */
 #include "hosts_internal.h"
 
@@ -20,7 +21,7 @@ struct question {
 	struct ck_str names[AT_ONCE];
 	/* Numbers in the ck_files; METADATA: the metadata file. */
 	uint32_t numbers[AT_ONCE];
-	struct ck_looked said[AT_ONCE];
+	struct ck_name_stat reports[AT_ONCE];
 	size_t n;
 	uint32_t next; /* the next file to be sent */
 	sem_t free;    /* 1: no request is in flight */
@@ -28,7 +29,7 @@ struct question {
 
 enum { METADATA = UINT32_MAX };
 
-struct ck_hosts_hearing {
+struct ck_hosts_revalidation {
 	uint32_t n;
 	uint32_t here;		/* the next file of this host */
 	struct question list[]; /* by process */
@@ -37,7 +38,7 @@ struct ck_hosts_hearing {
 /* --- replies -------------------------------------------------------------- */
 
 /* Applies a reply for metadata on another host. */
-static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
+static void note_metadata(struct ck_hosts *h, const struct ck_name_stat *l)
 {
 	const mode_t closed = h->elsewhere.metadata_closed;
 	const struct ck_file_access now = { .mode = l->info.mode & ~closed,
@@ -56,7 +57,7 @@ static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 
 /* A transient error changes nothing. */
 static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
-		 const struct ck_looked *l)
+		 const struct ck_name_stat *l)
 {
 	if (!l->seen || l->info.err || (l->trouble && l->trouble != ESTALE))
 		return;
@@ -67,25 +68,25 @@ static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
 }
 
 bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
-		      const struct ck_file_info *said)
+		      const struct ck_file_info *reports)
 {
 	const struct ck_hosts_places *known = &h->at.known;
 
 	for (size_t i = ck_hosts_places_of(known, file);
 	     i < known->n && known->list[i].file == file; i++)
 		if (known->list[i].peer == peer)
-			return said->err == 0 &&
-			       said->size ==
+			return reports->err == 0 &&
+			       reports->size ==
 				       ck_files_info(h->set, file)->size &&
-			       ck_hosts_nsec(said->mtime) ==
+			       ck_hosts_nsec(reports->mtime) ==
 				       known->list[i].mtime;
 	return false;
 }
 
 void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
-		   const struct ck_looked *said)
+		   const struct ck_name_stat *reports)
 {
-	struct ck_looked l = *said;
+	struct ck_name_stat l = *reports;
 
 	if (!ck_hosts_is_same(h, file, peer, &l.info))
 		l.trouble = ESTALE;
@@ -96,15 +97,15 @@ void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
 		ck_files_note_access(h->set, file, &l.info);
 }
 
-static int came(struct ck_call *c, const struct ck_message *m, int rc)
+static int call_done(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct question *q = (struct question *)c;
 
 	if (m)
-		rc = ck_take_look(&c->ask, m, q->said);
+		rc = ck_reply_stat(&c->query, m, q->reports);
 	for (size_t i = 0; rc == 0 && i < q->n; i++)
-		note(q->hosts, q->numbers[i], c->peer, &q->said[i]);
-	ck_ask_fini(&c->ask);
+		note(q->hosts, q->numbers[i], c->peer, &q->reports[i]);
+	ck_query_fini(&c->query);
 	sem_post(&q->free);
 	return m ? rc : 0;
 }
@@ -147,26 +148,26 @@ static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 	}
 }
 
-static void ask(struct ck_hosts *h, struct question *q, uint32_t rank)
+static void query(struct ck_hosts *h, struct question *q, uint32_t rank)
 {
 	size_t taken;
 
 	choose(h, q, rank);
 	if (q->n == 0 ||
-	    ck_ask_look(&q->call.ask, h->shown, q->names, q->n, &taken)) {
+	    ck_query_stat(&q->call.query, h->shown, q->names, q->n, &taken)) {
 		sem_post(&q->free);
 		return;
 	}
 	q->n = taken;
 	q->hosts = h;
 	q->call.peer = rank;
-	q->call.came = came;
+	q->call.done = call_done;
 	ck_calls_send(h->calls, &q->call);
 }
 
 /* Stats files of this host that no other host has: data read together with
  * remote data may be read for long without a stat of them. */
-static void look_here(struct ck_hosts *h, uint32_t *next)
+static void stat_local(struct ck_hosts *h, uint32_t *next)
 {
 	for (uint32_t i = 0; i < AT_ONCE && i < h->nfiles; i++) {
 		uint32_t number = (*next)++ % h->nfiles;
@@ -178,26 +179,26 @@ static void look_here(struct ck_hosts *h, uint32_t *next)
 	}
 }
 
-void ck_hosts_hear(struct ck_hosts *h)
+void ck_hosts_revalidate(struct ck_hosts *h)
 {
-	struct ck_hosts_hearing *g = __atomic_load_n(&h->hearing,
-						     __ATOMIC_ACQUIRE);
+	struct ck_hosts_revalidation *g = __atomic_load_n(&h->revalidation,
+							  __ATOMIC_ACQUIRE);
 
 	if (!g)
 		return; /* the checkpoint is being opened */
 	ck_hosts_note_states(h);
-	look_here(h, &g->here);
+	stat_local(h, &g->here);
 	for (uint32_t i = 0; i < g->n; i++)
 		if (h->hosts[i].there && ck_calls_is_up(h->calls, i) &&
 		    sem_trywait(&g->list[i].free) == 0)
-			ask(h, &g->list[i], i);
+			query(h, &g->list[i], i);
 }
 
 /* --- beginning and end ---------------------------------------------------- */
 
-int ck_hosts_hearing_make(struct ck_hosts *h)
+int ck_hosts_revalidation_make(struct ck_hosts *h)
 {
-	struct ck_hosts_hearing *g =
+	struct ck_hosts_revalidation *g =
 		calloc(1, sizeof(*g) + h->n * sizeof(g->list[0]));
 
 	if (!g)
@@ -205,7 +206,7 @@ int ck_hosts_hearing_make(struct ck_hosts *h)
 	g->n = h->n;
 	for (uint32_t i = 0; i < g->n; i++)
 		sem_init(&g->list[i].free, 0, 1);
-	__atomic_store_n(&h->hearing, g, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->revalidation, g, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -218,17 +219,17 @@ static void wait_for(struct ck_hosts *h, struct question *q)
 	}
 }
 
-void ck_hosts_hearing_stop(struct ck_hosts *h)
+void ck_hosts_revalidation_stop(struct ck_hosts *h)
 {
-	for (uint32_t i = 0; i < h->hearing->n; i++) {
-		wait_for(h, &h->hearing->list[i]);
-		sem_post(&h->hearing->list[i].free);
+	for (uint32_t i = 0; i < h->revalidation->n; i++) {
+		wait_for(h, &h->revalidation->list[i]);
+		sem_post(&h->revalidation->list[i].free);
 	}
 }
 
-void ck_hosts_hear_end(struct ck_hosts *h)
+void ck_hosts_revalidate_end(struct ck_hosts *h)
 {
-	struct ck_hosts_hearing *g = h->hearing;
+	struct ck_hosts_revalidation *g = h->revalidation;
 
 	if (!g)
 		return;
@@ -237,5 +238,5 @@ void ck_hosts_hear_end(struct ck_hosts *h)
 		sem_destroy(&g->list[i].free);
 	}
 	free(g);
-	h->hearing = NULL;
+	h->revalidation = NULL;
 }

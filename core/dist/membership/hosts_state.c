@@ -30,7 +30,7 @@ bool ck_hosts_states(struct ck_hosts *h, bool *up)
 {
 	uint32_t at = 0;
 
-	if (!__atomic_load_n(&h->hearing, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&h->revalidation, __ATOMIC_ACQUIRE))
 		return false;
 	for (uint32_t i = 0; i < h->n; i++) {
 		bool is = h->hosts[i].there && ck_calls_is_up(h->calls, i);
@@ -142,7 +142,7 @@ static const char *show_down(struct ck_hosts *h, uint32_t file)
 		others ? ", and those of its copies" : "");
 }
 
-const char *ck_hosts_away(const struct ck_remote_source *e, uint32_t file)
+const char *ck_hosts_down_host(const struct ck_remote_source *e, uint32_t file)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
 	struct ck_location place;
@@ -235,7 +235,7 @@ static void print_host(const struct ck_hosts *h,
 
 /* Files that cannot be read on any host that is up. */
 struct lost {
-	uint32_t away, differ;
+	uint32_t down, differ;
 };
 
 static bool differs(const struct ck_hosts *h, uint32_t file)
@@ -252,12 +252,12 @@ static struct lost lost_files(const struct ck_hosts *h)
 
 	for (uint32_t i = 0; i < h->nfiles; i++) {
 		if (!ck_files_info(h->set, i)->err &&
-		    !ck_hosts_away(&h->elsewhere, i))
+		    !ck_hosts_down_host(&h->elsewhere, i))
 			continue;
 		if (differs(h, i))
 			lost.differ++;
 		else
-			lost.away++;
+			lost.down++;
 	}
 	return lost;
 }
@@ -268,14 +268,14 @@ static void print_lost(const struct ck_hosts *h, struct ck_buf *out)
 
 	if (h->set)
 		lost = lost_files(h);
-	if (lost.away == 0 && lost.differ == 0) {
+	if (lost.down == 0 && lost.differ == 0) {
 		ck_buf_text(out, "whole: yes\n");
 		return;
 	}
 	ck_buf_text(out, "whole: no");
-	if (lost.away)
+	if (lost.down)
 		ck_buf_printf(out, "; %u of %u files are on no host that is up",
-			      lost.away, h->nfiles);
+			      lost.down, h->nfiles);
 	if (lost.differ)
 		ck_buf_printf(out, "; %u of %u files differ between hosts",
 			      lost.differ, h->nfiles);

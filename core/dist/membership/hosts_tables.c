@@ -57,13 +57,13 @@ void ck_hosts_tables_fini(struct ck_hosts_tables *t)
 void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 			     struct ck_calls *calls)
 {
-	const struct ck_ways ways = { .calls = calls,
-				      .files = t->files,
-				      .n = h->nfiles,
-				      .others = t->others.list,
-				      .nothers = t->others.n };
+	const struct ck_routes routes = { .calls = calls,
+					  .files = t->files,
+					  .n = h->nfiles,
+					  .others = t->others.list,
+					  .nothers = t->others.n };
 
-	ck_remote_client_renew(&h->requester, &ways);
+	ck_remote_client_renew(&h->requester, &routes);
 	h->calls = calls;
 	ck_hosts_tables_fini(&h->at);
 	h->at = *t;

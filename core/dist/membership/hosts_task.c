@@ -46,7 +46,7 @@ int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
 	return rc;
 }
 
-uint32_t ck_hosts_there(const struct ck_hosts *h)
+uint32_t ck_hosts_count_up(const struct ck_hosts *h)
 {
 	uint32_t n = 0;
 
@@ -96,15 +96,15 @@ struct await {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	bool came;
+	bool completed;
 };
 
-static void came(struct ck_copy_batch *batch)
+static void batch_done(struct ck_copy_batch *batch)
 {
 	struct await *a = batch->arg;
 
 	pthread_mutex_lock(&a->lock);
-	a->came = true;
+	a->completed = true;
 	pthread_cond_signal(&a->changed);
 	pthread_mutex_unlock(&a->lock);
 }
@@ -117,22 +117,22 @@ static bool await_moves(struct await *a, const struct timespec *until)
 	int rc = 0;
 
 	pthread_mutex_lock(&a->lock);
-	while (!a->came && rc == 0)
+	while (!a->completed && rc == 0)
 		rc = until ? pthread_cond_clockwait(&a->changed, &a->lock,
 						    CLOCK_MONOTONIC, until)
 			   : pthread_cond_wait(&a->changed, &a->lock);
-	there = a->came;
+	there = a->completed;
 	pthread_mutex_unlock(&a->lock);
 	return there;
 }
 
-static void bring(struct ck_remote_client *r, struct ck_copy_desc *list,
-		  size_t n, const struct timespec *until)
+static void read_remote(struct ck_remote_client *r, struct ck_copy_desc *list,
+			size_t n, const struct timespec *until)
 {
 	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .changed = PTHREAD_COND_INITIALIZER };
 	struct ck_copy_batch batch = {
-		.list = list, .n = n, .done = came, .arg = &a
+		.list = list, .n = n, .done = batch_done, .arg = &a
 	};
 
 	if (r->backend.start(&r->backend, &batch) == -EINPROGRESS &&
@@ -145,20 +145,20 @@ static void bring(struct ck_remote_client *r, struct ck_copy_desc *list,
 	pthread_mutex_destroy(&a.lock);
 }
 
-void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_copy_desc *list,
-			size_t n)
+void ck_hosts_read_batch(struct ck_remote_client *r, struct ck_copy_desc *list,
+			 size_t n)
 {
 	if (n)
-		bring(r, list, n, NULL);
+		read_remote(r, list, n, NULL);
 }
 
-int ck_hosts_bring(struct ck_remote_client *r, uint32_t file, uint64_t fpos,
-		   uint64_t len, void *to, const struct timespec *until)
+int ck_hosts_read(struct ck_remote_client *r, uint32_t file, uint64_t fpos,
+		  uint64_t len, void *to, const struct timespec *until)
 {
 	struct ck_copy_desc move = {
 		.file = file, .fpos = fpos, .run = len, .to = to
 	};
 
-	bring(r, &move, len > 0, until);
+	read_remote(r, &move, len > 0, until);
 	return move.rc;
 }

@@ -35,16 +35,16 @@ CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);
 /* Returns the number of processes whose `there` is true. */
-uint32_t ck_hosts_there(const struct ck_hosts *h);
+uint32_t ck_hosts_count_up(const struct ck_hosts *h);
 
 /* Reads bytes of a remote file and blocks. until: a deadline of the monotonic
  * clock; NULL: no deadline. Returns 0, or: -EINTR if the deadline has passed;
  * errors of the remote client. */
-CK_MUST_USE int ck_hosts_bring(struct ck_remote_client *r, uint32_t file,
-			       uint64_t fpos, uint64_t len, void *to,
-			       const struct timespec *until);
+CK_MUST_USE int ck_hosts_read(struct ck_remote_client *r, uint32_t file,
+			      uint64_t fpos, uint64_t len, void *to,
+			      const struct timespec *until);
 /* The same for n descriptors, without a deadline. Each rc is set. */
-void ck_hosts_bring_all(struct ck_remote_client *r, struct ck_copy_desc *list,
-			size_t n);
+void ck_hosts_read_batch(struct ck_remote_client *r, struct ck_copy_desc *list,
+			 size_t n);
 
 #endif

@@ -11,11 +11,11 @@
 
 /* --- all replies ---------------------------------------------------------- */
 
-static bool body_fits(const struct ck_ask *a, uint32_t len)
+static bool body_fits(const struct ck_query *a, uint32_t len)
 {
 	switch (a->head.type) {
 	case CK_WIRE_LIST: return len <= CK_LIST_HEAD + CK_WIRE_LIST_MAX;
-	case CK_WIRE_LOOK: return len == 4 + a->n * CK_WIRE_LOOKED;
+	case CK_WIRE_STAT: return len == 4 + a->n * CK_WIRE_STAT_ROW;
 	case CK_WIRE_READ:
 		return len == sizeof(uint64_t) + a->nparts * sizeof(uint32_t);
 	case CK_WIRE_DIGEST: return len == CK_DIGEST_BYTES;
@@ -23,7 +23,7 @@ static bool body_fits(const struct ck_ask *a, uint32_t len)
 	}
 }
 
-int ck_ask_check(const struct ck_ask *a, const struct ck_wire_head *head)
+int ck_query_check(const struct ck_query *a, const struct ck_wire_head *head)
 {
 	if (!head->answer || head->type != a->head.type ||
 	    head->id != a->head.id || head->epoch != a->head.epoch)
@@ -51,10 +51,10 @@ static int rc_of(uint32_t err)
 
 /* Checks the head of a reply, and sets a cursor to its body. Returns 0,
  * -EPROTO, or the error that the server reports. */
-static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
+static int open_answer(const struct ck_query *a, enum ck_wire_type type,
 		       const struct ck_message *m, struct ck_cur *body)
 {
-	if (a->head.type != type || ck_ask_check(a, &m->head) ||
+	if (a->head.type != type || ck_query_check(a, &m->head) ||
 	    m->body.len != m->head.body || m->payload.len != m->head.payload)
 		return -EPROTO;
 	*body = ck_wire_body(m);
@@ -63,8 +63,8 @@ static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
 
 /* --- DIGEST --------------------------------------------------------------- */
 
-int ck_take_digest(const struct ck_ask *a, const struct ck_message *m,
-		   uint8_t out[static 16])
+int ck_reply_digest(const struct ck_query *a, const struct ck_message *m,
+		    uint8_t out[static 16])
 {
 	struct ck_cur c;
 	int rc = open_answer(a, CK_WIRE_DIGEST, m, &c);
@@ -104,8 +104,8 @@ static bool rows_are_sound(struct ck_cur c, uint32_t n)
 	return ck_cur_left(&c) == 0;
 }
 
-int ck_take_list(const struct ck_ask *a, const struct ck_message *m,
-		 struct ck_page *out)
+int ck_reply_list(const struct ck_query *a, const struct ck_message *m,
+		  struct ck_page *out)
 {
 	struct ck_page page;
 	uint32_t more;
@@ -131,7 +131,7 @@ bool ck_page_next(struct ck_page *page, struct ck_page_row *out)
 	return true;
 }
 
-/* --- LOOK ----------------------------------------------------------------- */
+/* --- STAT ----------------------------------------------------------------- */
 
 static bool info_get(struct ck_cur *c, struct ck_file_info *info)
 {
@@ -170,13 +170,13 @@ static bool info_is_empty(const struct ck_file_info *info)
 	       info->mtime.tv_nsec == 0;
 }
 
-static bool looked_get(struct ck_cur *c, struct ck_looked *out)
+static bool looked_get(struct ck_cur *c, struct ck_name_stat *out)
 {
 	uint32_t err, trouble;
 	uint8_t seen, why;
 	uint16_t zero;
 
-	*out = (struct ck_looked){ 0 };
+	*out = (struct ck_name_stat){ 0 };
 	if (!ck_cur_u32(c, &out->number) || !ck_cur_u8(c, &seen) || seen > 1 ||
 	    !ck_cur_u8(c, &why) || !ck_cur_u16(c, &zero) || zero ||
 	    !ck_cur_u32(c, &err) || err > CK_WIRE_ERR_MAX ||
@@ -193,12 +193,12 @@ static bool looked_get(struct ck_cur *c, struct ck_looked *out)
 		    : trouble && info_is_empty(&out->info);
 }
 
-int ck_take_look(const struct ck_ask *a, const struct ck_message *m,
-		 struct ck_looked *out)
+int ck_reply_stat(const struct ck_query *a, const struct ck_message *m,
+		  struct ck_name_stat *out)
 {
 	struct ck_cur c;
 	uint32_t n;
-	int rc = open_answer(a, CK_WIRE_LOOK, m, &c);
+	int rc = open_answer(a, CK_WIRE_STAT, m, &c);
 
 	if (rc)
 		return rc;
@@ -222,13 +222,13 @@ static bool errs_are_sound(struct ck_cur c)
 	return ck_cur_left(&c) == 0;
 }
 
-static void unpack(const struct ck_ask *a, struct ck_cur errs,
+static void unpack(const struct ck_query *a, struct ck_cur errs,
 		   const uint8_t *packed)
 {
 	uint32_t err;
 
 	for (size_t i = 0; i < a->nparts && ck_cur_u32(&errs, &err); i++) {
-		const struct ck_ask_part *p = &a->parts[i];
+		const struct ck_query_part *p = &a->parts[i];
 
 		if (err == 0)
 			ck_copy_desc_unpack(&p->desc, packed);
@@ -238,8 +238,8 @@ static void unpack(const struct ck_ask *a, struct ck_cur errs,
 	}
 }
 
-int ck_take_read(const struct ck_ask *a, const struct ck_message *m,
-		 uint64_t *read)
+int ck_reply_read(const struct ck_query *a, const struct ck_message *m,
+		  uint64_t *read)
 {
 	struct ck_cur c;
 	int rc = open_answer(a, CK_WIRE_READ, m, &c);
@@ -247,7 +247,7 @@ int ck_take_read(const struct ck_ask *a, const struct ck_message *m,
 	if (rc == 0 && (!ck_cur_u64(&c, read) || !errs_are_sound(c)))
 		rc = -EPROTO;
 	if (rc)
-		ck_ask_fail(a, rc);
+		ck_query_fail(a, rc);
 	else
 		unpack(a, c, (const uint8_t *)m->payload.p);
 	return rc;

@@ -7,36 +7,36 @@
 
 #include <errno.h>
 
-void ck_ask_fini(struct ck_ask *a)
+void ck_query_fini(struct ck_query *a)
 {
 	ck_buf_fini(&a->body);
 	ck_arena_fini(&a->loops);
 	free(a->parts);
-	*a = (struct ck_ask){ 0 };
+	*a = (struct ck_query){ 0 };
 }
 
-static void begin(struct ck_ask *a, enum ck_wire_type type)
+static void begin(struct ck_query *a, enum ck_wire_type type)
 {
-	*a = (struct ck_ask){ .head = { .type = (uint16_t)type } };
+	*a = (struct ck_query){ .head = { .type = (uint16_t)type } };
 }
 
-static int finish(struct ck_ask *a)
+static int finish(struct ck_query *a)
 {
 	int rc = a->body.err;
 
 	a->head.body = (uint32_t)a->body.len;
 	if (rc)
-		ck_ask_fini(a);
+		ck_query_fini(a);
 	return rc;
 }
 
-int ck_ask_ping(struct ck_ask *a)
+int ck_query_ping(struct ck_query *a)
 {
 	begin(a, CK_WIRE_PING);
 	return finish(a);
 }
 
-int ck_ask_list(struct ck_ask *a, struct ck_str directory, uint64_t cursor)
+int ck_query_list(struct ck_query *a, struct ck_str directory, uint64_t cursor)
 {
 	if (directory.len > CK_WIRE_NAME_MAX)
 		return -ENAMETOOLONG;
@@ -49,9 +49,9 @@ int ck_ask_list(struct ck_ask *a, struct ck_str directory, uint64_t cursor)
 /* Returns how many of the names fit into one request. */
 static size_t names_that_fit(const struct ck_str *names, size_t n)
 {
-	size_t len = CK_LOOK_HEAD, i;
+	size_t len = CK_STAT_HEAD, i;
 
-	for (i = 0; i < n && i < CK_WIRE_LOOKS_MAX; i++) {
+	for (i = 0; i < n && i < CK_WIRE_STAT_MAX; i++) {
 		if (names[i].len > CK_WIRE_NAME_MAX)
 			break;
 		len += 2 + names[i].len;
@@ -61,13 +61,13 @@ static size_t names_that_fit(const struct ck_str *names, size_t n)
 	return i;
 }
 
-int ck_ask_look(struct ck_ask *a, struct ck_ids shown,
-		const struct ck_str *names, size_t n, size_t *taken)
+int ck_query_stat(struct ck_query *a, struct ck_ids shown,
+		  const struct ck_str *names, size_t n, size_t *taken)
 {
 	*taken = names_that_fit(names, n);
 	if (*taken == 0)
 		return -ENAMETOOLONG;
-	begin(a, CK_WIRE_LOOK);
+	begin(a, CK_WIRE_STAT);
 	a->n = (uint32_t)*taken;
 	ck_buf_u32(&a->body, shown.uid);
 	ck_buf_u32(&a->body, shown.gid);
@@ -90,7 +90,8 @@ static bool runs_fit(const struct ck_wire_run *runs, size_t n)
 	return true;
 }
 
-int ck_ask_digest(struct ck_ask *a, const struct ck_wire_run *runs, size_t n)
+int ck_query_digest(struct ck_query *a, const struct ck_wire_run *runs,
+		    size_t n)
 {
 	if (!runs_fit(runs, n))
 		return -E2BIG;

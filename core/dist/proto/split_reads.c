@@ -53,7 +53,7 @@ static void measure_turns(const struct ck_copy_desc *m, uint64_t *bytes)
 
 /* Makes a part of n iterations of loop k, with its inner loops. Returns 0 or
  * -ENOMEM. */
-static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
+static int part_turns(struct ck_query_part *p, uint32_t k, uint64_t n,
 		      struct ck_arena *arena)
 {
 	const struct ck_copy_desc *m = p->whole;
@@ -72,7 +72,7 @@ static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
 
 /* Makes the part of p->whole that begins at byte `at` in packed order, of at
  * most `room` bytes, at least 1. Returns 0 or -ENOMEM. */
-static int part_make(struct ck_ask_part *p, uint64_t at, uint64_t room,
+static int part_make(struct ck_query_part *p, uint64_t at, uint64_t room,
 		     struct ck_arena *arena)
 {
 	const struct ck_copy_desc *m = p->whole;
@@ -103,7 +103,7 @@ static int part_make(struct ck_ask_part *p, uint64_t at, uint64_t room,
 
 /* --- requests ---------------------------------------------------------------------- */
 
-static bool has_room(const struct ck_ask *a, const struct ck_reads *r)
+static bool has_room(const struct ck_query *a, const struct ck_reads *r)
 {
 	uint64_t room = CK_WIRE_READ_MAX - a->bytes;
 	uint64_t row = CK_READ_ROW +
@@ -128,11 +128,11 @@ static void part_put(struct ck_buf *b, const struct ck_copy_desc *m)
 }
 
 /* Adds the next part to the request. Returns 0 or -ENOMEM. */
-static int add_part(struct ck_reads *r, struct ck_ask *a)
+static int add_part(struct ck_reads *r, struct ck_query *a)
 {
-	struct ck_ask_part *parts = ck_grow(a->parts, &a->cap, a->nparts, 1,
-					    sizeof(*parts));
-	struct ck_ask_part *p;
+	struct ck_query_part *parts = ck_grow(a->parts, &a->cap, a->nparts, 1,
+					      sizeof(*parts));
+	struct ck_query_part *p;
 
 	if (!parts)
 		return -ENOMEM;
@@ -152,18 +152,18 @@ static int add_part(struct ck_reads *r, struct ck_ask *a)
 	return a->body.err;
 }
 
-int ck_ask_read(struct ck_reads *r, struct ck_ask *a)
+int ck_query_read(struct ck_reads *r, struct ck_query *a)
 {
 	const struct ck_reads before = *r;
 	int rc;
 
-	*a = (struct ck_ask){ .head = { .type = CK_WIRE_READ } };
+	*a = (struct ck_query){ .head = { .type = CK_WIRE_READ } };
 	ck_buf_u64(&a->body, 0); /* number of parts, set below */
 	rc = a->body.err;
 	while (!rc && ck_reads_left(r) && has_room(a, r))
 		rc = add_part(r, a);
 	if (rc) {
-		ck_ask_fini(a);
+		ck_query_fini(a);
 		*r = before;
 		return rc;
 	}
@@ -173,7 +173,7 @@ int ck_ask_read(struct ck_reads *r, struct ck_ask *a)
 	return 0;
 }
 
-void ck_ask_fail(const struct ck_ask *a, int rc)
+void ck_query_fail(const struct ck_query *a, int rc)
 {
 	for (size_t i = 0; i < a->nparts; i++)
 		if (a->parts[i].whole->rc == 0)

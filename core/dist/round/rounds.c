@@ -89,8 +89,8 @@ void ck_rounds_send(struct ck_rounds *all, uint32_t to)
 				(struct ck_str){ all->out.data, all->out.len });
 }
 
-void ck_rounds_say(struct ck_rounds *all, uint32_t to,
-		   const struct ck_rounds_message *m)
+void ck_rounds_send_head(struct ck_rounds *all, uint32_t to,
+			 const struct ck_rounds_message *m)
 {
 	ck_rounds_put(&all->out, m, 0);
 	ck_rounds_send(all, to);
@@ -101,9 +101,10 @@ void ck_rounds_break(struct ck_rounds *all)
 	if (all->broken || !all->epoch)
 		return;
 	all->broken = true;
-	ck_rounds_say(all, ck_rounds_sequencer(all),
-		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_BROKEN,
-						   .epoch = all->epoch });
+	ck_rounds_send_head(
+		all, ck_rounds_sequencer(all),
+		&(struct ck_rounds_message){ .kind = CK_ROUNDS_BROKEN,
+					     .epoch = all->epoch });
 }
 
 /* --- messages in ---------------------------------------------------------- */
@@ -116,9 +117,9 @@ static void set_now(struct ck_rounds *all, uint64_t now)
 	all->now = now;
 	if (gap <= GAP_MSEC)
 		return;
-	for (struct ck_asked *a = all->asked; a; a = a->next)
+	for (struct ck_initiated *a = all->initiated; a; a = a->next)
 		a->since += gap;
-	for (struct ck_joined *p = all->parts; p; p = p->next) {
+	for (struct ck_participant *p = all->parts; p; p = p->next) {
 		p->since += gap;
 		p->begun += gap;
 	}
@@ -130,20 +131,20 @@ static int take(struct ck_rounds *all, uint32_t from,
 	switch (m->kind) {
 	case CK_ROUNDS_PREPARE:
 	case CK_ROUNDS_GO:
-	case CK_ROUNDS_OVER: return ck_joined_take(all, from, m);
+	case CK_ROUNDS_OVER: return ck_participant_receive(all, from, m);
 	case CK_ROUNDS_READY:
 	case CK_ROUNDS_REFUSED:
-	case CK_ROUNDS_DONE: return ck_asked_take(all, from, m);
+	case CK_ROUNDS_DONE: return ck_initiated_receive(all, from, m);
 	case CK_ROUNDS_PROPOSE:
 	case CK_ROUNDS_BROKEN:
-	case CK_ROUNDS_EPOCH: return ck_sequencer_take(all, from, m);
+	case CK_ROUNDS_EPOCH: return ck_sequencer_receive(all, from, m);
 	case CK_ROUNDS_KINDS: break;
 	}
 	return -EPROTO;
 }
 
-int ck_rounds_take(struct ck_rounds *all, uint32_t from, struct ck_str body,
-		   uint64_t now)
+int ck_rounds_receive(struct ck_rounds *all, uint32_t from, struct ck_str body,
+		      uint64_t now)
 {
 	struct ck_rounds_message m;
 	int rc;
@@ -166,8 +167,8 @@ void ck_rounds_lost(struct ck_rounds *all, uint32_t rank, uint64_t now)
 	if (rank >= all->o.size || rank == all->o.rank || all->ranks[rank].lost)
 		return;
 	all->ranks[rank].lost = true;
-	ck_asked_lost(all, rank);
-	ck_joined_lost(all, rank);
+	ck_initiated_lost(all, rank);
+	ck_participant_lost(all, rank);
 	ck_sequencer_lost(all, rank);
 }
 
@@ -178,9 +179,9 @@ static uint32_t next_tick(const struct ck_rounds *all)
 {
 	uint64_t least = ck_min(all->o.prepare_msec, all->o.round_msec);
 
-	if (!all->asked && !all->parts)
+	if (!all->initiated && !all->parts)
 		return CK_ROUNDS_IDLE;
-	if (ck_joined_is_moving(all))
+	if (ck_participant_is_running(all))
 		return 1;
 	return (uint32_t)ck_max(1, ck_min(least / 4, GAP_MSEC / 2));
 }
@@ -189,8 +190,8 @@ uint32_t ck_rounds_tick(struct ck_rounds *all, uint64_t now)
 {
 	set_now(all, now);
 	ck_sequencer_begin(all);
-	ck_asked_tick(all);
-	ck_joined_tick(all);
+	ck_initiated_tick(all);
+	ck_participant_tick(all);
 	return next_tick(all);
 }
 
@@ -198,7 +199,7 @@ bool ck_rounds_end(struct ck_rounds *all, uint64_t now)
 {
 	set_now(all, now);
 	all->ended = true;
-	ck_asked_end(all);
-	ck_joined_end(all);
+	ck_initiated_end(all);
+	ck_participant_end(all);
 	return !all->parts;
 }

@@ -128,8 +128,8 @@ struct ck_round_user {
 	 * user's again. rc: 0 if all of its transfers were executed; else an
 	 * error, and the bytes must be transferred by another path. */
 	void (*ended)(struct ck_round_user *u, struct ck_round *r, int rc);
-	/* Completes an op of ck_rounds_ask(), once. This rank's own part in it
-	 * may end later. rc: 0, or: -EBUSY if a rank is in too many rounds;
+	/* Completes an op of ck_rounds_request(), once. This rank's own part in
+	 * it may end later. rc: 0, or: -EBUSY if a rank is in too many rounds;
 	 * -EHOSTDOWN if a rank is lost; -EBADMSG if the counts of two ranks
 	 * differ; -ETIMEDOUT; -ECANCELED; -ENOMEM; the error with which a rank
 	 * has refused it. */
@@ -162,8 +162,8 @@ void ck_rounds_free(struct ck_rounds *all);
  * over() is called later, or: -EBUSY if too many rounds are requested;
  * -EHOSTDOWN if a rank or the sequencer is lost or did not reply lately;
  * -ECANCELED after ck_rounds_end(); -EINVAL; -ENOMEM. */
-CK_MUST_USE int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks,
-			      uint32_t n, struct ck_str what, uint64_t *op);
+CK_MUST_USE int ck_rounds_request(struct ck_rounds *all, const uint32_t *ranks,
+				  uint32_t n, struct ck_str what, uint64_t *op);
 /* This rank is ready for a round: pairs are the n peers with which it has
  * transfers. Does nothing if the round has ended. Returns 0, or: -EINVAL if the
  * round is not being prepared or the pairs are invalid. */
@@ -175,8 +175,8 @@ void ck_rounds_refuse(struct ck_rounds *all, uint64_t op, int err);
 
 /* Handles a message from a rank; borrows body. Returns 0, or: -EPROTO if the
  * message is invalid; the caller must then treat the rank as lost. */
-CK_MUST_USE int ck_rounds_take(struct ck_rounds *all, uint32_t from,
-			       struct ck_str body, uint64_t now);
+CK_MUST_USE int ck_rounds_receive(struct ck_rounds *all, uint32_t from,
+				  struct ck_str body, uint64_t now);
 /* The rank is lost, permanently. */
 void ck_rounds_lost(struct ck_rounds *all, uint32_t rank, uint64_t now);
 /* Applies timeouts and runs rounds. Must be called after each of the calls

@@ -5,7 +5,7 @@
  * the sequencer, in each new epoch again, until all ranks are DONE. Then, or on
  * the first failure, it sends OVER.
  *
- * State: the list of rounds requested here (struct ck_asked).
+ * State: the list of rounds requested here (struct ck_initiated).
  */
 #include "rounds_internal.h"
 
@@ -15,9 +15,9 @@
  * answer. */
 enum { QUIET_ROUNDS = 8 };
 
-static struct ck_asked *find(const struct ck_rounds *all, uint64_t op)
+static struct ck_initiated *find(const struct ck_rounds *all, uint64_t op)
 {
-	struct ck_asked *a = all->asked;
+	struct ck_initiated *a = all->initiated;
 
 	while (a && a->op != op)
 		a = a->next;
@@ -25,30 +25,30 @@ static struct ck_asked *find(const struct ck_rounds *all, uint64_t op)
 }
 
 /* NULL if the rank is not part of the round. */
-static struct ck_rounds_said *said_of(struct ck_asked *a, uint32_t rank)
+static struct ck_rounds_report *report_of(struct ck_initiated *a, uint32_t rank)
 {
 	for (uint32_t i = 0; i < a->nranks; i++)
 		if (a->ranks[i] == rank)
-			return &a->said[i];
+			return &a->reports[i];
 	return NULL;
 }
 
 /* --- end of a round ------------------------------------------------------- */
 
-static void drop(struct ck_rounds *all, struct ck_asked *a)
+static void drop(struct ck_rounds *all, struct ck_initiated *a)
 {
-	struct ck_asked **at = &all->asked;
+	struct ck_initiated **at = &all->initiated;
 
 	while (*at != a)
 		at = &(*at)->next;
 	*at = a->next;
-	all->nasked--;
+	all->ninitiated--;
 	for (uint32_t i = 0; i < a->nranks; i++)
-		free(a->said[i].pairs);
+		free(a->reports[i].pairs);
 	free(a);
 }
 
-static void over(struct ck_rounds *all, struct ck_asked *a, int rc)
+static void over(struct ck_rounds *all, struct ck_initiated *a, int rc)
 {
 	const struct ck_rounds_message m = { .kind = CK_ROUNDS_OVER,
 					     .err = (uint32_t)-rc,
@@ -56,7 +56,7 @@ static void over(struct ck_rounds *all, struct ck_asked *a, int rc)
 	uint64_t op = a->op;
 
 	for (uint32_t i = 0; i < a->nranks; i++)
-		ck_rounds_say(all, a->ranks[i], &m);
+		ck_rounds_send_head(all, a->ranks[i], &m);
 	drop(all, a);
 	all->user->over(all->user, op, rc);
 }
@@ -88,10 +88,10 @@ static int check_ranks(const struct ck_rounds *all, const uint32_t *ranks,
 	return all_answer ? 0 : -EHOSTDOWN;
 }
 
-static struct ck_asked *add(struct ck_rounds *all, const uint32_t *ranks,
-			    uint32_t n)
+static struct ck_initiated *add(struct ck_rounds *all, const uint32_t *ranks,
+				uint32_t n)
 {
-	struct ck_asked *a = calloc(1, sizeof(*a));
+	struct ck_initiated *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
@@ -99,14 +99,14 @@ static struct ck_asked *add(struct ck_rounds *all, const uint32_t *ranks,
 	a->since = all->now;
 	a->nranks = n;
 	memcpy(a->ranks, ranks, n * sizeof(*ranks));
-	a->next = all->asked;
-	all->asked = a;
-	all->nasked++;
+	a->next = all->initiated;
+	all->initiated = a;
+	all->ninitiated++;
 	return a;
 }
 
-static void say_prepare(struct ck_rounds *all, const struct ck_asked *a,
-			struct ck_str what)
+static void send_prepare(struct ck_rounds *all, const struct ck_initiated *a,
+			 struct ck_str what)
 {
 	ck_rounds_put(&all->out,
 		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_PREPARE,
@@ -119,47 +119,47 @@ static void say_prepare(struct ck_rounds *all, const struct ck_asked *a,
 		ck_rounds_send(all, a->ranks[i]);
 }
 
-int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks, uint32_t n,
-		  struct ck_str what, uint64_t *op)
+int ck_rounds_request(struct ck_rounds *all, const uint32_t *ranks, uint32_t n,
+		      struct ck_str what, uint64_t *op)
 {
-	struct ck_asked *a;
+	struct ck_initiated *a;
 	int rc = check_ranks(all, ranks, n);
 
 	if (rc || all->ended)
 		return rc ? rc : -ECANCELED;
 	if (what.len > CK_ROUND_WHAT)
 		return -EINVAL;
-	if (all->nasked >= all->o.most)
+	if (all->ninitiated >= all->o.most)
 		return -EBUSY;
 	a = add(all, ranks, n);
 	if (!a)
 		return -ENOMEM;
 	*op = a->op;
-	say_prepare(all, a, what);
+	send_prepare(all, a, what);
 	return 0;
 }
 
 /* --- proposing ------------------------------------------------------------------------------- */
 
-static void put_stated(struct ck_rounds *all, const struct ck_asked *a)
+static void put_stated(struct ck_rounds *all, const struct ck_initiated *a)
 {
 	for (uint32_t i = 0; i < a->nranks; i++)
-		ck_buf_u32(&all->out, a->said[i].n);
+		ck_buf_u32(&all->out, a->reports[i].n);
 	for (uint32_t i = 0; i < a->nranks; i++)
-		for (uint32_t k = 0; k < a->said[i].n; k++)
-			ck_rounds_put_row(&all->out, &a->said[i].pairs[k]);
+		for (uint32_t k = 0; k < a->reports[i].n; k++)
+			ck_rounds_put_row(&all->out, &a->reports[i].pairs[k]);
 }
 
 /* Proposes a round if all its ranks are ready and an epoch has begun. Otherwise
  * it is called again when that is so. */
-static void propose(struct ck_rounds *all, struct ck_asked *a)
+static void propose(struct ck_rounds *all, struct ck_initiated *a)
 {
 	uint32_t rows = 0;
 
 	if (a->nready < a->nranks || !all->epoch || all->broken)
 		return;
 	for (uint32_t i = 0; i < a->nranks; i++)
-		rows += a->said[i].n;
+		rows += a->reports[i].n;
 	a->epoch = all->epoch;
 	ck_rounds_put(&all->out,
 		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_PROPOSE,
@@ -172,20 +172,20 @@ static void propose(struct ck_rounds *all, struct ck_asked *a)
 	ck_rounds_send(all, ck_rounds_sequencer(all));
 }
 
-void ck_asked_renew(struct ck_rounds *all)
+void ck_initiated_renew(struct ck_rounds *all)
 {
-	for (struct ck_asked *a = all->asked; a; a = a->next) {
+	for (struct ck_initiated *a = all->initiated; a; a = a->next) {
 		a->epoch = 0;
 		a->ndone = 0;
 		for (uint32_t i = 0; i < a->nranks; i++)
-			a->said[i].done = false;
+			a->reports[i].done = false;
 		propose(all, a);
 	}
 }
 
 /* --- messages in ---------------------------------------------------------- */
 
-static int keep_pairs(struct ck_asked *a, struct ck_rounds_said *s,
+static int keep_pairs(struct ck_initiated *a, struct ck_rounds_report *s,
 		      struct ck_str rows)
 {
 	struct ck_round_pair pairs[CK_ROUND_RANKS];
@@ -202,8 +202,8 @@ static int keep_pairs(struct ck_asked *a, struct ck_rounds_said *s,
 	return 0;
 }
 
-static int take_ready(struct ck_rounds *all, struct ck_asked *a,
-		      struct ck_rounds_said *s, struct ck_str rows)
+static int take_ready(struct ck_rounds *all, struct ck_initiated *a,
+		      struct ck_rounds_report *s, struct ck_str rows)
 {
 	int rc = s->ready ? -EPROTO : keep_pairs(a, s, rows);
 
@@ -220,8 +220,8 @@ static int take_ready(struct ck_rounds *all, struct ck_asked *a,
 	return 0;
 }
 
-static int take_done(struct ck_rounds *all, struct ck_asked *a,
-		     struct ck_rounds_said *s, uint64_t epoch)
+static int take_done(struct ck_rounds *all, struct ck_initiated *a,
+		     struct ck_rounds_report *s, uint64_t epoch)
 {
 	if (epoch != a->epoch)
 		return 0; /* of an earlier epoch: the round is run again */
@@ -233,13 +233,13 @@ static int take_done(struct ck_rounds *all, struct ck_asked *a,
 	return 0;
 }
 
-int ck_asked_take(struct ck_rounds *all, uint32_t from,
-		  const struct ck_rounds_message *m)
+int ck_initiated_receive(struct ck_rounds *all, uint32_t from,
+			 const struct ck_rounds_message *m)
 {
-	struct ck_asked *a = find(all, m->op);
-	struct ck_rounds_said *s = a ? said_of(a, from) : NULL;
+	struct ck_initiated *a = find(all, m->op);
+	struct ck_rounds_report *s = a ? report_of(a, from) : NULL;
 
-	if (ck_rounds_asker(m->op) != all->o.rank)
+	if (ck_rounds_initiator(m->op) != all->o.rank)
 		return -EPROTO;
 	if (!a)
 		return 0; /* it has ended */
@@ -258,21 +258,21 @@ int ck_asked_take(struct ck_rounds *all, uint32_t from,
 
 /* --- losses and timeouts -------------------------------------------------- */
 
-void ck_asked_lost(struct ck_rounds *all, uint32_t rank)
+void ck_initiated_lost(struct ck_rounds *all, uint32_t rank)
 {
-	struct ck_asked *a = all->asked, *next;
+	struct ck_initiated *a = all->initiated, *next;
 
 	for (; a; a = next) {
 		next = a->next;
-		if (said_of(a, rank))
+		if (report_of(a, rank))
 			over(all, a, -EHOSTDOWN);
 	}
 }
 
-void ck_asked_end(struct ck_rounds *all)
+void ck_initiated_end(struct ck_rounds *all)
 {
-	while (all->asked)
-		over(all, all->asked, -ECANCELED);
+	while (all->initiated)
+		over(all, all->initiated, -ECANCELED);
 }
 
 static void be_quiet(struct ck_rounds *all, uint32_t rank)
@@ -283,19 +283,20 @@ static void be_quiet(struct ck_rounds *all, uint32_t rank)
 }
 
 /* Marks the ranks that did not answer in time. */
-static void find_quiet(struct ck_rounds *all, const struct ck_asked *a)
+static void find_quiet(struct ck_rounds *all, const struct ck_initiated *a)
 {
-	const struct ck_joined *own = ck_joined_find(all, a->op);
+	const struct ck_participant *own = ck_participant_find(all, a->op);
 
 	for (uint32_t i = 0; i < a->nranks; i++)
-		if (!a->said[i].ready)
+		if (!a->reports[i].ready)
 			be_quiet(all, a->ranks[i]);
 	/* All ranks are ready, but the sequencer has sent no number. */
-	if (a->nready == a->nranks && own && own->state == CK_JOINED_READY)
+	if (a->nready == a->nranks && own && own->state == CK_PARTICIPANT_READY)
 		be_quiet(all, ck_rounds_sequencer(all));
 }
 
-static bool is_too_late(const struct ck_rounds *all, const struct ck_asked *a)
+static bool is_too_late(const struct ck_rounds *all,
+			const struct ck_initiated *a)
 {
 	uint64_t most = a->nready < a->nranks ? all->o.prepare_msec
 					      : 2 * (uint64_t)all->o.round_msec;
@@ -303,9 +304,9 @@ static bool is_too_late(const struct ck_rounds *all, const struct ck_asked *a)
 	return all->now - a->since >= most;
 }
 
-void ck_asked_tick(struct ck_rounds *all)
+void ck_initiated_tick(struct ck_rounds *all)
 {
-	struct ck_asked *a = all->asked, *next;
+	struct ck_initiated *a = all->initiated, *next;
 
 	for (; a; a = next) {
 		next = a->next;

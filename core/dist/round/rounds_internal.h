@@ -86,7 +86,7 @@ void ck_rounds_put(struct ck_buf *out, const struct ck_rounds_message *m,
 void ck_rounds_put_row(struct ck_buf *out, const struct ck_round_pair *p);
 
 /* The initiator of a round. */
-static inline uint32_t ck_rounds_asker(uint64_t op)
+static inline uint32_t ck_rounds_initiator(uint64_t op)
 {
 	return (uint32_t)(op >> 48);
 }
@@ -102,15 +102,15 @@ struct ck_rounds_rank {
 };
 
 /* The state of a rank, as its messages to the initiator report it. */
-struct ck_rounds_said {
+struct ck_rounds_report {
 	bool ready, done;
 	uint32_t n; /* pairs */
 	struct ck_round_pair *pairs;
 };
 
 /* A round that this rank has requested. */
-struct ck_asked {
-	struct ck_asked *next;
+struct ck_initiated {
+	struct ck_initiated *next;
 	uint64_t op;
 	uint64_t epoch; /* in which it was proposed; 0 if it was not */
 	/* when it was requested; once all are ready, when they were */
@@ -118,23 +118,23 @@ struct ck_asked {
 	uint32_t nready, ndone;
 	uint32_t nranks;
 	uint32_t ranks[CK_ROUND_RANKS];
-	struct ck_rounds_said said[CK_ROUND_RANKS];
+	struct ck_rounds_report reports[CK_ROUND_RANKS];
 };
 
-enum ck_joined_state {
-	CK_JOINED_PREPARING,
-	CK_JOINED_READY,
-	CK_JOINED_TURN, /* has a number, waits for lower ones */
-	CK_JOINED_RUNNING,
-	CK_JOINED_ABORTING,
-	CK_JOINED_DONE,
+enum ck_participant_state {
+	CK_PARTICIPANT_PREPARING,
+	CK_PARTICIPANT_READY,
+	CK_PARTICIPANT_NUMBERED, /* has a number, waits for lower ones */
+	CK_PARTICIPANT_RUNNING,
+	CK_PARTICIPANT_ABORTING,
+	CK_PARTICIPANT_DONE,
 };
 
 /* A round in which this rank takes part. */
-struct ck_joined {
-	struct ck_joined *next;
+struct ck_participant {
+	struct ck_participant *next;
 	struct ck_round r;
-	enum ck_joined_state state;
+	enum ck_participant_state state;
 	/* Its number in the current epoch until it has run; 0 if it has no
 	 * number. A number may arrive while the run of an earlier epoch is
 	 * aborted. */
@@ -171,11 +171,11 @@ struct ck_rounds {
 	uint64_t next_n;
 	uint64_t numbered[CK_ROUNDS_NUMBERED];
 
-	struct ck_asked *asked;
-	uint32_t nasked;
+	struct ck_initiated *initiated;
+	uint32_t ninitiated;
 	uint64_t last_serial;
 
-	struct ck_joined *parts;
+	struct ck_participant *parts;
 	uint32_t nparts;
 };
 
@@ -188,8 +188,8 @@ static inline uint32_t ck_rounds_sequencer(const struct ck_rounds *all)
 /* Sends the message in `out`, unless the rank is lost. */
 void ck_rounds_send(struct ck_rounds *all, uint32_t to);
 /* Sends a message that has neither ranks nor rest. */
-void ck_rounds_say(struct ck_rounds *all, uint32_t to,
-		   const struct ck_rounds_message *m);
+void ck_rounds_send_head(struct ck_rounds *all, uint32_t to,
+			 const struct ck_rounds_message *m);
 /* Appends ranks to the message in `out`. */
 void ck_rounds_put_ranks(struct ck_rounds *all, const uint32_t *ranks,
 			 uint32_t n);
@@ -200,42 +200,42 @@ void ck_rounds_break(struct ck_rounds *all);
 
 /* Handles READY, REFUSED or DONE. Returns 0, or -EPROTO if the message is
  * invalid. */
-CK_MUST_USE int ck_asked_take(struct ck_rounds *all, uint32_t from,
-			      const struct ck_rounds_message *m);
+CK_MUST_USE int ck_initiated_receive(struct ck_rounds *all, uint32_t from,
+				     const struct ck_rounds_message *m);
 /* Fails the rounds of a lost rank. */
-void ck_asked_lost(struct ck_rounds *all, uint32_t rank);
+void ck_initiated_lost(struct ck_rounds *all, uint32_t rank);
 /* A new epoch has begun: proposes all rounds again. */
-void ck_asked_renew(struct ck_rounds *all);
+void ck_initiated_renew(struct ck_rounds *all);
 /* Fails all rounds with -ECANCELED. */
-void ck_asked_end(struct ck_rounds *all);
+void ck_initiated_end(struct ck_rounds *all);
 /* Fails the rounds whose time is over. */
-void ck_asked_tick(struct ck_rounds *all);
+void ck_initiated_tick(struct ck_rounds *all);
 
 /* --- participant ---------------------------------------------------------- */
 
 /* NULL if this rank takes no part in the round. */
-struct ck_joined *ck_joined_find(struct ck_rounds *all, uint64_t op);
+struct ck_participant *ck_participant_find(struct ck_rounds *all, uint64_t op);
 /* Handles PREPARE, OVER or GO. Returns 0, or -EPROTO if the message is
  * invalid. */
-CK_MUST_USE int ck_joined_take(struct ck_rounds *all, uint32_t from,
-			       const struct ck_rounds_message *m);
+CK_MUST_USE int ck_participant_receive(struct ck_rounds *all, uint32_t from,
+				       const struct ck_rounds_message *m);
 /* Ends the rounds of a lost initiator. */
-void ck_joined_lost(struct ck_rounds *all, uint32_t rank);
+void ck_participant_lost(struct ck_rounds *all, uint32_t rank);
 /* A new epoch has begun: aborts the running round; no round has a number. */
-void ck_joined_renew(struct ck_rounds *all);
+void ck_participant_renew(struct ck_rounds *all);
 /* Refuses and ends all rounds; one that is running is aborted first. */
-void ck_joined_end(struct ck_rounds *all);
+void ck_participant_end(struct ck_rounds *all);
 /* Expires old rounds, and runs those whose turn it is. */
-void ck_joined_tick(struct ck_rounds *all);
+void ck_participant_tick(struct ck_rounds *all);
 /* True if the backend runs or aborts a round. */
-bool ck_joined_is_moving(const struct ck_rounds *all);
+bool ck_participant_is_running(const struct ck_rounds *all);
 
 /* --- sequencer ------------------------------------------------------------ */
 
 /* Handles PROPOSE, BROKEN or EPOCH. Returns 0, or -EPROTO if the message is
  * invalid. */
-CK_MUST_USE int ck_sequencer_take(struct ck_rounds *all, uint32_t from,
-				  const struct ck_rounds_message *m);
+CK_MUST_USE int ck_sequencer_receive(struct ck_rounds *all, uint32_t from,
+				     const struct ck_rounds_message *m);
 /* A rank is lost. Begins an epoch if it was a member of this rank's epoch, or
  * if this rank takes over from it. */
 void ck_sequencer_lost(struct ck_rounds *all, uint32_t rank);

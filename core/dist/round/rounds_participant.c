@@ -16,43 +16,44 @@
  * means that the initiator is hung. */
 enum { PATIENCE_ROUNDS = 4 };
 
-struct ck_joined *ck_joined_find(struct ck_rounds *all, uint64_t op)
+struct ck_participant *ck_participant_find(struct ck_rounds *all, uint64_t op)
 {
-	struct ck_joined *p = all->parts;
+	struct ck_participant *p = all->parts;
 
 	while (p && p->r.op != op)
 		p = p->next;
 	return p;
 }
 
-static struct ck_joined *moving(const struct ck_rounds *all)
+static struct ck_participant *running(const struct ck_rounds *all)
 {
-	struct ck_joined *p = all->parts;
+	struct ck_participant *p = all->parts;
 
-	while (p && p->state != CK_JOINED_RUNNING &&
-	       p->state != CK_JOINED_ABORTING)
+	while (p && p->state != CK_PARTICIPANT_RUNNING &&
+	       p->state != CK_PARTICIPANT_ABORTING)
 		p = p->next;
 	return p;
 }
 
-bool ck_joined_is_moving(const struct ck_rounds *all)
+bool ck_participant_is_running(const struct ck_rounds *all)
 {
-	return moving(all);
+	return running(all);
 }
 
-static void say_refused(struct ck_rounds *all, uint64_t op, int rc)
+static void send_refused(struct ck_rounds *all, uint64_t op, int rc)
 {
-	ck_rounds_say(all, ck_rounds_asker(op),
-		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_REFUSED,
-						   .err = (uint32_t)-rc,
-						   .op = op });
+	ck_rounds_send_head(
+		all, ck_rounds_initiator(op),
+		&(struct ck_rounds_message){ .kind = CK_ROUNDS_REFUSED,
+					     .err = (uint32_t)-rc,
+					     .op = op });
 }
 
 /* --- the end of a part ------------------------------------------------------------------ */
 
-static void drop(struct ck_rounds *all, struct ck_joined *p)
+static void drop(struct ck_rounds *all, struct ck_participant *p)
 {
-	struct ck_joined **at = &all->parts;
+	struct ck_participant **at = &all->parts;
 
 	while (*at != p)
 		at = &(*at)->next;
@@ -61,30 +62,30 @@ static void drop(struct ck_rounds *all, struct ck_joined *p)
 	free(p);
 }
 
-static void ended(struct ck_rounds *all, struct ck_joined *p, int rc)
+static void ended(struct ck_rounds *all, struct ck_participant *p, int rc)
 {
 	all->user->ended(all->user, &p->r, rc);
 	drop(all, p);
 }
 
-static void abort_run(struct ck_rounds *all, struct ck_joined *p)
+static void abort_run(struct ck_rounds *all, struct ck_participant *p)
 {
-	p->state = CK_JOINED_ABORTING;
+	p->state = CK_PARTICIPANT_ABORTING;
 	p->n = 0;
 	all->backend->abort(all->backend, &p->r);
 }
 
 /* Ends a part. If it has a number and the other ranks do not know of the end,
  * they wait for this rank: then the epoch is broken. */
-static void over(struct ck_rounds *all, struct ck_joined *p, int rc)
+static void over(struct ck_rounds *all, struct ck_participant *p, int rc)
 {
 	if (p->over)
 		return;
 	if (p->n)
 		ck_rounds_break(all);
-	if (p->state == CK_JOINED_RUNNING)
+	if (p->state == CK_PARTICIPANT_RUNNING)
 		abort_run(all, p);
-	if (p->state != CK_JOINED_ABORTING) {
+	if (p->state != CK_PARTICIPANT_ABORTING) {
 		ended(all, p, rc);
 		return;
 	}
@@ -92,35 +93,35 @@ static void over(struct ck_rounds *all, struct ck_joined *p, int rc)
 	p->rc = rc;
 }
 
-void ck_joined_lost(struct ck_rounds *all, uint32_t rank)
+void ck_participant_lost(struct ck_rounds *all, uint32_t rank)
 {
-	struct ck_joined *p = all->parts, *next;
+	struct ck_participant *p = all->parts, *next;
 
 	for (; p; p = next) {
 		next = p->next;
-		if (ck_rounds_asker(p->r.op) == rank)
+		if (ck_rounds_initiator(p->r.op) == rank)
 			over(all, p, -EHOSTDOWN);
 	}
 }
 
-void ck_joined_end(struct ck_rounds *all)
+void ck_participant_end(struct ck_rounds *all)
 {
-	struct ck_joined *p = all->parts, *next;
+	struct ck_participant *p = all->parts, *next;
 
 	for (; p; p = next) {
 		next = p->next;
 		if (!p->over)
-			say_refused(all, p->r.op, -ECANCELED);
+			send_refused(all, p->r.op, -ECANCELED);
 		over(all, p, -ECANCELED);
 	}
 }
 
 /* --- preparation ---------------------------------------------------------- */
 
-static struct ck_joined *add(struct ck_rounds *all,
-			     const struct ck_rounds_message *m)
+static struct ck_participant *add(struct ck_rounds *all,
+				  const struct ck_rounds_message *m)
 {
-	struct ck_joined *p = calloc(1, sizeof(*p));
+	struct ck_participant *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
@@ -149,7 +150,7 @@ static int check_room(const struct ck_rounds *all,
 static int take_prepare(struct ck_rounds *all, uint32_t from,
 			const struct ck_rounds_message *m)
 {
-	struct ck_joined *p;
+	struct ck_participant *p;
 	int rc;
 
 	if (m->op <= all->ranks[from].last_op ||
@@ -162,21 +163,21 @@ static int take_prepare(struct ck_rounds *all, uint32_t from,
 	if (p)
 		all->user->prepare(all->user, &p->r, m->rest);
 	else
-		say_refused(all, m->op, rc ? rc : -ENOMEM);
+		send_refused(all, m->op, rc ? rc : -ENOMEM);
 	return 0;
 }
 
 int ck_rounds_ready(struct ck_rounds *all, uint64_t op,
 		    const struct ck_round_pair *pairs, uint32_t n)
 {
-	struct ck_joined *p = ck_joined_find(all, op);
+	struct ck_participant *p = ck_participant_find(all, op);
 
 	if (!p)
 		return 0;
-	if (p->state != CK_JOINED_PREPARING ||
+	if (p->state != CK_PARTICIPANT_PREPARING ||
 	    !ck_rounds_pairs_are_sound(pairs, n, p->r.ranks, p->r.nranks))
 		return -EINVAL;
-	p->state = CK_JOINED_READY;
+	p->state = CK_PARTICIPANT_READY;
 	p->r.npairs = n;
 	if (n)
 		memcpy(p->r.pairs, pairs, n * sizeof(*pairs));
@@ -186,59 +187,59 @@ int ck_rounds_ready(struct ck_rounds *all, uint64_t op,
 		      n * CK_ROUNDS_ROW);
 	for (uint32_t i = 0; i < n; i++)
 		ck_rounds_put_row(&all->out, &pairs[i]);
-	ck_rounds_send(all, ck_rounds_asker(op));
+	ck_rounds_send(all, ck_rounds_initiator(op));
 	return 0;
 }
 
 void ck_rounds_refuse(struct ck_rounds *all, uint64_t op, int err)
 {
-	struct ck_joined *p = ck_joined_find(all, op);
+	struct ck_participant *p = ck_participant_find(all, op);
 
-	if (!p || p->state != CK_JOINED_PREPARING)
+	if (!p || p->state != CK_PARTICIPANT_PREPARING)
 		return;
-	say_refused(all, op, err);
+	send_refused(all, op, err);
 	drop(all, p);
 }
 
 /* --- running -------------------------------------------------------------------------------- */
 
 /* The backend has stopped running it. */
-static void stopped(struct ck_rounds *all, struct ck_joined *p)
+static void stopped(struct ck_rounds *all, struct ck_participant *p)
 {
-	p->state = p->n ? CK_JOINED_TURN : CK_JOINED_READY;
+	p->state = p->n ? CK_PARTICIPANT_NUMBERED : CK_PARTICIPANT_READY;
 	if (p->over)
 		ended(all, p, p->rc);
 }
 
 /* A round that fails here cannot end anywhere. The initiator is notified before
  * the sequencer, so that it does not propose the round again. */
-static void fail(struct ck_rounds *all, struct ck_joined *p, int rc)
+static void fail(struct ck_rounds *all, struct ck_participant *p, int rc)
 {
 	p->n = 0;
-	say_refused(all, p->r.op, rc);
+	send_refused(all, p->r.op, rc);
 	ck_rounds_break(all);
 }
 
-static void came_to_end(struct ck_rounds *all, struct ck_joined *p)
+static void run_end(struct ck_rounds *all, struct ck_participant *p)
 {
-	p->state = CK_JOINED_DONE;
+	p->state = CK_PARTICIPANT_DONE;
 	p->n = 0;
 	p->ran = true;
-	ck_rounds_say(all, ck_rounds_asker(p->r.op),
-		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_DONE,
-						   .op = p->r.op,
-						   .epoch = all->epoch });
+	ck_rounds_send_head(all, ck_rounds_initiator(p->r.op),
+			    &(struct ck_rounds_message){ .kind = CK_ROUNDS_DONE,
+							 .op = p->r.op,
+							 .epoch = all->epoch });
 }
 
-static void poll_run(struct ck_rounds *all, struct ck_joined *p)
+static void poll_run(struct ck_rounds *all, struct ck_participant *p)
 {
 	int rc = all->backend->poll(all->backend, &p->r);
 
-	if (p->state == CK_JOINED_ABORTING) {
+	if (p->state == CK_PARTICIPANT_ABORTING) {
 		if (rc != -EINPROGRESS)
 			stopped(all, p);
 	} else if (rc == 0) {
-		came_to_end(all, p);
+		run_end(all, p);
 	} else if (rc != -EINPROGRESS) {
 		fail(all, p, rc);
 		stopped(all, p);
@@ -248,24 +249,25 @@ static void poll_run(struct ck_rounds *all, struct ck_joined *p)
 	}
 }
 
-static struct ck_joined *next_turn(const struct ck_rounds *all)
+static struct ck_participant *next_turn(const struct ck_rounds *all)
 {
-	struct ck_joined *first = NULL;
+	struct ck_participant *first = NULL;
 
-	for (struct ck_joined *p = all->parts; p; p = p->next)
-		if (p->state == CK_JOINED_TURN && (!first || p->n < first->n))
+	for (struct ck_participant *p = all->parts; p; p = p->next)
+		if (p->state == CK_PARTICIPANT_NUMBERED &&
+		    (!first || p->n < first->n))
 			first = p;
 	return first;
 }
 
-static void begin(struct ck_rounds *all, struct ck_joined *p)
+static void begin(struct ck_rounds *all, struct ck_participant *p)
 {
 	int rc;
 
 	p->begun = all->now;
 	p->r.n = p->n;
 	p->r.epoch = all->epoch;
-	p->state = CK_JOINED_RUNNING;
+	p->state = CK_PARTICIPANT_RUNNING;
 	rc = all->backend->begin(all->backend, &p->r);
 	if (rc) {
 		fail(all, p, rc);
@@ -286,32 +288,32 @@ static void notify_backend(struct ck_rounds *all)
 /* Runs rounds until one is not complete at once. */
 static void run(struct ck_rounds *all)
 {
-	struct ck_joined *p = moving(all);
+	struct ck_participant *p = running(all);
 
 	if (p)
 		poll_run(all, p);
-	while (!moving(all)) {
+	while (!running(all)) {
 		notify_backend(all);
 		p = all->broken ? NULL : next_turn(all);
 		if (!p)
 			return;
 		begin(all, p);
-		if (p == moving(all))
+		if (p == running(all))
 			poll_run(all, p);
 	}
 }
 
-static bool may_go(const struct ck_joined *p)
+static bool may_go(const struct ck_participant *p)
 {
-	return (p->state == CK_JOINED_READY ||
-		p->state == CK_JOINED_ABORTING) &&
+	return (p->state == CK_PARTICIPANT_READY ||
+		p->state == CK_PARTICIPANT_ABORTING) &&
 	       !p->n && !p->over;
 }
 
 static int take_go(struct ck_rounds *all, uint32_t from,
 		   const struct ck_rounds_message *m)
 {
-	struct ck_joined *p = ck_joined_find(all, m->op);
+	struct ck_participant *p = ck_participant_find(all, m->op);
 
 	if (m->epoch % all->o.size != from || m->epoch > all->epoch)
 		return -EPROTO;
@@ -326,19 +328,19 @@ static int take_go(struct ck_rounds *all, uint32_t from,
 		return 0;
 	}
 	p->n = m->n;
-	if (p->state == CK_JOINED_READY)
-		p->state = CK_JOINED_TURN;
+	if (p->state == CK_PARTICIPANT_READY)
+		p->state = CK_PARTICIPANT_NUMBERED;
 	return 0;
 }
 
-void ck_joined_renew(struct ck_rounds *all)
+void ck_participant_renew(struct ck_rounds *all)
 {
-	for (struct ck_joined *p = all->parts; p; p = p->next) {
-		if (p->state == CK_JOINED_RUNNING)
+	for (struct ck_participant *p = all->parts; p; p = p->next) {
+		if (p->state == CK_PARTICIPANT_RUNNING)
 			abort_run(all, p);
-		else if (p->state == CK_JOINED_TURN ||
-			 p->state == CK_JOINED_DONE)
-			p->state = CK_JOINED_READY;
+		else if (p->state == CK_PARTICIPANT_NUMBERED ||
+			 p->state == CK_PARTICIPANT_DONE)
+			p->state = CK_PARTICIPANT_READY;
 		p->n = 0;
 	}
 }
@@ -347,26 +349,26 @@ void ck_joined_renew(struct ck_rounds *all)
 
 static int take_over(struct ck_rounds *all, const struct ck_rounds_message *m)
 {
-	struct ck_joined *p = ck_joined_find(all, m->op);
+	struct ck_participant *p = ck_participant_find(all, m->op);
 	bool good;
 
 	if (!p)
 		return 0;
 	/* Only a round that has run has delivered its bytes. */
-	good = p->state == CK_JOINED_DONE ||
-	       (p->state == CK_JOINED_READY && p->ran);
+	good = p->state == CK_PARTICIPANT_DONE ||
+	       (p->state == CK_PARTICIPANT_READY && p->ran);
 	if (m->err == 0 && !good)
 		return -EPROTO;
 	over(all, p, -(int)m->err);
 	return 0;
 }
 
-int ck_joined_take(struct ck_rounds *all, uint32_t from,
-		   const struct ck_rounds_message *m)
+int ck_participant_receive(struct ck_rounds *all, uint32_t from,
+			   const struct ck_rounds_message *m)
 {
 	if (m->kind == CK_ROUNDS_GO)
 		return take_go(all, from, m);
-	if (ck_rounds_asker(m->op) != from)
+	if (ck_rounds_initiator(m->op) != from)
 		return -EPROTO;
 	return m->kind == CK_ROUNDS_PREPARE ? take_prepare(all, from, m)
 					    : take_over(all, m);
@@ -378,18 +380,18 @@ static void give_up_old(struct ck_rounds *all)
 {
 	uint64_t most = all->o.prepare_msec +
 			PATIENCE_ROUNDS * (uint64_t)all->o.round_msec;
-	struct ck_joined *p = all->parts, *next;
+	struct ck_participant *p = all->parts, *next;
 
 	for (; p; p = next) {
 		next = p->next;
 		if (all->now - p->since < most || p->over)
 			continue;
-		say_refused(all, p->r.op, -ETIMEDOUT);
+		send_refused(all, p->r.op, -ETIMEDOUT);
 		over(all, p, -ETIMEDOUT);
 	}
 }
 
-void ck_joined_tick(struct ck_rounds *all)
+void ck_participant_tick(struct ck_rounds *all)
 {
 	give_up_old(all);
 	run(all);

@@ -22,8 +22,8 @@ static void adopt(struct ck_rounds *all, uint64_t epoch)
 	all->last_n = 0;
 	all->next_n = 0;
 	memset(all->numbered, 0, sizeof(all->numbered));
-	ck_joined_renew(all);
-	ck_asked_renew(all);
+	ck_participant_renew(all);
+	ck_initiated_renew(all);
 }
 
 static void forget_members(struct ck_rounds *all)
@@ -103,7 +103,7 @@ void ck_sequencer_begin(struct ck_rounds *all)
 static void say_broken(struct ck_rounds *all, uint32_t to)
 {
 	if (all->epoch)
-		ck_rounds_say(
+		ck_rounds_send_head(
 			all, to,
 			&(struct ck_rounds_message){ .kind = CK_ROUNDS_BROKEN,
 						     .epoch = all->epoch });
@@ -259,7 +259,7 @@ static void give_number(struct ck_rounds *all,
 
 	all->numbered[all->next_n % CK_ROUNDS_NUMBERED] = m->op;
 	for (uint32_t i = 0; i < m->nranks; i++)
-		ck_rounds_say(all, ck_rounds_rank(m, i), &go);
+		ck_rounds_send_head(all, ck_rounds_rank(m, i), &go);
 }
 
 /* Returns 0, or the reason why a proposed round gets no number. */
@@ -276,7 +276,7 @@ static int take_propose(struct ck_rounds *all, uint32_t from,
 	struct stated s;
 	int rc;
 
-	if (ck_rounds_asker(m->op) != from ||
+	if (ck_rounds_initiator(m->op) != from ||
 	    m->epoch % all->o.size != all->o.rank || m->epoch > all->epoch ||
 	    ck_rounds_place(m, from) == m->nranks || find_rows(m, &s))
 		return -EPROTO;
@@ -287,7 +287,7 @@ static int take_propose(struct ck_rounds *all, uint32_t from,
 	if (rc == 0)
 		give_number(all, m);
 	else
-		ck_rounds_say(
+		ck_rounds_send_head(
 			all, from,
 			&(struct ck_rounds_message){ .kind = CK_ROUNDS_REFUSED,
 						     .err = (uint32_t)-rc,
@@ -295,8 +295,8 @@ static int take_propose(struct ck_rounds *all, uint32_t from,
 	return 0;
 }
 
-int ck_sequencer_take(struct ck_rounds *all, uint32_t from,
-		      const struct ck_rounds_message *m)
+int ck_sequencer_receive(struct ck_rounds *all, uint32_t from,
+			 const struct ck_rounds_message *m)
 {
 	if (m->kind == CK_ROUNDS_EPOCH)
 		return take_epoch(all, from, m);

@@ -88,7 +88,7 @@ static bool is_whole(const struct ck_rounds_message *m, uint32_t size)
 	if (!(has & MAY_ERR) && !(has & ERR) != !m->err)
 		return false;
 	return m->err <= ERR_MAX && m->epoch < EPOCH_MAX &&
-	       ck_rounds_asker(m->op) < size;
+	       ck_rounds_initiator(m->op) < size;
 }
 
 uint32_t ck_rounds_rank(const struct ck_rounds_message *m, uint32_t i)

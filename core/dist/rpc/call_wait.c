@@ -13,17 +13,17 @@ struct wait {
 	struct ck_call call; /* first */
 	sem_t done;
 	int rc;
-	int (*take)(const struct ck_ask *a, const struct ck_message *m,
+	int (*take)(const struct ck_query *a, const struct ck_message *m,
 		    void *arg);
 	void *arg;
 };
 
-static int came(struct ck_call *c, const struct ck_message *m, int rc)
+static int call_done(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct wait *w = (struct wait *)c;
 
 	if (m)
-		rc = w->take(&c->ask, m, w->arg);
+		rc = w->take(&c->query, m, w->arg);
 	w->rc = rc;
 	sem_post(&w->done);
 	return rc == -EPROTO ? rc : 0;
@@ -43,35 +43,37 @@ static int end(struct wait *w)
 	return w->rc;
 }
 
-int ck_calls_wait(struct ck_calls *all, uint32_t peer, struct ck_ask *a,
-		  int (*take)(const struct ck_ask *a,
+int ck_calls_wait(struct ck_calls *all, uint32_t peer, struct ck_query *a,
+		  int (*take)(const struct ck_query *a,
 			      const struct ck_message *m, void *arg),
 		  void *arg)
 {
-	struct wait w = { .call = { .ask = *a, .peer = peer, .came = came },
-			  .take = take,
-			  .arg = arg };
+	struct wait w = {
+		.call = { .query = *a, .peer = peer, .done = call_done },
+		.take = take,
+		.arg = arg
+	};
 	int rc;
 
 	begin(&w, all);
 	rc = end(&w);
-	*a = w.call.ask;
+	*a = w.call.query;
 	return rc;
 }
 
 /* --- names ------------------------------------------------------------------------ */
 
-/* LOOKs in flight at a time: enough to keep the peer busy, and few, since they
+/* STATs in flight at a time: enough to keep the peer busy, and few, since they
  * share the time that each of them has. */
 enum { LOOKS = 4 };
 
-static int take_look(const struct ck_ask *a, const struct ck_message *m,
+static int take_look(const struct ck_query *a, const struct ck_message *m,
 		     void *out)
 {
-	return ck_take_look(a, m, out);
+	return ck_reply_stat(a, m, out);
 }
 
-/* A ring of LOOKs, in order; those from `ended` to `begun` are in flight. */
+/* A ring of STATs, in order; those from `ended` to `begun` are in flight. */
 struct looks {
 	struct wait waits[LOOKS];
 	unsigned begun, ended;
@@ -83,12 +85,13 @@ static void end_first(struct looks *l)
 	struct wait *w = &l->waits[l->ended++ % LOOKS];
 	int rc = end(w);
 
-	ck_ask_fini(&w->call.ask);
+	ck_query_fini(&w->call.query);
 	l->rc = l->rc ? l->rc : rc;
 }
 
-int ck_calls_look(struct ck_calls *all, uint32_t peer, struct ck_ids shown,
-		  const struct ck_str *names, size_t n, struct ck_looked *out)
+int ck_calls_stat(struct ck_calls *all, uint32_t peer, struct ck_ids shown,
+		  const struct ck_str *names, size_t n,
+		  struct ck_name_stat *out)
 {
 	struct looks l = { 0 };
 
@@ -99,11 +102,11 @@ int ck_calls_look(struct ck_calls *all, uint32_t peer, struct ck_ids shown,
 			end_first(&l);
 		if (l.rc)
 			break;
-		*w = (struct wait){ .call = { .peer = peer, .came = came },
+		*w = (struct wait){ .call = { .peer = peer, .done = call_done },
 				    .take = take_look,
 				    .arg = out + done };
-		l.rc = ck_ask_look(&w->call.ask, shown, names + done, n - done,
-				   &taken);
+		l.rc = ck_query_stat(&w->call.query, shown, names + done,
+				     n - done, &taken);
 		if (l.rc)
 			break;
 		begin(w, all);

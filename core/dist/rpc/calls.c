@@ -5,14 +5,14 @@
  * A call is queued for its peer until the peer's window has room (QUEUED), then
  * in flight (ON_WAY). It ends when its reply arrives (DONE), or when it fails
  * by timeout, cancellation or loss of the peer (FAILED). The line's thread
- * delivers failures by came(), then the call is DONE.
+ * delivers failures by done(), then the call is DONE.
  *
  * A peer is up or down. A silent peer is sent a PING after ping_msec and is
  * down after silence_msec. Any reply to a request that was sent since then
  * makes it up again.
  *
  * Any thread sends and cancels calls; the line's thread receives, runs the
- * timers and calls came(), without holding the lock.
+ * timers and calls done(), without holding the lock.
  */
 #include "calls.h"
 
@@ -31,14 +31,14 @@ struct calls_list {
 struct peer {
 	bool up;
 	/* when it last sent something, and was last sent a PING */
-	uint64_t heard, asked;
+	uint64_t last_message, last_ping;
 	uint64_t progress; /* when it last answered a call */
-	/* while it is down: patient calls stay queued until then */
+	/* while it is down: calls with keep_queued stay queued until then */
 	uint64_t held;
 	uint64_t before; /* the last id that was in use when it went down */
 	uint64_t window; /* bytes of replies in flight */
 	struct calls_list queue, on_way;
-	struct ck_ask ping;
+	struct ck_query ping;
 };
 
 struct ck_calls {
@@ -97,7 +97,7 @@ static struct ck_call *find(struct ck_calls *all, uint64_t id)
 {
 	struct ck_call *c = *bucket_of(all, id);
 
-	while (c && c->ask.head.id != id)
+	while (c && c->query.head.id != id)
 		c = c->same;
 	return c;
 }
@@ -109,7 +109,7 @@ void ck_calls_free(struct ck_calls *all)
 	if (!all)
 		return;
 	for (uint32_t i = 0; i < all->options.npeers; i++)
-		ck_ask_fini(&all->peers[i].ping);
+		ck_query_fini(&all->peers[i].ping);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
 }
@@ -132,10 +132,10 @@ struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
 		struct peer *p = &all->peers[i];
 
 		p->up = true;
-		p->heard = p->asked = p->progress = now;
+		p->last_message = p->last_ping = p->progress = now;
 		list_init(&p->queue);
 		list_init(&p->on_way);
-		rc = ck_ask_ping(&p->ping);
+		rc = ck_query_ping(&p->ping);
 	}
 	if (rc == 0)
 		return all;
@@ -163,13 +163,13 @@ static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 /* Removes a call from those in flight. */
 static void arrive(struct ck_calls *all, struct ck_call *c)
 {
-	struct ck_call **at = bucket_of(all, c->ask.head.id);
+	struct ck_call **at = bucket_of(all, c->query.head.id);
 
 	while (*at != c)
 		at = &(*at)->same;
 	*at = c->same;
 	list_remove(c);
-	peer_of(all, c)->window -= ck_ask_bytes(&c->ask);
+	peer_of(all, c)->window -= ck_query_bytes(&c->query);
 }
 
 /* Moves the call to the list of failed calls. The line's thread delivers rc. */
@@ -188,7 +188,7 @@ static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
 static bool is_held(const struct ck_calls *all, const struct peer *p,
 		    const struct ck_call *c)
 {
-	return c->patient && all->now < p->held;
+	return c->keep_queued && all->now < p->held;
 }
 
 /* Fails the calls to a peer that is down, except those that wait for another
@@ -209,7 +209,7 @@ static void give_up_all(struct ck_calls *all, struct peer *p)
 static void go_down(struct ck_calls *all, struct peer *p)
 {
 	if (p->up) {
-		p->held = p->heard + all->options.hold_msec;
+		p->held = p->last_message + all->options.hold_msec;
 		p->before = all->last_id;
 	}
 	p->up = false;
@@ -222,9 +222,9 @@ static int depart(struct ck_calls *all, struct ck_call *c)
 	struct ck_call **bucket;
 	int rc;
 
-	c->ask.head.id = all->last_id + 1;
-	c->ask.head.epoch = all->options.epoch;
-	rc = all->line->send(all->line, c->peer, &c->ask);
+	c->query.head.id = all->last_id + 1;
+	c->query.head.epoch = all->options.epoch;
+	rc = all->line->send(all->line, c->peer, &c->query);
 	if (rc)
 		return rc;
 	all->last_id++;
@@ -232,10 +232,10 @@ static int depart(struct ck_calls *all, struct ck_call *c)
 	list_append(&p->on_way, c);
 	c->state = ON_WAY;
 	c->since = all->now;
-	bucket = bucket_of(all, c->ask.head.id);
+	bucket = bucket_of(all, c->query.head.id);
 	c->same = *bucket;
 	*bucket = c;
-	p->window += ck_ask_bytes(&c->ask);
+	p->window += ck_query_bytes(&c->query);
 	return 0;
 }
 
@@ -245,7 +245,7 @@ static void pump(struct ck_calls *all, struct peer *p)
 	struct ck_call *c;
 
 	while (p->up && (c = list_first(&p->queue))) {
-		uint64_t bytes = ck_ask_bytes(&c->ask);
+		uint64_t bytes = ck_query_bytes(&c->query);
 		int rc;
 
 		if (p->window && (p->window >= all->options.window ||
@@ -346,7 +346,7 @@ static void deliver_failed(struct ck_calls *all)
 	struct ck_call *c;
 
 	while ((c = take_over(all)))
-		(void)c->came(c, NULL, c->rc);
+		(void)c->done(c, NULL, c->rc);
 }
 
 /* Shifts the start of all calls of a list. */
@@ -368,8 +368,8 @@ static void set_now(struct ck_calls *all, uint64_t now)
 	for (uint32_t i = 0; i < all->options.npeers; i++) {
 		struct peer *p = &all->peers[i];
 
-		p->heard += gap;
-		p->asked += gap;
+		p->last_message += gap;
+		p->last_ping += gap;
 		p->progress += gap;
 		p->held += p->held ? gap : 0;
 		put_off(&p->queue, gap);
@@ -384,7 +384,7 @@ static void note_reply(const struct ck_calls *all, struct peer *p, uint64_t id,
 {
 	if (!p->up && id <= p->before)
 		return;
-	p->heard = now;
+	p->last_message = now;
 	p->up = !all->ended;
 }
 
@@ -429,10 +429,10 @@ int ck_calls_take(struct ck_calls *all, uint32_t peer,
 	c = answered(all, peer, m, now);
 	if (!c)
 		return 0;
-	rc = ck_ask_check(&c->ask, &m->head);
+	rc = ck_query_check(&c->query, &m->head);
 	if (rc == 0)
-		return c->came(c, m, 0);
-	(void)c->came(c, NULL, -EIO);
+		return c->done(c, m, 0);
+	(void)c->done(c, NULL, -EIO);
 	return rc;
 }
 
@@ -471,20 +471,20 @@ static void ask_whether_there(struct ck_calls *all, uint32_t peer)
 {
 	struct peer *p = &all->peers[peer];
 
-	if (all->now - p->heard < all->options.ping_msec ||
-	    all->now - p->asked < all->options.ping_msec || all->ended)
+	if (all->now - p->last_message < all->options.ping_msec ||
+	    all->now - p->last_ping < all->options.ping_msec || all->ended)
 		return;
 	p->ping.head.id = ++all->last_id;
 	p->ping.head.epoch = all->options.epoch;
 	if (all->line->send(all->line, peer, &p->ping) == 0)
-		p->asked = all->now;
+		p->last_ping = all->now;
 }
 
 static void look_after(struct ck_calls *all, uint32_t peer)
 {
 	struct peer *p = &all->peers[peer];
 
-	if (p->up && all->now - p->heard >= all->options.silence_msec)
+	if (p->up && all->now - p->last_message >= all->options.silence_msec)
 		go_down(all, p);
 	if (!p->up)
 		give_up_all(all, p);

@@ -27,7 +27,7 @@ struct ck_line {
 	 * the request is queued or lost, or: -EAGAIN if there is no room now;
 	 * the connection's thread then calls ck_calls_tick() when there may be
 	 * room. Other errors fail the call. */
-	int (*send)(struct ck_line *l, uint32_t peer, const struct ck_ask *a);
+	int (*send)(struct ck_line *l, uint32_t peer, const struct ck_query *a);
 	/* Makes the connection's thread call ck_calls_tick() soon. Any
 	 * thread. */
 	void (*wake)(struct ck_line *l);
@@ -57,24 +57,25 @@ struct ck_calls_options {
 	struct ck_stats *stats;
 };
 
-/* A request to one peer. The caller owns it and must keep it until came(). */
+/* A request to one peer. The caller owns it and must keep it until done(). */
 struct ck_call {
-	/* Set by the caller, who may not touch it between send and came(): */
-	struct ck_ask ask; /* ck_calls sets its head's id and epoch */
+	/* Set by the caller, who may not touch it between send and done(): */
+	struct ck_query query; /* ck_calls sets its head's id and epoch */
 	uint32_t peer;
-	bool patient; /* stays queued while the peer is down, see hold_msec */
+	/* stays queued while the peer is down, see hold_msec */
+	bool keep_queued;
 	/* short deadline: at most 2 s of the time that is left */
 	bool short_deadline;
 	/* Milliseconds of the deadline already used by earlier attempts at
-	 * other peers. The time of this attempt has been added when came() is
+	 * other peers. The time of this attempt has been added when done() is
 	 * called. */
 	uint64_t spent;
 	/* Completes the call, exactly once, in the connection's thread, without
-	 * locks. m: the reply, for the ck_take_ function of the request, valid
+	 * locks. m: the reply, for the ck_reply_ function of the request, valid
 	 * until this returns. m is NULL if there is no reply; rc is then -EIO
 	 * (peer down, or deadline passed) or -EINTR (dropped). Returns 0, or
 	 * -EPROTO if m is not a valid reply. */
-	int (*came)(struct ck_call *c, const struct ck_message *m, int rc);
+	int (*done)(struct ck_call *c, const struct ck_message *m, int rc);
 	/* Private, under ck_calls.lock: */
 	struct ck_call *next, *prev;
 	struct ck_call *same; /* the next one in its hash bucket */
@@ -91,10 +92,10 @@ struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
 void ck_calls_free(struct ck_calls *all);
 
 /* Sends the call, or queues it behind earlier ones. Any thread. The caller may
- * hold a lock that came() does not take. */
+ * hold a lock that done() does not take. */
 void ck_calls_send(struct ck_calls *all, struct ck_call *c);
-/* Cancels the call: came() is called soon with -EINTR, unless the call is
- * already over. The call must stay valid until came(). Any thread. */
+/* Cancels the call: done() is called soon with -EINTR, unless the call is
+ * already over. The call must stay valid until done(). Any thread. */
 void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
 /* No other connection will replace this one for now. Patient calls to peers
  * that are down fail now and later, until such a peer has been up and goes down
@@ -118,25 +119,25 @@ CK_MUST_USE uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now);
 /* The peer is lost: it goes down, and its calls fail as above. */
 void ck_calls_lost(struct ck_calls *all, uint32_t peer);
 /* Ends sending: all peers go down for good. All calls fail, later ones too;
- * patient ones stay queued for hold_msec. */
+ * those with keep_queued stay queued for hold_msec. */
 void ck_calls_end(struct ck_calls *all);
 
 /* --- calls that block; any thread but the connection's -------------------- */
 
 /* Sends a request and blocks until take() has parsed the reply, or the call has
  * failed. The caller keeps *a. Returns the value of take(), or -EIO, see
- * ck_call.came. */
+ * ck_call.done. */
 CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
-			      struct ck_ask *a,
-			      int (*take)(const struct ck_ask *a,
+			      struct ck_query *a,
+			      int (*take)(const struct ck_query *a,
 					  const struct ck_message *m,
 					  void *arg),
 			      void *arg);
-/* Stats n names at a peer by LOOK requests, several in flight at a time. out: n
+/* Stats n names at a peer by STAT requests, several in flight at a time. out: n
  * results. Returns 0, or: -EIO if the peer does not reply; -ENAMETOOLONG;
  * -ENOMEM; -EPROTO; the errno of the peer. */
-CK_MUST_USE int ck_calls_look(struct ck_calls *all, uint32_t peer,
+CK_MUST_USE int ck_calls_stat(struct ck_calls *all, uint32_t peer,
 			      struct ck_ids shown, const struct ck_str *names,
-			      size_t n, struct ck_looked *out);
+			      size_t n, struct ck_name_stat *out);
 
 #endif

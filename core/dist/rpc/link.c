@@ -55,28 +55,28 @@ static void wake(struct ck_line *line)
 /* True if the peer has as many unanswered requests as its file server permits,
  * or has used its share of the memory. */
 static bool is_busy(const struct ck_link *l, uint32_t peer,
-		    const struct ck_ask *a)
+		    const struct ck_query *a)
 {
 	struct ck_payload_alloc_sum has = ck_payload_alloc_of(&l->rooms, peer);
-	uint64_t bytes = ck_ask_bytes(a);
+	uint64_t bytes = ck_query_bytes(a);
 
 	return has.requests >= CK_WIRE_OPEN_MAX ||
-	       has.bodies + a->head.body > CK_WIRE_ASKED_MAX ||
+	       has.bodies + a->head.body > CK_WIRE_BODIES_MAX ||
 	       (bytes && has.bytes && has.bytes + bytes > l->share);
 }
 
 /* Enters the request, and allocates blocks for the payload of its reply. */
-static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
+static int room_take(struct ck_link *l, uint32_t peer, const struct ck_query *a,
 		     struct ck_frame *frame)
 {
 	if (is_busy(l, peer, a))
 		return -EAGAIN;
-	frame->room = ck_ask_bytes(a);
+	frame->room = ck_query_bytes(a);
 	return ck_payload_alloc_take(&l->rooms, peer, a->head.id, a->head.body,
 				     frame->room, &frame->place);
 }
 
-static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
+static int put(struct ck_link *l, uint32_t peer, const struct ck_query *a)
 {
 	struct ck_frame frame = { .peer = l->ranks[peer],
 				  .kind = CK_FRAME_MESSAGE };
@@ -99,7 +99,7 @@ static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
 }
 
 static int line_send(struct ck_line *line, uint32_t peer,
-		     const struct ck_ask *a)
+		     const struct ck_query *a)
 {
 	struct ck_link *l = (struct ck_link *)line;
 	bool late;

@@ -88,7 +88,7 @@ struct kind {
 
 static const struct kind kinds[CK_WIRE_REQUESTS] = {
 	[CK_WIRE_LIST] = { ck_file_server_list_cost, ck_file_server_list },
-	[CK_WIRE_LOOK] = { ck_file_server_look_cost, ck_file_server_look },
+	[CK_WIRE_STAT] = { ck_file_server_stat_cost, ck_file_server_stat },
 	[CK_WIRE_READ] = { ck_file_server_read_cost, ck_file_server_read },
 	[CK_WIRE_DIGEST] = { ck_file_server_digest_cost,
 			     ck_file_server_digest },

@@ -2,11 +2,11 @@
 /*
  * file_server: replies to requests of other hosts for the files of one
  * directory, see wire.h. It opens names beneath that directory only, see
- * ck_files; a LOOK gives each file a number, and later requests use the number.
+ * ck_files; a STAT gives each file a number, and later requests use the number.
  * Clients are not trusted: counts and lengths are checked before memory is
  * allocated or a file is read, and requests contain names and numbers only.
  *
- * One thread at a time may make and free it and reply to a LOOK. Any thread may
+ * One thread at a time may make and free it and reply to a STAT. Any thread may
  * reply to other requests at the same time, for files that were looked up
  * before.
  */
@@ -25,7 +25,7 @@ struct ck_file_server *ck_file_server_make(int dirfd, enum ck_beneath how,
 void ck_file_server_free(struct ck_file_server *o);
 
 /* Bytes for the names that were looked up, with their state; one more name may
- * exceed it. A LOOK after that fails with E2BIG. */
+ * exceed it. A STAT after that fails with E2BIG. */
 enum { CK_OWNER_NAMES_MAX = 64 << 20 };
 
 /* Computes the cost of a request: the bytes of memory that its reply takes

@@ -19,7 +19,7 @@ struct ck_file_server {
 	struct ck_local_backend host;
 	bool quick; /* the directory is on a filesystem of this host */
 
-	/* Used by the one thread that answers LOOKs: */
+	/* Used by the one thread that answers STATs: */
 	uint64_t names; /* memory taken by the names looked up, bytes */
 };
 
@@ -27,7 +27,7 @@ struct ck_file_server {
  * takes. False if the body does not parse; otherwise the functions below parse
  * it, too. */
 bool ck_file_server_list_cost(struct ck_cur body, uint64_t *bytes);
-bool ck_file_server_look_cost(struct ck_cur body, uint64_t *bytes);
+bool ck_file_server_stat_cost(struct ck_cur body, uint64_t *bytes);
 bool ck_file_server_read_cost(struct ck_cur body, uint64_t *bytes);
 bool ck_file_server_digest_cost(struct ck_cur body, uint64_t *bytes);
 
@@ -37,7 +37,7 @@ bool ck_file_server_digest_cost(struct ck_cur body, uint64_t *bytes);
  * `err` of the reply: the caller then discards *out. */
 CK_MUST_USE int ck_file_server_list(struct ck_file_server *o,
 				    struct ck_cur body, struct ck_answer *out);
-CK_MUST_USE int ck_file_server_look(struct ck_file_server *o,
+CK_MUST_USE int ck_file_server_stat(struct ck_file_server *o,
 				    struct ck_cur body, struct ck_answer *out);
 CK_MUST_USE int ck_file_server_read(struct ck_file_server *o,
 				    struct ck_cur body, struct ck_answer *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_server_names: LIST, the names in a directory, and LOOK, the attributes
+ * file_server_names: LIST, the names in a directory, and STAT, the attributes
  * of files by name. State: the names looked up so far, in ck_files. One thread
- * at a time for LOOK.
+ * at a time for STAT.
  */
 #include "file_server_internal.h"
 
@@ -133,17 +133,17 @@ int ck_file_server_list(struct ck_file_server *o, struct ck_cur body,
 	return rc;
 }
 
-/* --- LOOK -------------------------------------------------------------------------------- */
+/* --- STAT ----------------------------------------------------------------- */
 
 enum { NAME_COST = 512 }; /* memory for each file, in addition to its name */
 
 static bool look_get(struct ck_cur *c, struct ck_ids *ids, uint32_t *n)
 {
 	return ck_cur_u32(c, &ids->uid) && ck_cur_u32(c, &ids->gid) &&
-	       ck_cur_u32(c, n) && *n > 0 && *n <= CK_WIRE_LOOKS_MAX;
+	       ck_cur_u32(c, n) && *n > 0 && *n <= CK_WIRE_STAT_MAX;
 }
 
-bool ck_file_server_look_cost(struct ck_cur body, uint64_t *bytes)
+bool ck_file_server_stat_cost(struct ck_cur body, uint64_t *bytes)
 {
 	struct ck_str name;
 	struct ck_ids ids;
@@ -156,7 +156,7 @@ bool ck_file_server_look_cost(struct ck_cur body, uint64_t *bytes)
 			return false;
 		*bytes += NAME_COST + name.len;
 	}
-	*bytes += ck_file_server_room(4 + (uint64_t)n * CK_WIRE_LOOKED);
+	*bytes += ck_file_server_room(4 + (uint64_t)n * CK_WIRE_STAT_ROW);
 	return ck_cur_left(&body) == 0;
 }
 
@@ -176,16 +176,16 @@ static int trouble_now(const struct ck_file_server *o, uint32_t number)
 	return -rc;
 }
 
-static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
+static void name_stat_put(struct ck_buf *b, const struct ck_name_stat *reply)
 {
-	const struct ck_file_info *info = &looked->info;
+	const struct ck_file_info *info = &reply->info;
 
-	ck_buf_u32(b, looked->number);
-	ck_buf_u8(b, looked->seen);
+	ck_buf_u32(b, reply->number);
+	ck_buf_u8(b, reply->seen);
 	ck_buf_u8(b, ck_file_why_number(info->why));
 	ck_buf_u16(b, 0);
 	ck_buf_u32(b, (uint32_t)info->err);
-	ck_buf_u32(b, (uint32_t)looked->trouble);
+	ck_buf_u32(b, (uint32_t)reply->trouble);
 	ck_buf_u32(b, info->mode);
 	ck_buf_u32(b, info->uid);
 	ck_buf_u32(b, info->gid);
@@ -195,7 +195,7 @@ static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
 	ck_buf_u64(b, (uint64_t)info->mtime.tv_sec);
 }
 
-/* Attributes of a known file are those of its first LOOK, except its access
+/* Attributes of a known file are those of its first STAT, except its access
  * rights, which may change. */
 static void take_access(const struct ck_file_server *o, uint32_t number,
 			struct ck_ids ids, struct ck_file_info *out)
@@ -210,7 +210,7 @@ static void take_access(const struct ck_file_server *o, uint32_t number,
 }
 
 static int look(struct ck_file_server *o, struct ck_str name, struct ck_ids ids,
-		struct ck_looked *out)
+		struct ck_name_stat *out)
 {
 	uint32_t before = ck_files_count(o->files);
 	bool is_new;
@@ -234,7 +234,7 @@ static int look(struct ck_file_server *o, struct ck_str name, struct ck_ids ids,
 	return 0;
 }
 
-int ck_file_server_look(struct ck_file_server *o, struct ck_cur body,
+int ck_file_server_stat(struct ck_file_server *o, struct ck_cur body,
 			struct ck_answer *out)
 {
 	struct ck_str name;
@@ -246,15 +246,15 @@ int ck_file_server_look(struct ck_file_server *o, struct ck_cur body,
 	ck_files_show_as(o->files, ids);
 	ck_buf_u32(&out->body, n);
 	for (uint32_t i = 0; i < n; i++) {
-		struct ck_looked looked = { 0 };
+		struct ck_name_stat reply = { 0 };
 		int rc;
 
 		if (!ck_wire_text_get(&body, &name))
 			return -EPROTO;
-		rc = look(o, name, ids, &looked);
+		rc = look(o, name, ids, &reply);
 		if (rc)
 			return rc;
-		looked_put(&out->body, &looked);
+		name_stat_put(&out->body, &reply);
 	}
 	return 0;
 }

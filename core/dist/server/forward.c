@@ -88,7 +88,7 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 
 /* --- forwarding ----------------------------------------------------------- */
 
-/* A message from a link, on its way to another rank. */
+/* A message from a link, in flight to another rank. */
 struct passed {
 	struct ck_parcel parcel; /* first */
 	uint64_t *unsent;	 /* counts it; may be NULL */
@@ -207,7 +207,7 @@ static int asked(struct ck_serve *s, const struct ck_framed *f)
 		return -EPROTO;
 	if (frame->peer != rank)
 		return pass_on(s, f);
-	return ck_serve_ask(s, CK_FROM_LINK, frame->place, frame->room, &m);
+	return ck_serve_request(s, CK_FROM_LINK, frame->place, frame->room, &m);
 }
 
 static int asked_all(struct ck_serve *s, uint32_t sender)
@@ -218,7 +218,7 @@ static int asked_all(struct ck_serve *s, uint32_t sender)
 
 	while ((next = ck_frames_next(frames, &f)) > 0) {
 		int one = sender == CK_FROM_LINK ? asked(s, &f)
-						 : ck_serve_rounds_asked(s, &f);
+						 : ck_serve_rounds_frame(s, &f);
 
 		if (one)
 			return one;
@@ -250,7 +250,7 @@ void ck_serve_end_close(struct ck_serve *s, uint32_t sender)
 
 /* --- notes between ranks -------------------------------------------------- */
 
-/* A note on its way to another rank. */
+/* A note in flight to another rank. */
 struct note {
 	struct ck_parcel parcel; /* first */
 	struct ck_serve *serve;
@@ -263,8 +263,8 @@ static void note_sent(struct ck_parcel *p, int rc)
 	free(p);
 }
 
-bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
-		  struct ck_str body)
+bool ck_serve_send(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
+		   struct ck_str body)
 {
 	struct ck_transport *x = s->options->xport;
 	struct note *n = calloc(1, sizeof(*n));
@@ -283,16 +283,16 @@ bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
 }
 
 /* A rank that is not notified for want of memory detects the end by itself. */
-void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
+void ck_serve_notify(struct ck_serve *s, enum ck_wire_type what)
 {
 	const struct ck_transport *x = s->options->xport;
 
 	for (uint32_t i = 0; x && i < x->size; i++)
 		if (i != x->rank)
-			(void)ck_serve_say(s, i, what, CK_STR(""));
+			(void)ck_serve_send(s, i, what, CK_STR(""));
 }
 
-void ck_serve_tell_end(struct ck_serve *s)
+void ck_serve_notify_end(struct ck_serve *s)
 {
 	struct ck_transport *x = s->options->xport;
 	uint64_t end = ck_msec_now() + TELL_MSEC;
@@ -305,7 +305,7 @@ void ck_serve_tell_end(struct ck_serve *s)
 void ck_serve_link_end(struct ck_serve *s)
 {
 	ck_serve_end_close(s, CK_FROM_LINK);
-	ck_serve_tell(s, CK_WIRE_UNMOUNTED);
+	ck_serve_notify(s, CK_WIRE_UNMOUNTED);
 	ck_serve_unmounted(s, s->mounters.self);
 }
 
@@ -316,7 +316,7 @@ static void heard_note(struct ck_serve *s, uint32_t from,
 		ck_serve_unmounted(s, from);
 	else if (m->head.type == CK_WIRE_OVER)
 		s->over |= s->options->until != CK_UNTIL_UNMOUNTED;
-	else if (!ck_serve_rounds_heard(s, from, m))
+	else if (!ck_serve_rounds_message(s, from, m))
 		drop(s, from);
 }
 
@@ -348,14 +348,14 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 {
 	struct ck_serve *s = arg;
 
-	ck_mount_liveness_heard(&s->mounters, from, ck_msec_now());
+	ck_mount_liveness_note(&s->mounters, from, ck_msec_now());
 	if (s->senders[CK_FROM_RANK + from].dropped)
 		return;
 	if (m->head.answer)
 		got_answer(s, from, m);
 	else if (m->head.type >= CK_WIRE_REQUESTS)
 		heard_note(s, from, m);
-	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
+	else if (ck_serve_request(s, CK_FROM_RANK + from, 0, 0, m))
 		/* A request without a reply would never be freed at its
 		 * sender. */
 		drop(s, from);

@@ -29,7 +29,7 @@ static void send_refusal(struct ck_serve *s, uint32_t rank)
 	struct ck_serve_sender *sender = &s->senders[CK_FROM_RANK + rank];
 
 	if (!sender->refusal_sent)
-		sender->refusal_sent = ck_serve_say(
+		sender->refusal_sent = ck_serve_send(
 			s, rank, CK_WIRE_ROUND,
 			(struct ck_str){ s->no_rounds, s->no_rounds_len });
 }
@@ -95,8 +95,8 @@ static int read_own(struct ck_serve *s, const struct ck_framed *f)
 	uint64_t cost;
 
 	if (ck_file_server_cost(&m, &cost) == 0)
-		return ck_serve_ask(s, CK_FROM_ROUNDS, f->frame.place,
-				    f->frame.room, &m);
+		return ck_serve_request(s, CK_FROM_ROUNDS, f->frame.place,
+					f->frame.room, &m);
 	ck_serve_rounds_refuse(s, &f->frame, &f->head);
 	return 0;
 }
@@ -111,7 +111,7 @@ static int keep_why(struct ck_serve *s, struct ck_str why)
 	return 0;
 }
 
-int ck_serve_rounds_asked(struct ck_serve *s, const struct ck_framed *f)
+int ck_serve_rounds_frame(struct ck_serve *s, const struct ck_framed *f)
 {
 	const struct ck_transport *x = s->options->xport;
 	const struct ck_frame *frame = &f->frame;
@@ -141,8 +141,8 @@ void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank)
 	ck_serve_put(s, CK_FROM_ROUNDS, &frame, NULL, CK_STR(""));
 }
 
-bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
-			   const struct ck_message *m)
+bool ck_serve_rounds_message(struct ck_serve *s, uint32_t from,
+			     const struct ck_message *m)
 {
 	const struct ck_serve_rounds *r = &s->options->rounds;
 	const struct ck_frame frame = { .peer = from,

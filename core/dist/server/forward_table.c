@@ -49,7 +49,7 @@ int ck_forward_table_add(struct ck_forward_table *p, uint32_t rank,
 	struct ck_forward_table_sum *sum = &p->ranks[rank];
 
 	if (*at || sum->open >= CK_WIRE_OPEN_MAX ||
-	    sum->bodies + head->body > CK_WIRE_ASKED_MAX)
+	    sum->bodies + head->body > CK_WIRE_BODIES_MAX)
 		return -EPROTO;
 	*at = malloc(sizeof(**at));
 	if (!*at)

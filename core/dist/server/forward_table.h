@@ -30,7 +30,7 @@ void ck_forward_table_fini(struct ck_forward_table *p);
 /* Enters a request to a rank, which must not be lost. room: the most bytes of
  * payload that its reply may have. Returns 0, or: -EPROTO if the rank has a
  * request with that id, or more requests or bytes than the limits
- * CK_WIRE_OPEN_MAX and CK_WIRE_ASKED_MAX; -ENOMEM. */
+ * CK_WIRE_OPEN_MAX and CK_WIRE_BODIES_MAX; -ENOMEM. */
 CK_MUST_USE int ck_forward_table_add(struct ck_forward_table *p, uint32_t rank,
 				     const struct ck_wire_head *head,
 				     uint64_t room);

@@ -15,7 +15,7 @@ int ck_mount_liveness_init(struct ck_mount_liveness *m, uint32_t size,
 		return -ENOMEM;
 	m->size = size;
 	m->self = self;
-	m->looked = now;
+	m->last_check = now;
 	for (uint32_t i = 0; i < size; i++) {
 		m->list[i] = (struct ck_mounter){ has[i], now };
 		m->left += has[i];
@@ -29,10 +29,10 @@ void ck_mount_liveness_fini(struct ck_mount_liveness *m)
 	*m = (struct ck_mount_liveness){ 0 };
 }
 
-void ck_mount_liveness_heard(struct ck_mount_liveness *m, uint32_t rank,
-			     uint64_t now)
+void ck_mount_liveness_note(struct ck_mount_liveness *m, uint32_t rank,
+			    uint64_t now)
 {
-	m->list[rank].heard = now;
+	m->list[rank].last_message = now;
 }
 
 bool ck_mount_liveness_gone(struct ck_mount_liveness *m, uint32_t rank)
@@ -49,18 +49,18 @@ bool ck_mount_liveness_watch(const struct ck_mount_liveness *m)
 	return m->left > m->list[m->self].has;
 }
 
-bool ck_mount_liveness_look(struct ck_mount_liveness *m, uint64_t now,
-			    uint64_t silence, uint64_t most)
+bool ck_mount_liveness_expire(struct ck_mount_liveness *m, uint64_t now,
+			      uint64_t silence, uint64_t most)
 {
-	bool slept = now - m->looked > most, gone = false;
+	bool slept = now - m->last_check > most, gone = false;
 
-	m->looked = now;
+	m->last_check = now;
 	for (uint32_t i = 0; i < m->size; i++) {
 		struct ck_mounter *r = &m->list[i];
 
 		if (slept)
-			r->heard = now;
-		if (i != m->self && r->has && now - r->heard >= silence)
+			r->last_message = now;
+		if (i != m->self && r->has && now - r->last_message >= silence)
 			gone |= ck_mount_liveness_gone(m, i);
 	}
 	return gone;

@@ -11,14 +11,15 @@
 
 struct ck_mounter {
 	bool has;
-	uint64_t heard; /* last message of the rank, ms */
+	uint64_t last_message; /* last message of the rank, ms */
 };
 
 /* Zero-initialise. */
 struct ck_mount_liveness {
 	uint32_t size, self; /* ranks, and the own rank */
 	uint32_t left;	     /* ranks that have a mount */
-	uint64_t looked;     /* time of the last ck_mount_liveness_look() */
+	/* time of the last ck_mount_liveness_expire() */
+	uint64_t last_check;
 	struct ck_mounter *list;
 };
 
@@ -29,18 +30,18 @@ CK_MUST_USE int ck_mount_liveness_init(struct ck_mount_liveness *m,
 				       const bool *has, uint64_t now);
 void ck_mount_liveness_fini(struct ck_mount_liveness *m);
 /* A message of a rank was received. */
-void ck_mount_liveness_heard(struct ck_mount_liveness *m, uint32_t rank,
-			     uint64_t now);
+void ck_mount_liveness_note(struct ck_mount_liveness *m, uint32_t rank,
+			    uint64_t now);
 /* The mount of a rank is gone. True if it had one. */
 bool ck_mount_liveness_gone(struct ck_mount_liveness *m, uint32_t rank);
-/* True if ranks other than this one have a mount: then ck_mount_liveness_look()
- * must be called regularly. */
+/* True if ranks other than this one have a mount: then
+ * ck_mount_liveness_expire() must be called regularly. */
 CK_MUST_USE bool ck_mount_liveness_watch(const struct ck_mount_liveness *m);
 /* Marks the mounts of other ranks as gone whose rank has been silent for
  * `silence` ms. If the last call was more than `most` ms ago, this process was
  * stopped: then all silence counts from now. True if a mount is gone now that
  * was not before. */
-bool ck_mount_liveness_look(struct ck_mount_liveness *m, uint64_t now,
-			    uint64_t silence, uint64_t most);
+bool ck_mount_liveness_expire(struct ck_mount_liveness *m, uint64_t now,
+			      uint64_t silence, uint64_t most);
 
 #endif

@@ -68,8 +68,8 @@ static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 
 /* A link with too many requests is not read for a while; a rank with too many
  * breaks the protocol. */
-int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
-		 uint64_t room, const struct ck_message *m)
+int ck_serve_request(struct ck_serve *s, uint32_t sender, uint64_t place,
+		     uint64_t room, const struct ck_message *m)
 {
 	struct ck_serve_job *j;
 	uint64_t cost;
@@ -96,7 +96,7 @@ static void work(struct ck_serve *s, struct ck_serve_job *j)
 	if (!s->options->owner)
 		answer_without(&j->request, ENODATA, &j->answer);
 	else
-		/* -EPROTO cannot happen: ck_serve_ask() has parsed it */
+		/* -EPROTO cannot happen: ck_serve_request() has parsed it */
 		j->rc = ck_file_server_answer(s->options->owner, &j->request,
 					      &j->answer);
 }
@@ -104,8 +104,8 @@ static void work(struct ck_serve *s, struct ck_serve_job *j)
 /* Must hold the lock. */
 static void work_over(struct ck_serve *s, struct ck_serve_job *j)
 {
-	if (j->request.head.type == CK_WIRE_LOOK) {
-		s->looking = false;
+	if (j->request.head.type == CK_WIRE_STAT) {
+		s->stat_running = false;
 		ck_request_queue_call(s);
 	}
 	/* The messaging thread takes all answered requests at once. */
@@ -264,8 +264,8 @@ void ck_serve_unmounted(struct ck_serve *s, uint32_t rank)
 static void watch(struct ck_serve *s)
 {
 	if (watches(s) &&
-	    ck_mount_liveness_look(&s->mounters, ck_msec_now(),
-				   s->options->silence_msec, 2 * WATCH_MSEC))
+	    ck_mount_liveness_expire(&s->mounters, ck_msec_now(),
+				     s->options->silence_msec, 2 * WATCH_MSEC))
 		s->over |= s->mounters.left == 0 ||
 			   s->options->until == CK_UNTIL_LOST;
 }
@@ -278,7 +278,7 @@ static int loop(struct ck_serve *s)
 	while (rc == 0 && !s->over) {
 		rc = wait(s, fds);
 		if (rc == 0 && fds[STOP].revents) {
-			ck_serve_tell(s, CK_WIRE_OVER);
+			ck_serve_notify(s, CK_WIRE_OVER);
 			return 0;
 		}
 		if (rc == 0)
@@ -301,7 +301,7 @@ static void fini(struct ck_serve *s)
 {
 	if (s->options->ending)
 		s->options->ending(s->options->arg);
-	ck_serve_tell_end(s);
+	ck_serve_notify_end(s);
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);

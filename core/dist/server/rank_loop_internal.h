@@ -20,8 +20,8 @@
 
 #include <pthread.h>
 
-/* Only one LOOK is answered at a time, so LOOKs have a queue of their own. */
-enum ck_serve_queue { CK_QUEUE_LOOKS, CK_QUEUE_OTHERS, CK_SERVE_QUEUES };
+/* Only one STAT is answered at a time, so STATs have a queue of their own. */
+enum ck_serve_queue { CK_QUEUE_STATS, CK_QUEUE_OTHERS, CK_SERVE_QUEUES };
 
 /* A request that this rank answers. */
 struct ck_serve_job {
@@ -101,8 +101,8 @@ struct ck_serve {
 	struct ck_serve_sender *senders;
 	uint32_t turn[CK_SERVE_QUEUES]; /* the sender to begin with */
 	enum ck_serve_queue next_queue;
-	bool looking;	  /* a LOOK is being answered */
-	uint32_t waiting; /* requests in the senders' queues */
+	bool stat_running; /* a STAT is being answered */
+	uint32_t waiting;  /* requests in the senders' queues */
 	uint64_t last_number;
 	struct ck_serve_jobs answered;
 	bool ending;
@@ -151,9 +151,9 @@ void ck_request_queue_note_unsent(struct ck_serve *s);
 /* Accepts a request for the files of this rank. place, room: where the payload
  * goes in the memory of a link, and its length. Returns 0, or: -EPROTO if the
  * request does not parse, or a rank has too many; -ENOMEM. */
-CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
-			     uint64_t place, uint64_t room,
-			     const struct ck_message *m);
+CK_MUST_USE int ck_serve_request(struct ck_serve *s, uint32_t sender,
+				 uint64_t place, uint64_t room,
+				 const struct ck_message *m);
 /* Answers the next request. False if no request is ready. Must hold s->lock,
  * which is released while the request is answered. */
 CK_MUST_USE bool ck_serve_work(struct ck_serve *s);
@@ -168,13 +168,13 @@ void ck_serve_join(struct ck_serve *s);
 void ck_serve_link_end(struct ck_serve *s);
 /* Sends UNMOUNTED or OVER to all other ranks; without memory some are not
  * notified. */
-void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what);
+void ck_serve_notify(struct ck_serve *s, enum ck_wire_type what);
 /* Sends a message to another rank. body is borrowed until it is sent. False if
  * out of memory. */
-bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
-		  struct ck_str body);
+bool ck_serve_send(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
+		   struct ck_str body);
 /* Waits until all notes were sent, at most 500 ms. */
-void ck_serve_tell_end(struct ck_serve *s);
+void ck_serve_notify_end(struct ck_serve *s);
 /* Sends a reply; the request is freed when that is done. */
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j);
 /* True if a link must not be read now: the sender has too many requests, or too
@@ -211,7 +211,7 @@ void ck_serve_rounds_begin(struct ck_serve *s);
 void ck_serve_rounds_end(struct ck_serve *s);
 /* Handles a frame from the process that runs rounds. Returns 0, or: -EPROTO if
  * the frame is invalid; -ENOMEM. */
-CK_MUST_USE int ck_serve_rounds_asked(struct ck_serve *s,
+CK_MUST_USE int ck_serve_rounds_frame(struct ck_serve *s,
 				      const struct ck_framed *f);
 /* Replies EIO to an invalid READ of that process. Its link stays: the READ was
  * copied from a message of another rank. */
@@ -219,8 +219,8 @@ void ck_serve_rounds_refuse(struct ck_serve *s, const struct ck_frame *frame,
 			    const struct ck_wire_head *asked);
 /* Handles a message about rounds from another rank. False if this rank is not
  * configured for rounds: the sender must be dropped. */
-CK_MUST_USE bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
-				       const struct ck_message *m);
+CK_MUST_USE bool ck_serve_rounds_message(struct ck_serve *s, uint32_t from,
+					 const struct ck_message *m);
 /* Notifies the process that runs rounds of a lost rank. */
 void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank);
 /* True if so many bytes are in flight to other ranks that the process must

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * request_queue: requests that this rank answers, from arrival until the reply
- * is sent. Each sender has two queues (LOOKs, other requests) and a share of
+ * is sent. Each sender has two queues (STATs, other requests) and a share of
  * the memory for replies. Workers serve senders and queues round-robin.
  *
  * Under ck_serve.lock: queues, used memory. Messaging thread only: the numbers
@@ -71,7 +71,7 @@ struct ck_serve_job *ck_request_queue_take(struct ck_serve_jobs *q)
 
 static enum ck_serve_queue queue_of(const struct ck_serve_job *j)
 {
-	return j->request.head.type == CK_WIRE_LOOK ? CK_QUEUE_LOOKS
+	return j->request.head.type == CK_WIRE_STAT ? CK_QUEUE_STATS
 						    : CK_QUEUE_OTHERS;
 }
 
@@ -133,8 +133,8 @@ static bool is_ahead(const struct ck_serve *s, const struct ck_serve_job *j,
 {
 	const struct ck_serve_sender *sender = &s->senders[j->sender];
 	const struct ck_serve_job *other =
-		sender->waiting[q == CK_QUEUE_LOOKS ? CK_QUEUE_OTHERS
-						    : CK_QUEUE_LOOKS]
+		sender->waiting[q == CK_QUEUE_STATS ? CK_QUEUE_OTHERS
+						    : CK_QUEUE_STATS]
 			.first;
 
 	return other && other->number < j->number && !has_memory(s, other);
@@ -150,13 +150,13 @@ static struct ck_serve_job *begin(struct ck_serve *s, enum ck_serve_queue q,
 	s->senders[sender].used += j->cost;
 	j->counted = true;
 	s->turn[q] = (sender + 1) % s->nsenders;
-	s->looking |= q == CK_QUEUE_LOOKS;
+	s->stat_running |= q == CK_QUEUE_STATS;
 	return j;
 }
 
 static struct ck_serve_job *next_of(struct ck_serve *s, enum ck_serve_queue q)
 {
-	if (q == CK_QUEUE_LOOKS && s->looking)
+	if (q == CK_QUEUE_STATS && s->stat_running)
 		return NULL;
 	for (uint32_t i = 0; i < s->nsenders; i++) {
 		uint32_t sender = (s->turn[q] + i) % s->nsenders;
@@ -173,8 +173,8 @@ static struct ck_serve_job *next_of(struct ck_serve *s, enum ck_serve_queue q)
 struct ck_serve_job *ck_request_queue_next(struct ck_serve *s)
 {
 	enum ck_serve_queue q = s->next_queue;
-	enum ck_serve_queue other = q == CK_QUEUE_LOOKS ? CK_QUEUE_OTHERS
-							: CK_QUEUE_LOOKS;
+	enum ck_serve_queue other = q == CK_QUEUE_STATS ? CK_QUEUE_OTHERS
+							: CK_QUEUE_STATS;
 	struct ck_serve_job *j = next_of(s, q);
 
 	if (!j)
@@ -216,7 +216,7 @@ bool ck_request_queue_are_too_many(const struct ck_serve *s, uint32_t sender)
 	const struct ck_serve_sender *from = &s->senders[sender];
 
 	return from->open > 2 * CK_WIRE_OPEN_MAX ||
-	       from->asked > 2 * CK_WIRE_ASKED_MAX;
+	       from->asked > 2 * CK_WIRE_BODIES_MAX;
 }
 
 void ck_request_queue_note_unsent(struct ck_serve *s)

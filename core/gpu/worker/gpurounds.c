@@ -163,7 +163,7 @@ static void lose(struct ck_gpurounds *r, uint32_t rank)
 static void take_round(struct ck_gpurounds *r, uint32_t from,
 		       struct ck_str body)
 {
-	if (ck_rounds_take(r->rounds, from, body, ck_msec_now()))
+	if (ck_rounds_receive(r->rounds, from, body, ck_msec_now()))
 		lose(r, from);
 }
 

@@ -176,9 +176,9 @@ static void send(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 	int rc = b->what.err;
 
 	if (rc == 0)
-		rc = ck_rounds_ask(r->rounds, s->ranks, s->nranks,
-				   (struct ck_str){ b->what.data, b->what.len },
-				   &b->op);
+		rc = ck_rounds_request(
+			r->rounds, s->ranks, s->nranks,
+			(struct ck_str){ b->what.data, b->what.len }, &b->op);
 	if (rc == 0)
 		return;
 	note(r, rc);

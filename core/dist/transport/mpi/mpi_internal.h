@@ -36,8 +36,8 @@ enum {
 	CK_MPI_SMALL = 32 << 10,
 	CK_MPI_PIECE = 4 << 20, /* bytes */
 	CK_MPI_CONTROL_MAX = CK_WIRE_HEAD + CK_WIRE_BODY_MAX + CK_MPI_SMALL,
-	CK_MPI_FLYING = 4, /* pieces in flight to a rank */
-	CK_MPI_COMING = 4, /* messages of a rank in progress */
+	CK_MPI_FLYING = 4,   /* pieces in flight to a rank */
+	CK_MPI_INCOMING = 4, /* messages of a rank in progress */
 	/* ms until parcels to a lost rank no longer delay lost() */
 	CK_MPI_LINGER = 1000,
 };
@@ -56,7 +56,7 @@ struct ck_mpi_pending {
 };
 
 /* A parcel with a large payload, some pieces of which are in flight. */
-struct ck_mpi_flight {
+struct ck_mpi_payload {
 	struct ck_parcel *p;
 	uint64_t begun;	 /* bytes of the payload sent or in flight */
 	unsigned pieces; /* in flight */
@@ -64,7 +64,7 @@ struct ck_mpi_flight {
 };
 
 /* A message being received. */
-struct ck_mpi_coming {
+struct ck_mpi_incoming {
 	uint8_t *bytes; /* the control message; owned */
 	int len;
 	bool parsed; /* the head is valid; not set in a goodbye */
@@ -79,14 +79,14 @@ struct ck_mpi_coming {
 struct ck_mpi_rank {
 	struct ck_parcels out;
 	/* of the first parcel; NULL if not begun */
-	struct ck_mpi_flight *flight;
-	unsigned flying;  /* pieces in flight */
-	unsigned flights; /* parcels of which MPI has pieces */
+	struct ck_mpi_payload *payload_out;
+	unsigned pieces_out;  /* pieces in flight */
+	unsigned parcels_out; /* parcels of which MPI has pieces */
 	size_t unmatched; /* control bytes since the last synchronous send */
 	bool matching;	  /* a synchronous send is in flight */
 
-	struct ck_mpi_coming coming[CK_MPI_COMING];
-	unsigned first, ncoming;
+	struct ck_mpi_incoming incoming[CK_MPI_INCOMING];
+	unsigned first, nincoming;
 	/* a control message is being received, to be parsed or discarded */
 	bool receiving;
 	unsigned awaited; /* pieces in flight into the user's memory */
@@ -97,7 +97,7 @@ struct ck_mpi_rank {
 	bool reported; /* lost() was called */
 	/* has sent an invalid message: all further ones are discarded */
 	bool deaf;
-	bool bye_came, bye_sent, bye_matched;
+	bool bye_received, bye_sent, bye_matched;
 };
 
 struct ck_mpi {
@@ -139,7 +139,7 @@ CK_MUST_USE int ck_mpi_send(struct ck_mpi *m, uint32_t to);
 /* Gives back with -EIO the parcels to a rank that MPI has not begun to send. */
 void ck_mpi_refuse(struct ck_mpi *m, uint32_t to);
 /* Sends a goodbye. Returns 0 or -ENOMEM. */
-CK_MUST_USE int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to);
+CK_MUST_USE int ck_mpi_send_bye(struct ck_mpi *m, uint32_t to);
 /* Gives back with -EIO the parcels that MPI still has. No function of MPI may
  * be called afterwards for messages. */
 void ck_mpi_abandon(struct ck_mpi *m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * receives: messages from other ranks. Messages of a rank are parsed and
- * delivered in order. Up to CK_MPI_COMING are in progress: heads are received
+ * delivered in order. Up to CK_MPI_INCOMING are in progress: heads are received
  * while the payload of an earlier message is in flight. State: the ring
  * `coming` of each rank. One thread.
  */
@@ -11,9 +11,9 @@
 
 enum { TURN = 32 }; /* messages received per call */
 
-static struct ck_mpi_coming *nth(struct ck_mpi_rank *r, unsigned n)
+static struct ck_mpi_incoming *nth(struct ck_mpi_rank *r, unsigned n)
 {
-	return &r->coming[(r->first + n) % CK_MPI_COMING];
+	return &r->incoming[(r->first + n) % CK_MPI_INCOMING];
 }
 
 /* A rank has sent an invalid message. From now on its messages are received and
@@ -26,16 +26,16 @@ static void deafen(struct ck_mpi *m, uint32_t rank)
 
 /* --- bulk ---------------------------------------------------------------------------------------- */
 
-static bool is_large(const struct ck_mpi_coming *c)
+static bool is_large(const struct ck_mpi_incoming *c)
 {
 	return c->head.payload > CK_MPI_SMALL;
 }
 
-static void piece_came(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
+static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 		       int count)
 {
 	struct ck_mpi_rank *r = &m->ranks[p->rank];
-	struct ck_mpi_coming *c = p->what;
+	struct ck_mpi_incoming *c = p->what;
 
 	c->pieces--;
 	r->awaited -= p->into_users;
@@ -46,10 +46,10 @@ static void piece_came(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 }
 
 /* Receives a piece of c, of that length. Returns 0, -ENOMEM or -EIO. */
-static int take_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c,
-		      MPI_Message *message, int len)
+static int take_piece(struct ck_mpi *m, uint32_t from,
+		      struct ck_mpi_incoming *c, MPI_Message *message, int len)
 {
-	struct ck_mpi_pending p = { .done = piece_came,
+	struct ck_mpi_pending p = { .done = piece_done,
 				    .rank = from,
 				    .what = c,
 				    .len = len,
@@ -73,7 +73,7 @@ static int take_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c,
 
 /* Receives the next piece of c if it has arrived; sets *any then. */
 static int look_for_piece(struct ck_mpi *m, uint32_t from,
-			  struct ck_mpi_coming *c, bool *any)
+			  struct ck_mpi_incoming *c, bool *any)
 {
 	uint64_t want = ck_min(c->head.payload - c->posted, CK_MPI_PIECE);
 	MPI_Message message;
@@ -99,7 +99,8 @@ static int look_for_piece(struct ck_mpi *m, uint32_t from,
 
 /* Several pieces may be in flight into the user's memory, but only one into the
  * discard buffer. */
-static bool may_take(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
+static bool may_take(const struct ck_mpi_rank *r,
+		     const struct ck_mpi_incoming *c)
 {
 	if (r->deaf || c->posted == c->head.payload)
 		return false;
@@ -111,8 +112,8 @@ static int take_pieces(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 
-	for (unsigned i = 0; i < r->ncoming; i++) {
-		struct ck_mpi_coming *c = nth(r, i);
+	for (unsigned i = 0; i < r->nincoming; i++) {
+		struct ck_mpi_incoming *c = nth(r, i);
 		bool any = true;
 		int rc = 0;
 
@@ -129,7 +130,7 @@ static int take_pieces(struct ck_mpi *m, uint32_t from)
 /* --- control ------------------------------------------------------------------------------------- */
 
 /* Parses a control message. False if it is invalid. */
-static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
+static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_incoming *c)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 	uint64_t len;
@@ -151,10 +152,10 @@ static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 	return true;
 }
 
-static void control_came(struct ck_mpi *m, const struct ck_mpi_pending *p,
+static void control_done(struct ck_mpi *m, const struct ck_mpi_pending *p,
 			 int rc, int count)
 {
-	struct ck_mpi_coming *c = p->what;
+	struct ck_mpi_incoming *c = p->what;
 
 	m->ranks[p->rank].receiving = false;
 	c->bad |= rc || count != c->len || !parse(m, p->rank, c);
@@ -204,10 +205,10 @@ static int throw_away(struct ck_mpi *m, MPI_Message *message,
 static int take(struct ck_mpi *m, MPI_Message *message,
 		const MPI_Status *status)
 {
-	struct ck_mpi_pending p = { .done = control_came,
+	struct ck_mpi_pending p = { .done = control_done,
 				    .rank = (uint32_t)status->MPI_SOURCE };
 	struct ck_mpi_rank *r = &m->ranks[p.rank];
-	struct ck_mpi_coming *c = nth(r, r->ncoming);
+	struct ck_mpi_incoming *c = nth(r, r->nincoming);
 	int rc = ck_mpi_reserve(m);
 
 	if (rc)
@@ -217,10 +218,10 @@ static int take(struct ck_mpi *m, MPI_Message *message,
 		p.len = -EPROTO;
 	if (r->deaf)
 		return throw_away(m, message, &p);
-	*c = (struct ck_mpi_coming){ .len = p.len,
-				     .bad = is_no_message(p.len) };
+	*c = (struct ck_mpi_incoming){ .len = p.len,
+				       .bad = is_no_message(p.len) };
 	p.what = c;
-	r->ncoming++;
+	r->nincoming++;
 	if (c->bad)
 		return throw_away(m, message, &p);
 	c->bytes = malloc((size_t)p.len + 1);
@@ -232,9 +233,9 @@ static bool has_room(struct ck_mpi_rank *r)
 {
 	if (r->receiving)
 		return false;
-	if (r->deaf || r->ncoming == 0)
+	if (r->deaf || r->nincoming == 0)
 		return true;
-	return r->ncoming < CK_MPI_COMING && !nth(r, r->ncoming - 1)->bad;
+	return r->nincoming < CK_MPI_INCOMING && !nth(r, r->nincoming - 1)->bad;
 }
 
 static int take_from(struct ck_mpi *m, int source, bool *any)
@@ -282,7 +283,8 @@ int ck_mpi_receive(struct ck_mpi *m)
 
 /* --- delivery ---------------------------------------------------------------------------------------- */
 
-static bool is_whole(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
+static bool is_whole(const struct ck_mpi_rank *r,
+		     const struct ck_mpi_incoming *c)
 {
 	if (c->pieces || (!c->parsed && r->receiving))
 		return false;
@@ -292,13 +294,13 @@ static bool is_whole(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 	       (!is_large(c) || c->posted == c->head.payload);
 }
 
-static void coming_free(struct ck_mpi_coming *c)
+static void incoming_free(struct ck_mpi_incoming *c)
 {
 	free(c->bytes);
 	free(c->scrap);
 }
 
-static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
+static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_incoming *c)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 	struct ck_message message = { .head = c->head };
@@ -306,7 +308,7 @@ static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 	if (r->deaf)
 		return;
 	if (c->len == 0) {
-		r->bye_came = true;
+		r->bye_received = true;
 		ck_mpi_drop(m, from);
 	} else if (!r->dropped) {
 		message.body = (struct ck_str){
@@ -320,13 +322,13 @@ static void deliver_whole(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 
-	while (r->ncoming && is_whole(r, nth(r, 0))) {
-		struct ck_mpi_coming c = *nth(r, 0);
+	while (r->nincoming && is_whole(r, nth(r, 0))) {
+		struct ck_mpi_incoming c = *nth(r, 0);
 
-		r->first = (r->first + 1) % CK_MPI_COMING;
-		r->ncoming--;
+		r->first = (r->first + 1) % CK_MPI_INCOMING;
+		r->nincoming--;
 		deliver(m, from, &c);
-		coming_free(&c);
+		incoming_free(&c);
 	}
 }
 
@@ -336,7 +338,7 @@ int ck_mpi_deliver(struct ck_mpi *m, uint32_t from)
 	struct ck_mpi_rank *r = &m->ranks[from];
 
 	deliver_whole(m, from);
-	if (r->ncoming && nth(r, r->ncoming - 1)->bad && !r->deaf) {
+	if (r->nincoming && nth(r, r->nincoming - 1)->bad && !r->deaf) {
 		deafen(m, from);
 		deliver_whole(m, from);
 	}
@@ -347,6 +349,6 @@ void ck_mpi_receives_free(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 
-	for (; r->ncoming; r->ncoming--)
-		coming_free(nth(r, r->ncoming - 1));
+	for (; r->nincoming; r->nincoming--)
+		incoming_free(nth(r, r->nincoming - 1));
 }

@@ -125,7 +125,7 @@ static void bye_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 
 /* Sends the goodbye as a synchronous message: once it completes, nothing of
  * this rank is in flight, and the process may exit. */
-int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to)
+int ck_mpi_send_bye(struct ck_mpi *m, uint32_t to)
 {
 	struct ck_mpi_pending p = { .done = bye_done, .rank = to };
 	MPI_Request request;
@@ -143,17 +143,17 @@ int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to)
 /* --- bulk --------------------------------------------------------------------------------------- */
 
 /* True if MPI has completed all pieces. */
-static bool has_landed(const struct ck_mpi_flight *f)
+static bool has_landed(const struct ck_mpi_payload *f)
 {
 	return f->pieces == 0 && f->begun == f->p->head.payload;
 }
 
-static void land(struct ck_mpi *m, struct ck_mpi_flight *f)
+static void land(struct ck_mpi *m, struct ck_mpi_payload *f)
 {
 	struct ck_parcel *p = f->p;
 	int rc = f->rc;
 
-	m->ranks[p->to].flights--;
+	m->ranks[p->to].parcels_out--;
 	free(f);
 	ck_transport_give_back(&m->b, p, rc);
 }
@@ -161,11 +161,11 @@ static void land(struct ck_mpi *m, struct ck_mpi_flight *f)
 static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 		       int count)
 {
-	struct ck_mpi_flight *f = p->what;
+	struct ck_mpi_payload *f = p->what;
 
 	(void)count;
 	f->pieces--;
-	m->ranks[p->rank].flying--;
+	m->ranks[p->rank].pieces_out--;
 	if (rc) {
 		f->rc = -EIO;
 		ck_mpi_drop(m, p->rank);
@@ -174,7 +174,7 @@ static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
 		land(m, f);
 }
 
-static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
+static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_payload *f)
 {
 	int len = (int)ck_min(f->p->head.payload - f->begun, CK_MPI_PIECE);
 	const uint8_t *bytes = f->p->payload + f->begun;
@@ -186,7 +186,7 @@ static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
 		return rc;
 	f->begun += (uint64_t)len;
 	f->pieces++;
-	m->ranks[to].flying++;
+	m->ranks[to].pieces_out++;
 	m->active = true;
 	if (MPI_Isend(bytes, len, MPI_BYTE, (int)to, 0, m->bulk, &request) ==
 	    MPI_SUCCESS)
@@ -200,22 +200,22 @@ static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
 
 /* Sends the head of a parcel with a large payload. Returns 0, -ENOMEM or
  * -EIO. */
-static int begin_flight(struct ck_mpi *m, uint32_t to, struct ck_parcel *p)
+static int begin_payload(struct ck_mpi *m, uint32_t to, struct ck_parcel *p)
 {
 	struct ck_mpi_rank *r = &m->ranks[to];
 	int rc;
 
-	r->flight = calloc(1, sizeof(*r->flight));
-	if (!r->flight)
+	r->payload_out = calloc(1, sizeof(*r->payload_out));
+	if (!r->payload_out)
 		return -ENOMEM;
 	rc = send_control(m, to, p);
 	if (rc) {
-		free(r->flight);
-		r->flight = NULL;
+		free(r->payload_out);
+		r->payload_out = NULL;
 		return rc;
 	}
-	r->flight->p = p;
-	r->flights++;
+	r->payload_out->p = p;
+	r->parcels_out++;
 	return 0;
 }
 
@@ -228,7 +228,7 @@ static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
 	int rc = 0;
 
 	*more = false;
-	if (!r->flight && is_full(r))
+	if (!r->payload_out && is_full(r))
 		return 0;
 	if (is_small(p)) {
 		rc = send_control(m, to, p);
@@ -238,14 +238,14 @@ static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
 					       0);
 		return rc;
 	}
-	if (!r->flight)
-		rc = begin_flight(m, to, p);
-	while (rc == 0 && r->flying < CK_MPI_FLYING &&
-	       r->flight->begun < p->head.payload)
-		rc = begin_piece(m, to, r->flight);
-	if (rc == 0 && r->flight->begun == p->head.payload) {
+	if (!r->payload_out)
+		rc = begin_payload(m, to, p);
+	while (rc == 0 && r->pieces_out < CK_MPI_FLYING &&
+	       r->payload_out->begun < p->head.payload)
+		rc = begin_piece(m, to, r->payload_out);
+	if (rc == 0 && r->payload_out->begun == p->head.payload) {
 		(void)ck_parcels_pop(&r->out);
-		r->flight = NULL;
+		r->payload_out = NULL;
 		*more = true;
 	}
 	return rc;
@@ -259,7 +259,8 @@ int ck_mpi_send(struct ck_mpi *m, uint32_t to)
 	bool more = true;
 	int rc = 0;
 
-	while (rc == 0 && more && r->out.first && (!r->dropped || r->flight))
+	while (rc == 0 && more && r->out.first &&
+	       (!r->dropped || r->payload_out))
 		rc = send_first(m, to, &more);
 	return rc;
 }
@@ -269,7 +270,7 @@ void ck_mpi_refuse(struct ck_mpi *m, uint32_t to)
 	struct ck_mpi_rank *r = &m->ranks[to];
 	struct ck_parcels rest = r->out;
 
-	if (r->flight) {
+	if (r->payload_out) {
 		struct ck_parcel *first = ck_parcels_pop(&rest);
 
 		r->out = (struct ck_parcels){ 0 };
@@ -285,14 +286,14 @@ void ck_mpi_abandon(struct ck_mpi *m)
 	for (uint32_t i = 0; i < m->b.x.size; i++) {
 		struct ck_mpi_rank *r = &m->ranks[i];
 
-		if (!r->flight)
+		if (!r->payload_out)
 			continue;
 		(void)ck_parcels_pop(&r->out);
-		r->flight->begun = r->flight->p->head.payload;
-		r->flight->rc = -EIO;
-		if (has_landed(r->flight))
-			land(m, r->flight);
-		r->flight = NULL;
+		r->payload_out->begun = r->payload_out->p->head.payload;
+		r->payload_out->rc = -EIO;
+		if (has_landed(r->payload_out))
+			land(m, r->payload_out);
+		r->payload_out = NULL;
 	}
 	for (size_t i = 0; i < m->nrequests; i++) {
 		const struct ck_mpi_pending *p = &m->pending[i];

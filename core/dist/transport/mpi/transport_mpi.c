@@ -94,9 +94,9 @@ void ck_mpi_drop(struct ck_mpi *m, uint32_t rank)
 	r->when = ck_msec_now();
 	m->active = true;
 	ck_transport_forget(&m->b, rank);
-	for (unsigned i = 0; i < CK_MPI_COMING; i++)
-		if (r->coming[i].pieces == 0)
-			r->coming[i].to = NULL;
+	for (unsigned i = 0; i < CK_MPI_INCOMING; i++)
+		if (r->incoming[i].pieces == 0)
+			r->incoming[i].to = NULL;
 }
 
 static void mpi_drop(struct ck_transport *x, uint32_t rank)
@@ -112,7 +112,7 @@ static void mpi_drop(struct ck_transport *x, uint32_t rank)
 static bool is_quiet(const struct ck_mpi_rank *r)
 {
 	return r->awaited == 0 &&
-	       (r->flights == 0 || ck_msec_now() - r->when > CK_MPI_LINGER);
+	       (r->parcels_out == 0 || ck_msec_now() - r->when > CK_MPI_LINGER);
 }
 
 /* Drives the end of a dropped rank: refuses its parcels, sends the goodbye,
@@ -125,8 +125,8 @@ static int settle(struct ck_mpi *m, uint32_t i)
 	if (!r->dropped || i == m->b.x.rank)
 		return 0;
 	ck_mpi_refuse(m, i);
-	if (!r->bye_sent && r->flights == 0)
-		rc = ck_mpi_say_bye(m, i);
+	if (!r->bye_sent && r->parcels_out == 0)
+		rc = ck_mpi_send_bye(m, i);
 	if (rc == 0 && !r->reported && is_quiet(r)) {
 		r->reported = true;
 		m->b.called = true;
@@ -256,7 +256,8 @@ static int mpi_wait(struct ck_transport *x, struct pollfd *also, nfds_t n,
 /* True if both goodbyes have been exchanged with a rank. */
 static bool is_over(const struct ck_mpi_rank *r)
 {
-	return r->deaf || (r->bye_came && r->bye_matched && r->flights == 0);
+	return r->deaf ||
+	       (r->bye_received && r->bye_matched && r->parcels_out == 0);
 }
 
 static bool are_over(const struct ck_mpi *m)
@@ -269,7 +270,7 @@ static bool are_over(const struct ck_mpi *m)
 
 /* Continues until all ranks have sent their goodbye, or CLOSE_MSEC is over:
  * some may be dead. */
-static void say_goodbye(struct ck_mpi *m)
+static void send_goodbyes(struct ck_mpi *m)
 {
 	uint64_t end = nsec_now() + (uint64_t)CLOSE_MSEC * MSEC;
 
@@ -323,7 +324,7 @@ static void mpi_close(struct ck_transport *x)
 	}
 	ck_transport_refuse(&m->b, &m->b.own);
 	if (prepare_poll(m, NULL, 0) == 0)
-		say_goodbye(m);
+		send_goodbyes(m);
 	all = are_all_here(m);
 	ck_mpi_abandon(m);
 	if (all)
