@@ -25,8 +25,8 @@ static const char *trouble(const struct ck_gpu *is)
 
 /* --- exported memory ------------------------------------------------------ */
 
-static struct ck_card *find_gpu(struct ck_device_pool *all,
-				const uint8_t uuid[16])
+static struct ck_pool_device *find_gpu(struct ck_device_pool *all,
+				       const uint8_t uuid[16])
 {
 	for (uint32_t i = 0; i < all->n; i++)
 		if (memcmp(all->list[i].device->uuid.bytes, uuid, 16) == 0)
@@ -38,7 +38,7 @@ static int allocate(struct ck_gpu *is, const uint8_t uuid[16], uint64_t bytes,
 		    bool with_file, struct ck_gpu_memory *out)
 {
 	struct ck_device_pool *all = (struct ck_device_pool *)is;
-	struct ck_card *g = find_gpu(all, uuid);
+	struct ck_pool_device *g = find_gpu(all, uuid);
 	int rc;
 
 	if (!g)
@@ -103,7 +103,7 @@ static int join(struct ck_gpu *is, uint32_t rank, uint8_t *memory, size_t size,
 						     .memory = memory,
 						     .size = size,
 						     .slot = all->slot,
-						     .tiles = CK_CARD_TILES };
+						     .tiles = CK_POOL_TILES };
 	int rc;
 
 	if (!leave(is) || *all->trouble.text)
@@ -114,7 +114,7 @@ static int join(struct ck_gpu *is, uint32_t rank, uint8_t *memory, size_t size,
 		return rc;
 	(void)snprintf(is->nccl, sizeof(is->nccl), "%s",
 		       ck_endpoint_nccl(all->member));
-	*out = ck_endpoint_mover(all->member);
+	*out = ck_endpoint_backend(all->member);
 	return 0;
 }
 
@@ -200,7 +200,7 @@ static void unpack(struct ck_gpu *is, struct ck_gpu_parcel *p)
 
 /* --- creation and end ----------------------------------------------------- */
 
-static void gpu_close(struct ck_card *g)
+static void gpu_close(struct ck_pool_device *g)
 {
 	if (!g->device)
 		return;
@@ -231,12 +231,12 @@ static void close_all(struct ck_gpu *is)
 
 static int gpu_open(struct ck_device_pool *all, int ordinal, struct ck_diag *d)
 {
-	struct ck_card *g = &all->list[all->n];
+	struct ck_pool_device *g = &all->list[all->n];
 	const struct ck_pipe_sizes sizes = {
 		.slot = all->slot,
-		.pinned = CK_CARD_WAYS,
-		.device = CK_CARD_WAYS,
-		.tiles = CK_CARD_TILES,
+		.pinned = CK_POOL_REQUESTS,
+		.device = CK_POOL_REQUESTS,
+		.tiles = CK_POOL_TILES,
 	};
 	int rc = ck_device_open(&all->cuda, ordinal, &g->device, d);
 
@@ -315,7 +315,7 @@ int ck_gpu_open(const struct ck_gpu_options *options, struct ck_gpu **out,
 				   .close = close_all };
 	all->refused_end = &all->refused;
 	all->options = *options;
-	all->slot = options->room + CK_CARD_TILES;
+	all->slot = options->room + CK_POOL_TILES;
 	rc = ck_cuda_load(&all->cuda, d);
 	if (rc) {
 		free(all);

@@ -76,7 +76,7 @@ struct ck_gpu_work {
 	uint64_t to_at;
 	/* set when staged: device address of byte 0 of `fill` */
 	uint64_t staged;
-	void *way; /* private */
+	void *private_data; /* private */
 	/* Set when done: the rc of proceed(); 0; -EOVERFLOW if there are too many
 	 * small copies; -EIO. */
 	int rc;

@@ -16,20 +16,20 @@ enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
 
 enum { CK_RESTART_OFF = -1 };
 
-struct ck_rendezvous_way;
+struct ck_rendezvous_link;
 
 /* Receiver of the connection to the local rank: the process of a mount that runs
  * rounds with other ranks. */
 struct ck_rounds_taker {
-	/* Called when a job is up, the first one or one after a failover. way: how
-	 * the process connects to the local rank; the receiver owns its
-	 * descriptors. epoch: that of the calls over the IPC channel of the same
-	 * job. numbers: the rank of each of npeers peers, or CK_LINK_NO_RANK;
-	 * borrowed. Called by the thread that starts the first job before its
-	 * channel is used, later by the thread that listens, when the channel of
-	 * the next job is used. */
-	void (*take)(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
-		     const uint32_t *numbers, uint32_t npeers);
+	/* Called when a job is up, the first one or one after a failover.
+	 * link_fds: how the process connects to the local rank; the receiver
+	 * owns its descriptors. epoch: that of the calls over the IPC channel
+	 * of the same job. numbers: the rank of each of npeers peers, or
+	 * CK_LINK_NO_RANK; borrowed. Called by the thread that starts the first
+	 * job before its channel is used, later by the thread that listens,
+	 * when the channel of the next job is used. */
+	void (*take)(void *arg, struct ck_rendezvous_link *link_fds,
+		     uint32_t epoch, const uint32_t *numbers, uint32_t npeers);
 	void *arg;
 };
 

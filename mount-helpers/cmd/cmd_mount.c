@@ -338,8 +338,8 @@ static void mount_fini(struct mount *m)
 
 static const struct mount nothing = {
 	.ready_fd = -1,
-	.handed = { .way = CK_RENDEZVOUS_NO_WAY,
-		    .rounds = CK_RENDEZVOUS_NO_WAY,
+	.handed = { .link_fds = CK_RENDEZVOUS_NO_LINK,
+		    .rounds = CK_RENDEZVOUS_NO_LINK,
 		    .liveness = -1 },
 };
 

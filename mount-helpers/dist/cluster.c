@@ -155,15 +155,16 @@ static uint32_t *numbers_of(const struct ck_cluster *c)
 	return numbers;
 }
 
-int ck_cluster_link_make(struct ck_cluster *c, struct ck_rendezvous_way *way,
+int ck_cluster_link_make(struct ck_cluster *c,
+			 struct ck_rendezvous_link *link_fds,
 			 const uint32_t *numbers, struct ck_link **out,
 			 struct ck_diag *d)
 {
 	uint32_t timeout_msec = c->options->timeout * 1000;
 	struct ck_link_options link = {
-		.sock = way->sock,
-		.memory = way->memory,
-		.size = way->size,
+		.sock = link_fds->sock,
+		.memory = link_fds->memory,
+		.size = link_fds->size,
 		.calls = { .npeers = c->nranks,
 			   .ping_msec = (uint32_t)ck_min(PING_MSEC,
 							 timeout_msec / PINGS),
@@ -185,37 +186,37 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_rendezvous_way *way,
 	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
 	if (rc)
 		return ck_fail(d, -rc, "link: %s", strerror(-rc));
-	way->sock = way->memory = -1;
+	link_fds->sock = link_fds->memory = -1;
 	return 0;
 }
 
 void ck_cluster_rounds_give(const struct ck_cluster *c,
-			    struct ck_rendezvous_way *way,
+			    struct ck_rendezvous_link *link_fds,
 			    const uint32_t *numbers)
 {
 	const struct ck_rounds_taker *taker = c->options->rounds;
-	struct ck_rendezvous_way given = *way;
+	struct ck_rendezvous_link given = *link_fds;
 
-	if (!taker || way->sock < 0)
+	if (!taker || link_fds->sock < 0)
 		return;
-	way->sock = way->memory = -1;
+	link_fds->sock = link_fds->memory = -1;
 	taker->take(taker->arg, &given, c->links, numbers, c->nranks);
 }
 
-struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n)
+struct ck_cluster_links ck_cluster_links_of(const struct ck_control_msg *n)
 {
-	return (struct ck_cluster_ways){
+	return (struct ck_cluster_links){
 		.link = { n->files[0], n->files[1], n->size },
 		.rounds = { n->files[2], n->files[3], CK_CLUSTER_ROUNDS },
 	};
 }
 
 /* Makes the first link, and passes on the one for rounds. */
-static int link_start(struct ck_cluster *c, struct ck_rendezvous_way *way,
-		      struct ck_rendezvous_way *rounds, uint32_t *numbers,
+static int link_start(struct ck_cluster *c, struct ck_rendezvous_link *link_fds,
+		      struct ck_rendezvous_link *rounds, uint32_t *numbers,
 		      struct ck_diag *d)
 {
-	int rc = ck_cluster_link_make(c, way, numbers, &c->link, d);
+	int rc = ck_cluster_link_make(c, link_fds, numbers, &c->link, d);
 
 	if (rc == 0)
 		ck_cluster_rounds_give(c, rounds, numbers);
@@ -244,7 +245,7 @@ static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 
 /* Returns 0 if the job is up; -EAGAIN after any other message; or an errno with
  * a message. */
-static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
+static int take_note(struct ck_cluster *c, struct ck_cluster_links *links,
 		     struct ck_diag *d)
 {
 	struct ck_control_msg n;
@@ -265,7 +266,7 @@ static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 			return ck_fail(d, EPROTO, "hosts: %s",
 				       strerror(EPROTO));
 		memcpy(c->there, n.bytes.p, n.bytes.len);
-		*ways = ck_cluster_ways_of(&n);
+		*links = ck_cluster_links_of(&n);
 		return 0;
 	case CK_CONTROL_MSG_TRIED: return -EAGAIN;
 	case CK_CONTROL_MSG_FAILED:
@@ -276,7 +277,7 @@ static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 }
 
 /* Waits until the job is up or has failed. */
-static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
+static int let_in(struct ck_cluster *c, struct ck_cluster_links *links,
 		  struct ck_diag *d)
 {
 	int rc;
@@ -290,7 +291,7 @@ static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	do
-		rc = take_note(c, ways, d);
+		rc = take_note(c, links, d);
 	while (rc == -EAGAIN);
 	return rc;
 }
@@ -400,7 +401,7 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 		.nccl = o->nccl,
 		.timeout = o->timeout,
 	};
-	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
+	struct ck_cluster_links links = CK_CLUSTER_NO_LINKS;
 	int rc = ck_launch_find(o->agent, d);
 
 	if (rc == 0 && !launch.program)
@@ -412,16 +413,16 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	rc = ck_spawn_helper_make(&launch, &c->starter);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
-	rc = let_in(c, &ways, d);
+	rc = let_in(c, &links, d);
 	if (rc)
 		return rc;
 	rc = ranks_make(c) || stats_make(c) || ck_restart_prepare(c)
 		     ? ck_fail(d, ENOMEM, "out of memory")
 		     : check_all(c, d);
 	if (rc == 0)
-		rc = link_start(c, &ways.link, &ways.rounds,
+		rc = link_start(c, &links.link, &links.rounds,
 				ck_cluster_numbers(c, c->there), d);
-	ck_cluster_ways_fini(&ways);
+	ck_cluster_links_fini(&links);
 	return rc ? rc : meet(c, d);
 }
 
@@ -496,7 +497,7 @@ int ck_cluster_join(struct ck_hosts_options *options,
 	c->liveness = handed->liveness;
 	handed->liveness = -1;
 	rc = stats_make(c) ? ck_fail(d, ENOMEM, "out of memory")
-			   : link_start(c, &handed->way, &handed->rounds,
+			   : link_start(c, &handed->link_fds, &handed->rounds,
 					numbers_of(c), d);
 	if (rc == 0)
 		rc = meet(c, d);

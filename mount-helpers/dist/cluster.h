@@ -21,19 +21,19 @@ enum {
 
 /* Links to the first rank of a job: of the mount, and of the process that runs
  * rounds, if there is one. Descriptors are owned; -1 if unset. */
-struct ck_cluster_ways {
-	struct ck_rendezvous_way link, rounds;
+struct ck_cluster_links {
+	struct ck_rendezvous_link link, rounds;
 };
 
-#define CK_CLUSTER_NO_WAYS                                                     \
+#define CK_CLUSTER_NO_LINKS                                                    \
 	{                                                                      \
-		CK_RENDEZVOUS_NO_WAY, CK_RENDEZVOUS_NO_WAY                     \
+		CK_RENDEZVOUS_NO_LINK, CK_RENDEZVOUS_NO_LINK                   \
 	}
 
-static inline void ck_cluster_ways_fini(struct ck_cluster_ways *ways)
+static inline void ck_cluster_links_fini(struct ck_cluster_links *links)
 {
-	ck_rendezvous_way_fini(&ways->link);
-	ck_rendezvous_way_fini(&ways->rounds);
+	ck_rendezvous_link_fini(&links->link);
+	ck_rendezvous_link_fini(&links->rounds);
 }
 
 struct ck_cluster; /* opaque */

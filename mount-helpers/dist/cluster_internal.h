@@ -68,19 +68,19 @@ void ck_cluster_log_lines(struct ck_buf *output);
 /* Returns the rank that mpirun gives to each host in `there`, by host. Caller
  * frees. NULL if out of memory. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
-/* Makes a link, and takes ownership of *way. numbers: of the ranks; NULL means
- * out of memory. Returns 0, or an errno with a message. */
+/* Makes a link, and takes ownership of *link_fds. numbers: of the ranks; NULL
+ * means out of memory. Returns 0, or an errno with a message. */
 CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
-				     struct ck_rendezvous_way *way,
+				     struct ck_rendezvous_link *link_fds,
 				     const uint32_t *numbers,
 				     struct ck_link **out, struct ck_diag *d);
 /* Passes the link for rounds of the same job to the process that runs rounds,
  * if both exist. */
 void ck_cluster_rounds_give(const struct ck_cluster *c,
-			    struct ck_rendezvous_way *way,
+			    struct ck_rendezvous_link *link_fds,
 			    const uint32_t *numbers);
 /* Takes the links out of a message that a job is up. */
-struct ck_cluster_ways ck_cluster_ways_of(const struct ck_control_msg *n);
+struct ck_cluster_links ck_cluster_links_of(const struct ck_control_msg *n);
 
 /* --- the next job; listener only, except for the first function ----------- */
 

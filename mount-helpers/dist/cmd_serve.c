@@ -47,7 +47,7 @@ struct serving {
 	bool mpi;  /* ranks of mpirun; otherwise a single process */
 	bool user; /* started by an external launcher */
 	struct ck_serve_rank launched;
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link link_fds;
 	const char *nccl; /* GPUs for rounds; NULL if there are no rounds */
 	struct ck_rank_rounds rounds;
 	struct ck_serve_options options;
@@ -77,17 +77,17 @@ static int enter(struct serving *s)
 
 	if (!s->door || (s->options.xport && s->options.xport->rank))
 		return CK_EXIT_FINE;
-	rc = ck_rendezvous_enter(s->door, &s->way);
+	rc = ck_rendezvous_enter(s->door, &s->link_fds);
 	if (rc == -EINVAL)
 		return ck_trouble("serve: option --door: not the name of one");
 	if (rc)
 		return fail("the mount", rc);
-	s->options.link = s->way.sock;
-	s->options.memory = s->way.memory;
-	s->options.size = s->way.size;
+	s->options.link = s->link_fds.sock;
+	s->options.memory = s->link_fds.memory;
+	s->options.size = s->link_fds.size;
 	/* The mount runs the process for rounds, and passes this link on to
 	 * it. */
-	rc = s->nccl ? ck_rendezvous_enter(s->door, &s->rounds.way) : 0;
+	rc = s->nccl ? ck_rendezvous_enter(s->door, &s->rounds.link_fds) : 0;
 	return rc ? fail("the mount", rc) : CK_EXIT_FINE;
 }
 
@@ -106,15 +106,14 @@ static void rounds_start(struct serving *s)
 static void use_rounds(struct serving *s)
 {
 	const struct ck_rank_mount *mount = &s->launched.mount;
-	const struct ck_rendezvous_way *way = mount->rounds.sock >= 0
-						      ? &mount->rounds
-						      : &s->rounds.way;
+	const struct ck_rendezvous_link *link_fds =
+		mount->rounds.sock >= 0 ? &mount->rounds : &s->rounds.link_fds;
 	uint32_t timeout = s->launched.options.hosts.timeout;
 
 	s->options.rounds = (struct ck_serve_rounds){
-		.link = way->sock,
-		.memory = way->memory,
-		.size = way->size,
+		.link = link_fds->sock,
+		.memory = link_fds->memory,
+		.size = link_fds->size,
 		.msec = (timeout ? timeout : ROUND_SECONDS) * 1000,
 		.used = s->nccl != NULL,
 		.allowed = s->user, /* each rank has its own options */
@@ -255,7 +254,7 @@ static void serving_fini(struct serving *s)
 		s->options.xport->close(s->options.xport);
 	ck_file_server_free(s->options.owner);
 	ck_fd_cleanup(&s->options.stop);
-	ck_rendezvous_way_fini(&s->way);
+	ck_rendezvous_link_fini(&s->link_fds);
 	ck_rank_rounds_end(&s->rounds);
 	ck_serve_rank_fini(&s->launched);
 }
@@ -361,10 +360,10 @@ static int tell_self(const char *net)
 int ck_cmd_serve(int argc, char **argv)
 {
 	struct serving s = {
-		.way = CK_RENDEZVOUS_NO_WAY,
+		.link_fds = CK_RENDEZVOUS_NO_LINK,
 		.rounds = CK_RANK_NO_ROUNDS,
-		.launched = { .mount = { .way = CK_RENDEZVOUS_NO_WAY,
-					 .rounds = CK_RENDEZVOUS_NO_WAY,
+		.launched = { .mount = { .link_fds = CK_RENDEZVOUS_NO_LINK,
+					 .rounds = CK_RENDEZVOUS_NO_LINK,
 					 .liveness = -1,
 					 .job = { .ended = -1,
 						  .errors = -1 } } },

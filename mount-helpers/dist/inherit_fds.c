@@ -90,8 +90,8 @@ static int spawn(char *const words[], char *source, char *place,
 
 static int hand_over(const struct ck_rank_table *roster, uint32_t rank,
 		     char *const words[], char *place,
-		     const struct ck_rendezvous_way *way,
-		     const struct ck_rendezvous_way *rounds,
+		     const struct ck_rendezvous_link *link_fds,
+		     const struct ck_rendezvous_link *rounds,
 		     struct ck_rank_mount *out)
 {
 	ck_auto_free char *source = strdup(roster->ranks[rank].path);
@@ -107,8 +107,8 @@ static int hand_over(const struct ck_rank_table *roster, uint32_t rank,
 	liveness = ends[0];
 	out->liveness = ends[1];
 	rc = spawn(words, source, place,
-		   (const int[FILES_MOST]){ way->sock, way->memory, list,
-					    liveness, rounds->sock,
+		   (const int[FILES_MOST]){ link_fds->sock, link_fds->memory,
+					    list, liveness, rounds->sock,
 					    rounds->memory },
 		   &out->job);
 	if (rc)
@@ -120,9 +120,9 @@ int ck_rank_mount_start(const struct ck_rank_table *roster, uint32_t rank,
 			char *const words[], char *place, bool rounds,
 			struct ck_rank_mount *out, struct ck_diag *d)
 {
-	struct ck_rendezvous_way other = CK_RENDEZVOUS_NO_WAY,
-				 of_rounds = CK_RENDEZVOUS_NO_WAY;
-	int rc = ck_rendezvous_pair(CK_CLUSTER_MEMORY, &out->way, &other);
+	struct ck_rendezvous_link other = CK_RENDEZVOUS_NO_LINK,
+				  of_rounds = CK_RENDEZVOUS_NO_LINK;
+	int rc = ck_rendezvous_pair(CK_CLUSTER_MEMORY, &out->link_fds, &other);
 
 	if (rc == 0 && rounds)
 		rc = ck_rendezvous_pair(CK_CLUSTER_ROUNDS, &out->rounds,
@@ -130,23 +130,23 @@ int ck_rank_mount_start(const struct ck_rank_table *roster, uint32_t rank,
 	if (rc == 0)
 		rc = hand_over(roster, rank, words, place, &other, &of_rounds,
 			       out);
-	ck_rendezvous_way_fini(&other);
-	ck_rendezvous_way_fini(&of_rounds);
+	ck_rendezvous_link_fini(&other);
+	ck_rendezvous_link_fini(&of_rounds);
 	return rc ? ck_fail(d, -rc, "the mount: %s", strerror(-rc)) : 0;
 }
 
 void ck_rank_mount_stop(struct ck_rank_mount *m)
 {
 	ck_fd_cleanup(&m->liveness);
-	if (m->way.sock >= 0)
-		(void)shutdown(m->way.sock, SHUT_RDWR);
+	if (m->link_fds.sock >= 0)
+		(void)shutdown(m->link_fds.sock, SHUT_RDWR);
 }
 
 int ck_rank_mount_end(struct ck_rank_mount *m)
 {
 	ck_rank_mount_stop(m);
-	ck_rendezvous_way_fini(&m->way);
-	ck_rendezvous_way_fini(&m->rounds);
+	ck_rendezvous_link_fini(&m->link_fds);
+	ck_rendezvous_link_fini(&m->rounds);
 	if (m->job.ended < 0)
 		return 0;
 	ck_subprocess_end(&m->job, END_MSEC);
@@ -203,16 +203,16 @@ static int take(struct ck_inherited *h)
 
 	if (rc)
 		return rc;
-	h->way.sock = CK_SUBPROCESS_FILES + SOCK;
-	h->way.memory = CK_SUBPROCESS_FILES + MEMORY;
+	h->link_fds.sock = CK_SUBPROCESS_FILES + SOCK;
+	h->link_fds.memory = CK_SUBPROCESS_FILES + MEMORY;
 	h->liveness = CK_SUBPROCESS_FILES + LIVENESS;
 	if (h->has_rounds)
-		h->rounds = (struct ck_rendezvous_way){
+		h->rounds = (struct ck_rendezvous_link){
 			CK_SUBPROCESS_FILES + ROUNDS_SOCK,
 			CK_SUBPROCESS_FILES + ROUNDS_MEMORY,
 			CK_CLUSTER_ROUNDS,
 		};
-	rc = size_of(h->way.memory, CK_CLUSTER_MEMORY, &h->way.size);
+	rc = size_of(h->link_fds.memory, CK_CLUSTER_MEMORY, &h->link_fds.size);
 	return rc ? rc : read_list(h);
 }
 
@@ -244,8 +244,8 @@ int ck_inherited_take(struct ck_inherited *h, struct ck_hosts_options *options,
 
 void ck_inherited_fini(struct ck_inherited *h)
 {
-	ck_rendezvous_way_fini(&h->way);
-	ck_rendezvous_way_fini(&h->rounds);
+	ck_rendezvous_link_fini(&h->link_fds);
+	ck_rendezvous_link_fini(&h->rounds);
 	ck_fd_cleanup(&h->liveness);
 	free(h->ranks);
 	free(h->text);

@@ -25,9 +25,9 @@
 /* --- the rank ---------------------------------------------------------------------- */
 
 struct ck_rank_mount {
-	struct ck_rendezvous_way way; /* the rank's end */
-	struct ck_rendezvous_way
-		rounds; /* the same for rounds; sock is -1 without them */
+	struct ck_rendezvous_link link_fds; /* the rank's end */
+	/* the same for rounds; sock is -1 without them */
+	struct ck_rendezvous_link rounds;
 	int liveness; /* write end of the liveness pipe; -1 if there is no mount */
 	struct ck_subprocess job;
 };
@@ -50,9 +50,9 @@ int ck_rank_mount_end(struct ck_rank_mount *m);
 
 /* The inherited descriptors, owned. */
 struct ck_inherited {
-	struct ck_rendezvous_way way;
-	bool has_rounds;		 /* set by the caller */
-	struct ck_rendezvous_way rounds; /* sock is -1 without rounds */
+	struct ck_rendezvous_link link_fds;
+	bool has_rounds;		  /* set by the caller */
+	struct ck_rendezvous_link rounds; /* sock is -1 without rounds */
 	int liveness;
 	struct ck_host_rank *ranks; /* n; strings point into `text` */
 	uint32_t n;

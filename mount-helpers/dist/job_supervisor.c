@@ -81,19 +81,19 @@ static void say_failed(const struct keeper *k, const struct ck_diag *d)
 	(void)!ck_control_msg_send(k->sock, &note, true);
 }
 
-static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
+static int say_up(const struct keeper *k, struct ck_cluster_links *links)
 {
-	const struct ck_rendezvous_way *rounds = &ways->rounds;
+	const struct ck_rendezvous_link *rounds = &links->rounds;
 	const struct ck_control_msg note = {
 		.kind = CK_CONTROL_MSG_UP,
-		.size = ways->link.size,
+		.size = links->link.size,
 		.bytes = { (const char *)k->there, k->launch.hosts->n },
-		.files = { ways->link.sock, ways->link.memory, rounds->sock,
+		.files = { links->link.sock, links->link.memory, rounds->sock,
 			   rounds->memory }
 	};
 	int rc = ck_control_msg_send(k->sock, &note, true);
 
-	ck_cluster_ways_fini(ways);
+	ck_cluster_links_fini(links);
 	return rc;
 }
 
@@ -232,23 +232,23 @@ static void job_over(struct keeper *k)
 
 /* Accepts the job's first rank, and a second connection if there are rounds. */
 static int let_in(const struct keeper *k, int msec,
-		  struct ck_cluster_ways *ways)
+		  struct ck_cluster_links *links)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
 	int rc = ck_rendezvous_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
-				    &ways->link);
+				    &links->link);
 
 	if (rc || !k->launch.nccl)
 		return rc;
 	now = ck_msec_now();
 	return ck_rendezvous_wait(&k->door, CK_CLUSTER_ROUNDS, k->over,
 				  now < end ? (int)(end - now) : 0,
-				  &ways->rounds);
+				  &links->rounds);
 }
 
 /* Starts a job with these hosts. Returns 0; errors of ck_rendezvous_wait() if
  * mpirun runs but no rank connects; or an errno with a message. */
-static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
+static int job_try(struct keeper *k, int msec, struct ck_cluster_links *links,
 		   struct ck_diag *d)
 {
 	int rc = ck_rendezvous_open(&k->door);
@@ -260,9 +260,9 @@ static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 	if (rc == 0)
 		rc = watch_end(k);
 	if (rc == 0)
-		rc = let_in(k, msec, ways);
+		rc = let_in(k, msec, links);
 	if (rc)
-		ck_cluster_ways_fini(ways);
+		ck_cluster_links_fini(links);
 	ck_rendezvous_close(&k->door);
 	return rc;
 }
@@ -358,16 +358,16 @@ static int start(struct keeper *k, struct ck_diag *d)
 {
 	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
 	int most = k->launch.ask_msec ? 1 : TRIES_MOST;
-	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
+	struct ck_cluster_links links = CK_CLUSTER_NO_LINKS;
 	int rc = ask(k, d);
 
 	if (rc)
 		return rc;
 	ck_mpi_tmpdir_make(&k->shelter);
 	for (int i = 1;; i++) {
-		rc = job_try(k, msec, &ways, d);
+		rc = job_try(k, msec, &links, d);
 		if (rc == 0)
-			return say_up(k, &ways);
+			return say_up(k, &links);
 		if (k->job.ended < 0)
 			return rc;
 		rc = no_mover(k, rc, msec, d);

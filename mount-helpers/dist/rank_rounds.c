@@ -22,26 +22,28 @@ static bool is_first_here(void)
 }
 
 static int hand_over(const struct ck_rank_rounds *r,
-		     const struct ck_rendezvous_way *way)
+		     const struct ck_rendezvous_link *link_fds)
 {
-	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_ROUNDS,
-					     .size = way->size,
-					     .files = { way->sock, way->memory,
-							-1 } };
+	const struct ck_control_msg note = {
+		.kind = CK_CONTROL_MSG_ROUNDS,
+		.size = link_fds->size,
+		.files = { link_fds->sock, link_fds->memory, -1 }
+	};
 
 	return ck_control_msg_send(r->sock, &note, true);
 }
 
 static int start(struct ck_rank_rounds *r, const struct ck_gpu_choice *gpus)
 {
-	struct ck_rendezvous_way other = CK_RENDEZVOUS_NO_WAY;
+	struct ck_rendezvous_link other = CK_RENDEZVOUS_NO_LINK;
 	int rc = ck_gpus_forker_start(gpus, &r->sock, &r->job);
 
 	if (rc == 0)
-		rc = ck_rendezvous_pair(CK_CLUSTER_ROUNDS, &r->way, &other);
+		rc = ck_rendezvous_pair(CK_CLUSTER_ROUNDS, &r->link_fds,
+					&other);
 	if (rc == 0)
 		rc = hand_over(r, &other);
-	ck_rendezvous_way_fini(&other);
+	ck_rendezvous_link_fini(&other);
 	return rc;
 }
 
@@ -64,7 +66,7 @@ int ck_rank_rounds_start(struct ck_rank_rounds *r, const char *devices,
 
 void ck_rank_rounds_end(struct ck_rank_rounds *r)
 {
-	ck_rendezvous_way_fini(&r->way);
+	ck_rendezvous_link_fini(&r->link_fds);
 	ck_fd_cleanup(&r->sock);
 	if (r->job.ended >= 0)
 		ck_subprocess_end(&r->job, END_MSEC);

@@ -12,14 +12,14 @@
 
 struct ck_rank_rounds {
 	/* the rank's end of the link; sock is -1 without a process */
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link link_fds;
 	int sock;		  /* of the process that forks the worker */
 	struct ck_subprocess job; /* that process */
 };
 
 #define CK_RANK_NO_ROUNDS                                                      \
 	{                                                                      \
-		CK_RENDEZVOUS_NO_WAY, -1, { .ended = -1, .errors = -1 },       \
+		CK_RENDEZVOUS_NO_LINK, -1, { .ended = -1, .errors = -1 },      \
 	}
 
 /* Starts it. devices, net: as in ck_launch_options. Only the first rank of a

@@ -108,13 +108,13 @@ static int asked_set(struct ck_cluster *c, struct ck_link *link)
 	return ending ? -ECANCELED : 0;
 }
 
-static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
+static void next_is_up(struct ck_cluster *c, struct ck_cluster_links *links)
 {
 	ck_auto_free bool *ranks = ranks_there(c, c->next.there);
 	ck_auto_free uint32_t *numbers = ck_cluster_numbers(c, c->next.there);
 	struct ck_link *link = NULL;
 	struct ck_diag d = { 0 };
-	int rc = ck_cluster_link_make(c, &ways->link, numbers, &link, &d);
+	int rc = ck_cluster_link_make(c, &links->link, numbers, &link, &d);
 
 	if (rc == 0)
 		rc = asked_set(c, link);
@@ -124,12 +124,12 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
 			   : -ENOMEM;
 	(void)asked_set(c, NULL);
 	if (rc == 0) {
-		ck_cluster_rounds_give(c, &ways->rounds, numbers);
-		ck_cluster_ways_fini(ways);
+		ck_cluster_rounds_give(c, &links->rounds, numbers);
+		ck_cluster_links_fini(links);
 		take_over(c, link);
 		return;
 	}
-	ck_cluster_ways_fini(ways);
+	ck_cluster_links_fini(links);
 	ck_link_free(link);
 	ck_log("hosts: another job has not taken over: %s", strerror(-rc));
 	next_failed(c);
@@ -149,7 +149,7 @@ static void hear_failed(struct ck_cluster *c, const struct ck_control_msg *n)
 /* Handles output, success or failure of the next job. */
 void ck_restart_hear(struct ck_cluster *c)
 {
-	struct ck_cluster_ways ways;
+	struct ck_cluster_links links;
 	struct ck_control_msg n;
 
 	if (ck_control_msg_take(c->next.keeper, &n, c->room)) {
@@ -165,8 +165,8 @@ void ck_restart_hear(struct ck_cluster *c)
 	} else if (n.kind == CK_CONTROL_MSG_UP &&
 		   n.bytes.len == c->options->list.n) {
 		memcpy(c->next.there, n.bytes.p, n.bytes.len);
-		ways = ck_cluster_ways_of(&n);
-		next_is_up(c, &ways);
+		links = ck_cluster_links_of(&n);
+		next_is_up(c, &links);
 	} else {
 		hear_failed(c, &n);
 	}

@@ -137,9 +137,9 @@ static int begin(struct ck_serve_rank *l, const struct ck_rank_table *roster,
 		l->mounts[i] = roster->ranks[i].mounts;
 	if (l->mounts[rank])
 		rc = start_mount(l, roster, rank);
-	serve->link = l->mount.way.sock;
-	serve->memory = l->mount.way.memory;
-	serve->size = l->mount.way.size;
+	serve->link = l->mount.link_fds.sock;
+	serve->memory = l->mount.link_fds.memory;
+	serve->size = l->mount.link_fds.size;
 	serve->mounts = l->mounts;
 	serve->until = l->survive ? CK_UNTIL_TOLD : CK_UNTIL_LOST;
 	return rc;

@@ -34,7 +34,7 @@ struct ck_gpus_rounds {
 	/* Under lock: */
 	pthread_cond_t changed;
 	/* link to a rank, while there is no gpulink */
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link link_fds;
 	uint32_t set;	  /* number of the job; 0 without a job */
 	uint32_t settled; /* the job for which all hosts have been measured */
 	uint32_t npeers;

@@ -30,13 +30,13 @@ static void hand_over(struct ck_gpus *g)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
 
-	if (r->way.sock < 0 || !g->link)
+	if (r->link_fds.sock < 0 || !g->link)
 		return;
-	ck_gpulink_join(g->link, &r->way, r->set);
-	r->way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
+	ck_gpulink_join(g->link, &r->link_fds, r->set);
+	r->link_fds = (struct ck_rendezvous_link)CK_RENDEZVOUS_NO_LINK;
 }
 
-static void take(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
+static void take(void *arg, struct ck_rendezvous_link *link_fds, uint32_t epoch,
 		 const uint32_t *numbers, uint32_t npeers)
 {
 	struct ck_gpus *g = arg;
@@ -44,8 +44,8 @@ static void take(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
 	struct ck_gpus_peer *peers = calloc(npeers, sizeof(*peers));
 
 	pthread_mutex_lock(&r->lock);
-	ck_rendezvous_way_fini(&r->way);
-	r->way = *way;
+	ck_rendezvous_link_fini(&r->link_fds);
+	r->link_fds = *link_fds;
 	free(r->peers);
 	r->peers = peers;
 	r->npeers = peers ? npeers : 0;
@@ -199,7 +199,7 @@ void ck_gpus_rounds_make(struct ck_gpus *g)
 
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
-	r->way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
+	r->link_fds = (struct ck_rendezvous_link)CK_RENDEZVOUS_NO_LINK;
 	if (!ck_gpu_choice_has_rounds(&o->gpu) ||
 	    !ck_hosts_options_given(&o->hosts))
 		return;
@@ -351,7 +351,7 @@ void ck_gpus_rounds_free(struct ck_gpus *g)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
 
-	ck_rendezvous_way_fini(&r->way);
+	ck_rendezvous_link_fini(&r->link_fds);
 	free(r->peers);
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);

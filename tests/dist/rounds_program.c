@@ -44,7 +44,7 @@ int __real_ck_serve_rank_parse(struct ck_serve_rank *l);
 int __wrap_ck_serve_rank_parse(struct ck_serve_rank *l);
 
 struct job {
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	struct ck_frames frames;
 	uint32_t epoch;
 };
@@ -92,12 +92,12 @@ static void *listen_run(void *arg)
 	}
 	note(ck_shown("end %" PRIu32 "\n", j->epoch));
 	ck_frames_fini(&j->frames);
-	ck_rendezvous_way_fini(&j->way);
+	ck_rendezvous_link_fini(&j->way);
 	free(j);
 	return NULL;
 }
 
-static void take(void *arg, struct ck_rendezvous_way *way, uint32_t epoch,
+static void take(void *arg, struct ck_rendezvous_link *way, uint32_t epoch,
 		 const uint32_t *numbers, uint32_t npeers)
 {
 	struct job *j = calloc(1, sizeof(*j));

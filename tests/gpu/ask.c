@@ -158,7 +158,7 @@ struct copies {
 static int copy_from(struct copies *c, const uint8_t *from, uint64_t step,
 		     double *seconds)
 {
-	CUstream up = c->g->ways[CK_WAY_UP];
+	CUstream up = c->g->streams[CK_GPU_STREAM_UP];
 	double begun = now();
 	int rc = 0;
 

@@ -351,7 +351,7 @@ static void test_no_room(void)
 	atomic_store(&p.deaf, true);
 	(void)poll(NULL, 0,
 		   50); /* the worker may still be receiving a message */
-	while (ck_gpu_send(p.link->movers->sock, &m, false) == 0)
+	while (ck_gpu_send(p.link->workers->sock, &m, false) == 0)
 		;
 	if (ck_thread_start(&thread, ask_run, &a))
 		abort();
@@ -481,7 +481,7 @@ static void *look_run(void *arg)
 {
 	struct ck_gpulink *l = arg;
 
-	return ck_gpulink_is_late(l, l->movers) ? l : NULL;
+	return ck_gpulink_is_overdue(l, l->workers) ? l : NULL;
 }
 
 /* Regression: a request sent at the start of a check for timeouts is not late. */
@@ -501,7 +501,7 @@ static void test_sent_while_looked(void)
 	if (ck_thread_start(&thread, look_run, p.link))
 		abort();
 	(void)poll(NULL, 0, 100);
-	slot->state = GPU_SLOT_ON_WAY;
+	slot->state = GPU_SLOT_IN_FLIGHT;
 	slot->since = ck_msec_now();
 	pthread_mutex_unlock(&p.link->lock);
 	pthread_join(thread, &late);

@@ -52,7 +52,7 @@ static inline int mover_start(void *arg, int sock, int memory)
 /* A job of all ranks, of which the first is the mount's. */
 static inline void job_begin(struct fixture *f)
 {
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 
 	f->ranks.over = f->ranks.mute = false;
 	memset(f->ranks.cut, 0, sizeof(f->ranks.cut));

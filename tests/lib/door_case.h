@@ -46,7 +46,7 @@ static inline struct sockaddr_un address_of(const char *name, socklen_t *len)
 	return a;
 }
 
-static inline void way_close(struct ck_rendezvous_way *w)
+static inline void way_close(struct ck_rendezvous_link *w)
 {
 	ck_fd_cleanup(&w->sock);
 	ck_fd_cleanup(&w->memory);
@@ -65,7 +65,7 @@ struct backend {
 	unsigned late; /* usec */
 	int rc;
 	uint64_t msec; /* that it took */
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	pthread_t thread;
 };
 
@@ -84,7 +84,7 @@ static inline void *mover_run(void *arg)
 static inline void mover_start(struct backend *m, const char *name)
 {
 	memcpy(m->name, name, CK_RENDEZVOUS_NAME);
-	m->way = (struct ck_rendezvous_way){ -1, -1, 0 };
+	m->way = (struct ck_rendezvous_link){ -1, -1, 0 };
 	m->rc = 1;
 	if (ck_thread_start(&m->thread, mover_run, m))
 		abort();

@@ -222,9 +222,9 @@ static inline void forker_start(struct rank *r, uint32_t rank,
 
 /* Creates the link of a rank; the other end belongs to its process. */
 static inline void rank_begin(struct rank *r, uint32_t rank,
-			      struct ck_rendezvous_way *other)
+			      struct ck_rendezvous_link *other)
 {
-	struct ck_rendezvous_way one;
+	struct ck_rendezvous_link one;
 
 	if (ck_rendezvous_pair(MEMORY, &one, other) ||
 	    ck_link_map(one.memory, one.size, &r->memory))
@@ -236,7 +236,7 @@ static inline void rank_begin(struct rank *r, uint32_t rank,
 
 static inline void process_begin(struct rank *r, uint32_t rank)
 {
-	struct ck_rendezvous_way other;
+	struct ck_rendezvous_link other;
 	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_ROUNDS,
 				       .files = CK_CONTROL_MSG_NO_FILES };
 

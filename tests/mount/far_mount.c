@@ -38,7 +38,7 @@ static void owner_start(const struct ck_checkpoint *cp,
 		    door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";
 	bool links = mount->format.shardlinks == CK_BENEATH_SYMLINKS;
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	struct ck_rendezvous at;
 	char *argv[] = { program, serve,    door,
 			 at.name, cp->path, links ? option : NULL,

@@ -140,7 +140,7 @@ static void ranks_start(const struct ck_hosts_options *options,
 						.window = 16 << 20 },
 				     .ranks = job.numbers,
 				     .thread_init = options->thread_init };
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	struct ck_rendezvous at;
 	int rc = ck_rendezvous_open(&at);
 

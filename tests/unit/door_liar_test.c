@@ -21,7 +21,7 @@ static void test_no_names(void)
 		"ckptfs-0123456789abcdef0123456789abcdef0123456789abcdef0"
 	};
 	char longer[1024];
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	unsigned fds = fds_count();
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
@@ -166,7 +166,7 @@ static void test_liars(void)
 	for (enum kind k = 0; k < KINDS; k++) {
 		unsigned fds = fds_count();
 		struct liar l = { .kind = k };
-		struct ck_rendezvous_way way = { -1, -1, 0 };
+		struct ck_rendezvous_link way = { -1, -1, 0 };
 
 		old_name(l.name);
 		l.listener = listener_make(l.name, 1);

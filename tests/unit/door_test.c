@@ -15,7 +15,7 @@
 /* The right process connects: both ends belong to one socket pair. */
 static void right_one(const struct ck_rendezvous *door)
 {
-	struct ck_rendezvous_way way = { -1, -1, 0 };
+	struct ck_rendezvous_link way = { -1, -1, 0 };
 	struct backend m = { .late = 20000 };
 	char byte = 0;
 
@@ -31,8 +31,8 @@ static void right_one(const struct ck_rendezvous *door)
 
 /* --- connecting ------------------------------------------------------------------------ */
 
-static void memory_checked(const struct ck_rendezvous_way *mount,
-			   const struct ck_rendezvous_way *backend)
+static void memory_checked(const struct ck_rendezvous_link *mount,
+			   const struct ck_rendezvous_link *backend)
 {
 	uint8_t *a = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 			  mount->memory, 0);
@@ -57,7 +57,7 @@ static void memory_checked(const struct ck_rendezvous_way *mount,
 static void test_in(void)
 {
 	unsigned fds = fds_count();
-	struct ck_rendezvous_way way = { -1, -1, 0 };
+	struct ck_rendezvous_link way = { -1, -1, 0 };
 	struct timeval most = { 1, 1 };
 	socklen_t len = sizeof(most);
 	struct backend m = { 0 };
@@ -86,7 +86,7 @@ static void test_in(void)
 
 static void test_pair(void)
 {
-	struct ck_rendezvous_way one = { -1, -1, 0 }, other = { -1, -1, 0 };
+	struct ck_rendezvous_link one = { -1, -1, 0 }, other = { -1, -1, 0 };
 	unsigned fds = fds_count();
 	char byte = 0;
 
@@ -107,7 +107,7 @@ static void test_nobody_comes(void)
 {
 	unsigned fds = fds_count();
 	uint64_t begin = ck_msec_now(), took;
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	struct ck_rendezvous door;
 	int ends[2];
 
@@ -221,7 +221,7 @@ static void *slow_run(void *arg)
 
 static void test_slow(void)
 {
-	struct ck_rendezvous_way way = { -1, -1, 0 };
+	struct ck_rendezvous_link way = { -1, -1, 0 };
 	struct backend m = { 0 };
 	struct ck_rendezvous door;
 	int socks[3];
@@ -290,7 +290,7 @@ static void *crowd_run(void *arg)
 /* A worker process that was refused because of too many others tries again; it never hangs. */
 static bool comes_in(const struct ck_rendezvous *door, uint64_t late)
 {
-	struct ck_rendezvous_way way = { -1, -1, 0 };
+	struct ck_rendezvous_link way = { -1, -1, 0 };
 	struct backend m = { .late = (unsigned)late };
 	uint64_t end = ck_msec_now() + IN_TIME;
 	bool good = false;
@@ -343,7 +343,7 @@ static void test_crowd(void)
 static int stranger(const char *name, int ready)
 {
 	uint64_t end = ck_msec_now() + 300;
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	bool in = false, near = false;
 
 	if (setgid(NOBODY) || setuid(NOBODY))
@@ -399,7 +399,7 @@ static void test_strangers(void)
 	unsigned fds = fds_count(), turns = 0;
 	int status, pipes[STRANGERS];
 	pid_t children[STRANGERS];
-	struct ck_rendezvous_way way;
+	struct ck_rendezvous_link way;
 	struct ck_rendezvous door;
 
 	if (geteuid() != 0) {

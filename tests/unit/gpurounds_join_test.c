@@ -307,7 +307,7 @@ static void begin(struct scene *s)
 		    &s->r) ||
 	    ck_frames_put(&s->asker.frames, &job, NULL, CK_STR("")))
 		abort();
-	eq_i64(ck_gpurounds_turn(s->r), 0);
+	eq_i64(ck_gpurounds_advance(s->r), 0);
 	ok(is_joined);
 }
 
@@ -338,7 +338,7 @@ static bool is_over(struct scene *s)
 
 	while (s->asker.overs == overs && ck_msec_now() < until) {
 		asker_turn(&s->asker);
-		if (ck_gpurounds_turn(s->r))
+		if (ck_gpurounds_advance(s->r))
 			abort();
 		(void)usleep(200);
 	}
@@ -413,14 +413,14 @@ static void test_absent(void)
 			  (struct ck_str){ why, head.body }) ||
 	    ck_frames_put(&s.asker.frames, &lost, NULL, CK_STR("")))
 		abort();
-	eq_i64(ck_gpurounds_turn(s.r), 0);
+	eq_i64(ck_gpurounds_advance(s.r), 0);
 	eq_u64(absent_rank, 0);
 	ok(strcmp(absent_why, "no library") == 0);
 	head.body = sizeof(more) - 1;
 	if (ck_frames_put(&s.asker.frames, &message, &head,
 			  (struct ck_str){ more, head.body }))
 		abort();
-	eq_i64(ck_gpurounds_turn(s.r), 0);
+	eq_i64(ck_gpurounds_advance(s.r), 0);
 	ok(strcmp(absent_why, "no library") == 0);
 	end(&s);
 }

@@ -90,7 +90,7 @@ static void fill(struct ck_ring *ring)
 		struct ck_slot *slot = taken(ring);
 
 		ok(slot == &ring->slots[i]);
-		eq_err(ck_slot_mark(ring, slot, CK_WAY_UP), 0);
+		eq_err(ck_slot_mark(ring, slot, CK_GPU_STREAM_UP), 0);
 	}
 	is_full(ring);
 }

@@ -126,8 +126,8 @@ int ck_rendezvous_memory(uint64_t size)
 	return out;
 }
 
-int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_way *one,
-		       struct ck_rendezvous_way *other)
+int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_link *one,
+		       struct ck_rendezvous_link *other)
 {
 	int ends[2], memory = ck_rendezvous_memory(size), again;
 
@@ -142,8 +142,8 @@ int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_way *one,
 		ck_fd_cleanup(&again);
 		return rc;
 	}
-	*one = (struct ck_rendezvous_way){ ends[0], memory, size };
-	*other = (struct ck_rendezvous_way){ ends[1], again, size };
+	*one = (struct ck_rendezvous_link){ ends[0], memory, size };
+	*other = (struct ck_rendezvous_link){ ends[1], again, size };
 	return 0;
 }
 
@@ -158,7 +158,7 @@ static int welcome(const char *name, int sock, int memory, uint64_t size)
 /* Sends the link to a connection. Returns 1, and takes *sock; 0 if the peer has
  * closed the connection; else an error. */
 static int hand_over(const struct ck_rendezvous *door, uint64_t size, int *sock,
-		     struct ck_rendezvous_way *out)
+		     struct ck_rendezvous_link *out)
 {
 	ck_auto_fd int memory = ck_rendezvous_memory(size);
 	int rc;
@@ -168,7 +168,7 @@ static int hand_over(const struct ck_rendezvous *door, uint64_t size, int *sock,
 	rc = welcome(door->name, *sock, memory, size);
 	if (rc)
 		return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
-	*out = (struct ck_rendezvous_way){ *sock, memory, size };
+	*out = (struct ck_rendezvous_link){ *sock, memory, size };
 	*sock = memory = -1;
 	return 1;
 }
@@ -209,7 +209,7 @@ static bool knocks(const struct ck_rendezvous *door, int sock)
 /* Returns hand_over() for the first connection that authenticates; closes those
  * that send anything else. */
 static int let_in(const struct ck_rendezvous *door, uint64_t size,
-		  struct comers *c, struct ck_rendezvous_way *out)
+		  struct comers *c, struct ck_rendezvous_link *out)
 {
 	int rc = 0;
 
@@ -228,7 +228,7 @@ static int let_in(const struct ck_rendezvous *door, uint64_t size,
 /* Returns 1 if the link was sent; 0 if nothing has happened; else an error. */
 static int wait_once(const struct ck_rendezvous *door, uint64_t size,
 		     struct pollfd fds[static 2 + COMERS_MOST],
-		     struct comers *c, int msec, struct ck_rendezvous_way *out)
+		     struct comers *c, int msec, struct ck_rendezvous_link *out)
 {
 	int n = poll(fds, 2 + COMERS_MOST, msec), rc;
 
@@ -243,7 +243,7 @@ static int wait_once(const struct ck_rendezvous *door, uint64_t size,
 }
 
 int ck_rendezvous_wait(const struct ck_rendezvous *door, uint64_t size,
-		       int ended, int msec, struct ck_rendezvous_way *out)
+		       int ended, int msec, struct ck_rendezvous_link *out)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
 	struct pollfd fds[2 + COMERS_MOST] = {
@@ -291,18 +291,18 @@ static bool is_memory(int fd, uint64_t size)
 }
 
 static int check_welcome(const struct welcome *w, const char *name,
-			 const struct ck_rendezvous_way *way)
+			 const struct ck_rendezvous_link *link_fds)
 {
 	if (w->magic != MAGIC || w->version != CK_WIRE_VERSION ||
-	    way->memory < 0)
+	    link_fds->memory < 0)
 		return -EPROTO;
 	if (memcmp(w->answer, answer_of(name), PART) != 0)
 		return -EPERM;
-	return is_memory(way->memory, w->size) ? 0 : -EPROTO;
+	return is_memory(link_fds->memory, w->size) ? 0 : -EPROTO;
 }
 
 static int hear_welcome(int sock, const char *name,
-			struct ck_rendezvous_way *out)
+			struct ck_rendezvous_link *out)
 {
 	struct welcome w = { 0 };
 	struct iovec piece = { &w, sizeof(w) };
@@ -351,7 +351,7 @@ static int come_near(int sock, const char *name)
 	return 0;
 }
 
-int ck_rendezvous_enter(const char *name, struct ck_rendezvous_way *out)
+int ck_rendezvous_enter(const char *name, struct ck_rendezvous_link *out)
 {
 	const struct timeval ever = { 0 };
 	ck_auto_fd int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

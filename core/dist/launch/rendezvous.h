@@ -25,21 +25,21 @@ struct ck_rendezvous {
 
 /* One end of a link, see ck_link_options and ck_serve_options. Owns the
  * descriptors. */
-struct ck_rendezvous_way {
+struct ck_rendezvous_link {
 	int sock, memory; /* -1: not open */
 	uint64_t size;	  /* of the memory, bytes */
 };
 
-#define CK_RENDEZVOUS_NO_WAY                                                   \
+#define CK_RENDEZVOUS_NO_LINK                                                  \
 	{                                                                      \
 		-1, -1, 0                                                      \
 	}
 
 /* Closes both descriptors. */
-static inline void ck_rendezvous_way_fini(struct ck_rendezvous_way *way)
+static inline void ck_rendezvous_link_fini(struct ck_rendezvous_link *link_fds)
 {
-	ck_fd_cleanup(&way->sock);
-	ck_fd_cleanup(&way->memory);
+	ck_fd_cleanup(&link_fds->sock);
+	ck_fd_cleanup(&link_fds->memory);
 }
 
 /* Listens at a new name. Returns 0, and the caller must call
@@ -54,13 +54,13 @@ void ck_rendezvous_close(struct ck_rendezvous *door);
  * readable; errors of sockets and of ck_rendezvous_memory(). */
 CK_MUST_USE int ck_rendezvous_wait(const struct ck_rendezvous *door,
 				   uint64_t size, int ended, int msec,
-				   struct ck_rendezvous_way *out);
+				   struct ck_rendezvous_link *out);
 /* The serving process connects. Caller owns *out. Returns 0, or: -EINVAL if the
  * name has another form; -EPERM if the listener belongs to another user or does
  * not know the whole name; -EPROTO if it has another version; -ETIMEDOUT if it
  * does not reply; errors of sockets. */
 CK_MUST_USE int ck_rendezvous_enter(const char *name,
-				    struct ck_rendezvous_way *out);
+				    struct ck_rendezvous_link *out);
 /* Makes memory of `size` bytes, sealed against any change of its size. Returns
  * a descriptor that the caller owns, or errors of memfd_create(2), ftruncate(2)
  * and fcntl(2). */
@@ -68,7 +68,8 @@ CK_MUST_USE int ck_rendezvous_memory(uint64_t size);
 /* Makes both ends of a link, for a process that starts the other one. Caller
  * owns both. Returns 0, or errors of ck_rendezvous_memory(), fcntl(2) and
  * socketpair(2). */
-CK_MUST_USE int ck_rendezvous_pair(uint64_t size, struct ck_rendezvous_way *one,
-				   struct ck_rendezvous_way *other);
+CK_MUST_USE int ck_rendezvous_pair(uint64_t size,
+				   struct ck_rendezvous_link *one,
+				   struct ck_rendezvous_link *other);
 
 #endif

@@ -121,12 +121,12 @@ static int open_context(struct ck_device *g, struct ck_diag *d)
 
 static int open_ways(struct ck_device *g, struct ck_diag *d)
 {
-	for (unsigned i = 0; i < CK_WAYS; i++) {
-		CUresult rc = g->cuda->cuStreamCreate(&g->ways[i],
+	for (unsigned i = 0; i < CK_GPU_STREAMS; i++) {
+		CUresult rc = g->cuda->cuStreamCreate(&g->streams[i],
 						      CU_STREAM_NON_BLOCKING);
 
 		if (rc != CUDA_SUCCESS) {
-			g->ways[i] = NULL;
+			g->streams[i] = NULL;
 			return fail(g, rc, "no stream", d);
 		}
 	}
@@ -182,9 +182,9 @@ int ck_device_pin(const struct ck_device *g, void *memory, size_t size,
 /* Errors of a lost device are ignored. */
 void ck_device_settle(const struct ck_device *g)
 {
-	for (unsigned i = 0; i < CK_WAYS; i++)
-		if (g->ways[i])
-			(void)g->cuda->cuStreamSynchronize(g->ways[i]);
+	for (unsigned i = 0; i < CK_GPU_STREAMS; i++)
+		if (g->streams[i])
+			(void)g->cuda->cuStreamSynchronize(g->streams[i]);
 }
 
 void ck_device_close(struct ck_device *g)
@@ -192,9 +192,9 @@ void ck_device_close(struct ck_device *g)
 	if (!g)
 		return;
 	ck_device_settle(g);
-	for (unsigned i = 0; i < CK_WAYS; i++)
-		if (g->ways[i])
-			(void)g->cuda->cuStreamDestroy(g->ways[i]);
+	for (unsigned i = 0; i < CK_GPU_STREAMS; i++)
+		if (g->streams[i])
+			(void)g->cuda->cuStreamDestroy(g->streams[i]);
 	if (g->module)
 		(void)g->cuda->cuModuleUnload(g->module);
 	if (g->context)

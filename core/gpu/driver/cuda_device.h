@@ -10,11 +10,11 @@
 #include "tiles.h"
 
 /* Streams. Each executes in order; events order them among each other. */
-enum ck_way {
-	CK_WAY_UP,   /* copies to the device */
-	CK_WAY_WORK, /* kernels */
-	CK_WAY_DOWN, /* copies from it */
-	CK_WAYS
+enum ck_gpu_stream {
+	CK_GPU_STREAM_UP,   /* copies to the device */
+	CK_GPU_STREAM_WORK, /* kernels */
+	CK_GPU_STREAM_DOWN, /* copies from it */
+	CK_GPU_STREAMS
 };
 
 struct ck_device {
@@ -25,7 +25,7 @@ struct ck_device {
 	CUcontext context; /* the primary one */
 	CUmodule module;
 	CUfunction kernels[CK_TILE_KINDS];
-	CUstream ways[CK_WAYS];
+	CUstream streams[CK_GPU_STREAMS];
 	CUuuid uuid;
 	char name[128];
 	/* the kernels were compiled from the checked-in PTX */

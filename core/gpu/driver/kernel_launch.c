@@ -79,7 +79,8 @@ int ck_tiles_launch(struct ck_device *g, CUdeviceptr slot,
 				g, g->cuda->cuLaunchKernel(
 					   g->kernels[kind], (unsigned)n, 1, 1,
 					   CK_TILE_THREADS, 1, 1, 0,
-					   g->ways[CK_WAY_WORK], args, NULL));
+					   g->streams[CK_GPU_STREAM_WORK], args,
+					   NULL));
 	}
 	return rc;
 }

@@ -102,8 +102,9 @@ static int copy_up(struct ck_pipe *p, CUdeviceptr to, const uint8_t *from,
 {
 	struct ck_device *g = p->device;
 
-	return ck_device_check(g, g->cuda->cuMemcpyHtoDAsync(
-					  to, from, bytes, g->ways[CK_WAY_UP]));
+	return ck_device_check(
+		g, g->cuda->cuMemcpyHtoDAsync(to, from, bytes,
+					      g->streams[CK_GPU_STREAM_UP]));
 }
 
 /* Copies a batch to the device. The tiles lie in the slot, and go to offset
@@ -121,23 +122,24 @@ static int go_up(struct ck_pipe *p, struct ck_pipe_batch *b, size_t filled,
 		rc = is_apart(b) ? copy_up(p, b->staged + at, slot, bytes)
 				 : copy_up(p, b->staged, slot, at + bytes);
 	if (rc == 0)
-		rc = ck_slot_mark(&p->filled, b->filled, CK_WAY_UP);
+		rc = ck_slot_mark(&p->filled, b->filled, CK_GPU_STREAM_UP);
 	if (rc == 0)
-		rc = ck_slot_mark(&p->staging, b->staging, CK_WAY_UP);
+		rc = ck_slot_mark(&p->staging, b->staging, CK_GPU_STREAM_UP);
 	return rc;
 }
 
 static int work(struct ck_pipe *p, struct ck_pipe_batch *b, CUdeviceptr tiles,
 		const struct ck_placed *placed)
 {
-	int rc = ck_slot_wait(&p->staging, b->staging, CK_WAY_WORK);
+	int rc = ck_slot_wait(&p->staging, b->staging, CK_GPU_STREAM_WORK);
 
 	if (rc == 0)
 		rc = ck_tiles_launch(p->device, tiles, placed);
 	if (rc == 0)
-		rc = ck_slot_mark(&p->staging, b->staging, CK_WAY_WORK);
+		rc = ck_slot_mark(&p->staging, b->staging, CK_GPU_STREAM_WORK);
 	if (rc == 0 && b->gathered)
-		rc = ck_slot_mark(&p->gathered, b->gathered, CK_WAY_WORK);
+		rc = ck_slot_mark(&p->gathered, b->gathered,
+				  CK_GPU_STREAM_WORK);
 	return rc;
 }
 
@@ -145,16 +147,18 @@ static int come_down(struct ck_pipe *p, struct ck_pipe_batch *b, size_t bytes)
 {
 	struct ck_device *g = p->device;
 	uint8_t *to = b->to ? b->to : b->read->host;
-	int rc = ck_slot_wait(&p->gathered, b->gathered, CK_WAY_DOWN);
+	int rc = ck_slot_wait(&p->gathered, b->gathered, CK_GPU_STREAM_DOWN);
 
 	if (rc == 0)
-		rc = ck_device_check(
-			g, g->cuda->cuMemcpyDtoHAsync(to, b->result, bytes,
-						      g->ways[CK_WAY_DOWN]));
+		rc = ck_device_check(g,
+				     g->cuda->cuMemcpyDtoHAsync(
+					     to, b->result, bytes,
+					     g->streams[CK_GPU_STREAM_DOWN]));
 	if (rc == 0)
-		rc = ck_slot_mark(&p->gathered, b->gathered, CK_WAY_DOWN);
+		rc = ck_slot_mark(&p->gathered, b->gathered,
+				  CK_GPU_STREAM_DOWN);
 	if (rc == 0 && b->read)
-		rc = ck_slot_mark(&p->read, b->read, CK_WAY_DOWN);
+		rc = ck_slot_mark(&p->read, b->read, CK_GPU_STREAM_DOWN);
 	return rc;
 }
 
@@ -173,7 +177,7 @@ static int place_tiles(const struct ck_pipe *p, const struct ck_pipe_batch *b,
 			      ck_min(p->filled.size, b->size - *at), placed);
 }
 
-int ck_pipe_bring(struct ck_pipe *p, struct ck_pipe_batch *b, size_t bytes)
+int ck_pipe_upload(struct ck_pipe *p, struct ck_pipe_batch *b, size_t bytes)
 {
 	int rc;
 
@@ -181,11 +185,11 @@ int ck_pipe_bring(struct ck_pipe *p, struct ck_pipe_batch *b, size_t bytes)
 		return 0;
 	rc = copy_up(p, b->staged, b->from, bytes);
 	if (rc == 0)
-		rc = ck_slot_mark(&p->staging, b->staging, CK_WAY_UP);
+		rc = ck_slot_mark(&p->staging, b->staging, CK_GPU_STREAM_UP);
 	return rc;
 }
 
-int ck_pipe_is_brought(struct ck_pipe *p, struct ck_pipe_batch *b)
+int ck_pipe_is_uploaded(struct ck_pipe *p, struct ck_pipe_batch *b)
 {
 	return ck_slot_is_done(&p->staging, b->staging);
 }

@@ -36,7 +36,7 @@ struct ck_pipe_batch {
 	 * and destination on the host; else NULL. */
 	const uint8_t *from;
 	uint8_t *to;
-	bool split; /* two steps: see ck_pipe_bring() */
+	bool split; /* two steps: see ck_pipe_upload() */
 	/* Set by ck_pipe_take(), valid until ck_pipe_send(): the caller fills
 	 * `fill`. Tiles read from `staged`, where these bytes will be, and
 	 * write to `result`. */
@@ -70,11 +70,11 @@ CK_MUST_USE int ck_pipe_take(struct ck_pipe *p, CUdeviceptr result,
 			     struct ck_pipe_batch *b);
 /* Step 1 of a split batch: copies `bytes` bytes of `from` up, unless that is
  * NULL. Returns as ck_device_check(). */
-CK_MUST_USE int ck_pipe_bring(struct ck_pipe *p, struct ck_pipe_batch *b,
-			      size_t bytes);
+CK_MUST_USE int ck_pipe_upload(struct ck_pipe *p, struct ck_pipe_batch *b,
+			       size_t bytes);
 /* Returns 1 if they have arrived, so that other bytes may be written to
  * `staged`; 0 if not yet; or errors of ck_device_check(). */
-CK_MUST_USE int ck_pipe_is_brought(struct ck_pipe *p, struct ck_pipe_batch *b);
+CK_MUST_USE int ck_pipe_is_uploaded(struct ck_pipe *p, struct ck_pipe_batch *b);
 /* Cancels a split batch: it is done when the device no longer uses `from`. */
 void ck_pipe_drop(struct ck_pipe_batch *b);
 /* Starts kernels and copies of a batch. filled: bytes filled, or written to

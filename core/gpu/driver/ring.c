@@ -80,11 +80,12 @@ void ck_ring_fini(struct ck_ring *ring)
 
 /* --- use --------------------------------------------------------------------------------- */
 
-int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot, enum ck_way way)
+int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot,
+		 enum ck_gpu_stream stream)
 {
 	struct ck_device *g = ring->device;
 	int rc = ck_device_check(
-		g, g->cuda->cuEventRecord(slot->done, g->ways[way]));
+		g, g->cuda->cuEventRecord(slot->done, g->streams[stream]));
 
 	slot->marked |= rc == 0;
 	return rc;
@@ -109,14 +110,14 @@ int ck_slot_is_done(struct ck_ring *ring, struct ck_slot *slot)
 }
 
 int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
-		 enum ck_way way)
+		 enum ck_gpu_stream stream)
 {
 	struct ck_device *g = ring->device;
 
 	if (!slot->marked)
 		return 0;
 	return ck_device_check(
-		g, g->cuda->cuStreamWaitEvent(g->ways[way], slot->done,
+		g, g->cuda->cuStreamWaitEvent(g->streams[stream], slot->done,
 					      CU_EVENT_WAIT_DEFAULT));
 }
 

@@ -48,14 +48,14 @@ CK_MUST_USE int ck_ring_take(struct ck_ring *ring, struct ck_slot **out);
 /* Marks a slot: it is in use until the stream has done all work so far. Returns
  * as ck_device_check(). */
 CK_MUST_USE int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot,
-			     enum ck_way way);
+			     enum ck_gpu_stream stream);
 /* Returns 1 if the device has passed the mark; 0 if not yet; or errors of
  * ck_device_check(). */
 CK_MUST_USE int ck_slot_is_done(struct ck_ring *ring, struct ck_slot *slot);
 /* Later work in a stream waits for the mark of the slot. Returns as
  * ck_device_check(). */
 CK_MUST_USE int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
-			     enum ck_way way);
+			     enum ck_gpu_stream stream);
 /* The host no longer uses the slot. Any thread. */
 void ck_slot_release(struct ck_slot *slot);
 

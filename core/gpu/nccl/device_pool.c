@@ -22,8 +22,8 @@ void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
 
 /* Marks the pool as failed, for the first reason only: no device is used any
  * more. */
-void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
-			 const char *what)
+void ck_device_pool_lose(struct ck_device_pool *all,
+			 const struct ck_pool_device *g, const char *what)
 {
 	const struct ck_device *device = g->device;
 	CUresult lost = (CUresult)__atomic_load_n(&device->lost,
@@ -37,11 +37,11 @@ void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
 
 /* Queues a request, also after an error: the device may have begun with it, and
  * whether it still uses the memory is known only at the end of the process. */
-static void push(struct ck_device_pool *all, struct ck_card *g,
+static void push(struct ck_device_pool *all, struct ck_pool_device *g,
 		 struct ck_gpu_work *w, int rc)
 {
-	g->ways[(g->first + g->n++) % CK_CARD_WAYS] =
-		(struct ck_card_way){ .work = w, .batch = g->next };
+	g->requests[(g->first + g->n++) % CK_POOL_REQUESTS] =
+		(struct ck_pool_request){ .work = w, .batch = g->next };
 	g->next = (struct ck_pipe_batch){ 0 };
 	if (rc)
 		ck_device_pool_lose(all, g, "a gathering");
@@ -49,7 +49,7 @@ static void push(struct ck_device_pool *all, struct ck_card *g,
 
 /* Returns 0 if the request was sent or has completed, -EAGAIN if there is no
  * slot. */
-static int send(struct ck_device_pool *all, struct ck_card *g,
+static int send(struct ck_device_pool *all, struct ck_pool_device *g,
 		struct ck_gpu_work *w)
 {
 	int rc;
@@ -78,10 +78,10 @@ static int send(struct ck_device_pool *all, struct ck_card *g,
 	return 0;
 }
 
-static int send_to(struct ck_device_pool *all, struct ck_card *g,
+static int send_to(struct ck_device_pool *all, struct ck_pool_device *g,
 		   struct ck_gpu_work *w)
 {
-	if (g->n == CK_CARD_WAYS)
+	if (g->n == CK_POOL_REQUESTS)
 		return -EAGAIN;
 	(void)ck_device_use(g->device);
 	return send(all, g, w);
@@ -90,7 +90,7 @@ static int send_to(struct ck_device_pool *all, struct ck_card *g,
 int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w)
 {
 	struct ck_device_pool *all = (struct ck_device_pool *)is;
-	struct ck_card *least = &all->list[w->to ? w->to->gpu : 0];
+	struct ck_pool_device *least = &all->list[w->to ? w->to->gpu : 0];
 
 	if (*all->trouble.text) {
 		ck_device_pool_refuse(all, w, -EIO);
@@ -105,25 +105,25 @@ int ck_device_pool_start(struct ck_gpu *is, struct ck_gpu_work *w)
 /* Returns the first request of a queue if it has completed. After a device
  * error all have. */
 static struct ck_gpu_work *first_done(struct ck_device_pool *all,
-				      struct ck_card *g)
+				      struct ck_pool_device *g)
 {
-	struct ck_card_way *way = &g->ways[g->first];
-	struct ck_gpu_work *w = way->work;
+	struct ck_pool_request *request = &g->requests[g->first];
+	struct ck_gpu_work *w = request->work;
 	int rc = 1;
 
 	if (g->n == 0)
 		return NULL;
 	if (!*all->trouble.text) {
 		(void)ck_device_use(g->device);
-		rc = ck_pipe_is_done(&g->pipe, &way->batch);
+		rc = ck_pipe_is_done(&g->pipe, &request->batch);
 	}
 	if (rc == 0)
 		return NULL;
 	if (rc < 0)
 		ck_device_pool_lose(all, g, "a gathering");
-	ck_pipe_put(&way->batch);
+	ck_pipe_put(&request->batch);
 	w->rc = *all->trouble.text ? -EIO : 0;
-	g->first = (g->first + 1) % CK_CARD_WAYS;
+	g->first = (g->first + 1) % CK_POOL_REQUESTS;
 	g->n--;
 	return w;
 }

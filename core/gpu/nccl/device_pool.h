@@ -11,28 +11,28 @@
 #include "gpu/gpu.h"
 
 enum {
-	CK_CARD_WAYS = 8,	 /* requests in flight on a device */
-	CK_CARD_TILES = 1 << 19, /* bytes for the tiles of a request */
+	CK_POOL_REQUESTS = 8,	 /* requests in flight on a device */
+	CK_POOL_TILES = 1 << 19, /* bytes for the tiles of a request */
 };
 
-struct ck_card_way {
+struct ck_pool_request {
 	struct ck_gpu_work *work;
 	struct ck_pipe_batch batch;
 };
 
-struct ck_card {
+struct ck_pool_device {
 	struct ck_device *device;
 	struct ck_pipe pipe;
 	struct ck_tiles tiles;
 	struct ck_pipe_batch next; /* slots taken for the next batch */
-	struct ck_card_way ways[CK_CARD_WAYS]; /* a queue */
+	struct ck_pool_request requests[CK_POOL_REQUESTS]; /* a queue */
 	uint32_t first, n;
 };
 
 struct ck_device_pool {
 	struct ck_gpu is; /* first */
 	struct ck_cuda cuda;
-	struct ck_card list[CK_GPUS_MOST];
+	struct ck_pool_device list[CK_GPUS_MOST];
 	uint32_t n;
 	struct ck_endpoint *member; /* NULL if not joined to a job */
 	bool stuck;  /* NCCL does not return from the endpoint's end */
@@ -45,8 +45,8 @@ struct ck_device_pool {
 
 /* Marks the pool as failed, with `what` and the device's error as reason: no
  * device is used any more. Later calls have no effect. */
-void ck_device_pool_lose(struct ck_device_pool *all, const struct ck_card *g,
-			 const char *what);
+void ck_device_pool_lose(struct ck_device_pool *all,
+			 const struct ck_pool_device *g, const char *what);
 /* Completes a request with rc; done() returns it. */
 void ck_device_pool_refuse(struct ck_device_pool *all, struct ck_gpu_work *w,
 			   int rc);

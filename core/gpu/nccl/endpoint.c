@@ -15,7 +15,7 @@
 enum { ROOMS = 8, PARCELS = 4 };
 
 /* A request from staging until it is done. */
-struct way {
+struct job {
 	struct ck_gpu_work *work; /* NULL if free */
 	struct ck_pipe_batch batch;
 	int rc;
@@ -32,7 +32,7 @@ struct ck_endpoint {
 	struct ck_pipe pipe;
 	struct ck_tiles tiles;
 	struct ck_pipe_batch next; /* slots taken for the next batch */
-	struct way ways[ROOMS];
+	struct job jobs[ROOMS];
 	struct ck_gpu_work *first, **end; /* requests that have proceeded */
 	struct ck_ring memory;		  /* slots of the parcels */
 	struct parcel parcels[PARCELS];
@@ -56,20 +56,20 @@ static int check(struct ck_endpoint *m, int rc)
 
 /* --- works ----------------------------------------------------------------------------- */
 
-static struct way *free_way(struct ck_endpoint *m)
+static struct job *free_job(struct ck_endpoint *m)
 {
 	for (unsigned i = 0; i < ROOMS; i++)
-		if (!m->ways[i].work)
-			return &m->ways[i];
+		if (!m->jobs[i].work)
+			return &m->jobs[i];
 	return NULL;
 }
 
 int ck_endpoint_stage(struct ck_endpoint *m, struct ck_gpu_work *w)
 {
-	struct way *way = free_way(m);
+	struct job *job = free_job(m);
 	int rc;
 
-	if (!way)
+	if (!job)
 		return -EAGAIN;
 	m->next.split = true;
 	m->next.from = w->fill;
@@ -80,13 +80,13 @@ int ck_endpoint_stage(struct ck_endpoint *m, struct ck_gpu_work *w)
 	if (rc == 0 && w->filled > m->next.size)
 		return -E2BIG;
 	if (rc == 0)
-		rc = ck_pipe_bring(&m->pipe, &m->next, w->filled);
+		rc = ck_pipe_upload(&m->pipe, &m->next, w->filled);
 	if (rc)
 		return check(m, rc);
-	*way = (struct way){ .work = w, .batch = m->next };
+	*job = (struct job){ .work = w, .batch = m->next };
 	m->next = (struct ck_pipe_batch){ 0 };
-	w->way = way;
-	w->staged = way->batch.staged;
+	w->private_data = job;
+	w->staged = job->batch.staged;
 	return 0;
 }
 
@@ -104,31 +104,31 @@ static int is_there(struct ck_endpoint *m, int rc)
 
 int ck_endpoint_is_staged(struct ck_endpoint *m, struct ck_gpu_work *w)
 {
-	struct way *way = w->way;
+	struct job *job = w->private_data;
 
-	return is_there(m, ck_pipe_is_brought(&m->pipe, &way->batch));
+	return is_there(m, ck_pipe_is_uploaded(&m->pipe, &job->batch));
 }
 
-static int go_on(struct ck_endpoint *m, struct way *way)
+static int go_on(struct ck_endpoint *m, struct job *job)
 {
-	const struct ck_gpu_work *w = way->work;
-	int rc = ck_work_tiles(w, way->batch.staged, way->batch.result,
+	const struct ck_gpu_work *w = job->work;
+	int rc = ck_work_tiles(w, job->batch.staged, job->batch.result,
 			       &m->tiles);
 
 	if (rc)
 		return rc == -EOVERFLOW ? rc : -EIO;
-	way->batch.tiles = &m->tiles;
-	rc = ck_pipe_send(&m->pipe, &way->batch, w->filled, w->results);
+	job->batch.tiles = &m->tiles;
+	rc = ck_pipe_send(&m->pipe, &job->batch, w->filled, w->results);
 	return rc == -E2BIG ? -EOVERFLOW : check(m, rc);
 }
 
 void ck_endpoint_proceed(struct ck_endpoint *m, struct ck_gpu_work *w, int rc)
 {
-	struct way *way = w->way;
+	struct job *job = w->private_data;
 
-	way->rc = rc ? rc : go_on(m, way);
-	if (way->rc)
-		ck_pipe_drop(&way->batch);
+	job->rc = rc ? rc : go_on(m, job);
+	if (job->rc)
+		ck_pipe_drop(&job->batch);
 	w->next = NULL;
 	*m->end = w;
 	m->end = &w->next;
@@ -137,25 +137,25 @@ void ck_endpoint_proceed(struct ck_endpoint *m, struct ck_gpu_work *w, int rc)
 struct ck_gpu_work *ck_endpoint_done(struct ck_endpoint *m, bool broken)
 {
 	struct ck_gpu_work *w = m->first;
-	struct way *way;
+	struct job *job;
 	int rc = 1;
 
 	if (!w)
 		return NULL;
-	way = w->way;
+	job = w->private_data;
 	if (!broken)
-		rc = check(m, ck_pipe_is_done(&m->pipe, &way->batch));
+		rc = check(m, ck_pipe_is_done(&m->pipe, &job->batch));
 	if (rc == 0)
 		return NULL;
-	ck_pipe_put(&way->batch);
-	w->rc = way->rc;
+	ck_pipe_put(&job->batch);
+	w->rc = job->rc;
 	if (w->rc == 0 && (broken || rc < 0))
 		w->rc = -EIO;
 	m->first = w->next;
 	if (!m->first)
 		m->end = &m->first;
-	*way = (struct way){ 0 };
-	w->way = NULL;
+	*job = (struct job){ 0 };
+	w->private_data = NULL;
 	return w;
 }
 
@@ -172,7 +172,7 @@ static struct parcel *free_parcel(struct ck_endpoint *m)
 static CUresult fill(const struct ck_device *g, CUdeviceptr to,
 		     const uint8_t *from, uint64_t bytes)
 {
-	CUstream up = g->ways[CK_WAY_UP];
+	CUstream up = g->streams[CK_GPU_STREAM_UP];
 
 	if (bytes == 0)
 		return CUDA_SUCCESS;
@@ -196,7 +196,7 @@ int ck_endpoint_pack(struct ck_endpoint *m, const uint8_t *from, uint64_t bytes,
 		rc = ck_device_check(
 			m->device, fill(m->device, slot->device, from, bytes));
 	if (rc == 0)
-		rc = ck_slot_mark(&m->memory, slot, CK_WAY_UP);
+		rc = ck_slot_mark(&m->memory, slot, CK_GPU_STREAM_UP);
 	if (rc)
 		return check(m, rc);
 	*p = (struct parcel){ .is = { slot->device, bytes }, .slot = slot };
@@ -288,7 +288,7 @@ bool ck_endpoint_free(struct ck_endpoint *m)
 	return true;
 }
 
-struct ck_round_backend *ck_endpoint_mover(struct ck_endpoint *m)
+struct ck_round_backend *ck_endpoint_backend(struct ck_endpoint *m)
 {
 	return &m->rounds->backend;
 }

@@ -30,7 +30,7 @@ CK_MUST_USE int ck_endpoint_make(struct ck_device *g,
  * then everything stays allocated until the process ends. */
 CK_MUST_USE bool ck_endpoint_free(struct ck_endpoint *m);
 /* The backend of rounds; valid until ck_endpoint_free(). */
-struct ck_round_backend *ck_endpoint_mover(struct ck_endpoint *m);
+struct ck_round_backend *ck_endpoint_backend(struct ck_endpoint *m);
 /* Version and file of NCCL, as text; valid until ck_endpoint_free(). */
 const char *ck_endpoint_nccl(const struct ck_endpoint *m);
 /* True if the device has failed: it must not be used any more. */

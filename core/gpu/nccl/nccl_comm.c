@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * nccl_comm: a communicator with its stream and event, and calls of NCCL that
- * never block. State: struct ck_nccl_lane; nccl_epochs.h has its thread and
+ * never block. State: struct ck_nccl_comm; nccl_epochs.h has its thread and
  * lock.
  */
 #include "nccl_comm.h"
@@ -10,7 +10,7 @@
 
 /* --- in flight ------------------------------------------------------------ */
 
-ncclResult_t ck_nccl_lane_state(const struct ck_nccl_lane *l,
+ncclResult_t ck_nccl_comm_state(const struct ck_nccl_comm *l,
 				const struct ck_nccl *nccl)
 {
 	ncclResult_t state = ncclSuccess;
@@ -28,21 +28,21 @@ ncclResult_t ck_nccl_group_end(const struct ck_nccl *nccl, ncclResult_t rc)
 	return rc == ncclSuccess && end != ncclInProgress ? end : rc;
 }
 
-void ck_nccl_lane_abort(struct ck_nccl_lane *l, const struct ck_nccl *nccl)
+void ck_nccl_comm_abort(struct ck_nccl_comm *l, const struct ck_nccl *nccl)
 {
 	if (l->comm)
 		(void)nccl->ncclCommAbort(l->comm);
 	l->comm = NULL;
 }
 
-int ck_nccl_lane_mark(struct ck_nccl_lane *l)
+int ck_nccl_comm_mark(struct ck_nccl_comm *l)
 {
 	struct ck_device *g = l->device;
 
 	return ck_device_check(g, g->cuda->cuEventRecord(l->done, l->stream));
 }
 
-int ck_nccl_lane_is_marked(struct ck_nccl_lane *l)
+int ck_nccl_comm_is_marked(struct ck_nccl_comm *l)
 {
 	CUresult rc = l->device->cuda->cuEventQuery(l->done);
 
@@ -52,7 +52,7 @@ int ck_nccl_lane_is_marked(struct ck_nccl_lane *l)
 
 /* --- creation and end ----------------------------------------------------- */
 
-static CUresult make(struct ck_nccl_lane *l, size_t bytes)
+static CUresult make(struct ck_nccl_comm *l, size_t bytes)
 {
 	const struct ck_cuda *cuda = l->device->cuda;
 	CUresult rc = cuda->cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING);
@@ -72,7 +72,7 @@ static CUresult make(struct ck_nccl_lane *l, size_t bytes)
 	return rc;
 }
 
-int ck_nccl_lane_open(struct ck_nccl_lane *l, struct ck_device *g,
+int ck_nccl_comm_open(struct ck_nccl_comm *l, struct ck_device *g,
 		      uint32_t exchanges, struct ck_diag *d)
 {
 	CUresult rc;
@@ -86,7 +86,7 @@ int ck_nccl_lane_open(struct ck_nccl_lane *l, struct ck_device *g,
 		       g->ordinal, ck_cuda_error(g->cuda, rc));
 }
 
-void ck_nccl_lane_close(struct ck_nccl_lane *l)
+void ck_nccl_comm_close(struct ck_nccl_comm *l)
 {
 	const struct ck_cuda *cuda;
 

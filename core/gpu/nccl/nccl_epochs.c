@@ -45,9 +45,9 @@ static ncclResult_t transfer(struct ck_nccl_epochs *e,
 	if (t->bytes == 0)
 		return ncclSuccess;
 	return t->sends ? e->nccl->ncclSend(at, t->bytes, ncclUint8, (int)peer,
-					    e->lane.comm, e->lane.stream)
+					    e->comm.comm, e->comm.stream)
 			: e->nccl->ncclRecv(at, t->bytes, ncclUint8, (int)peer,
-					    e->lane.comm, e->lane.stream);
+					    e->comm.comm, e->comm.stream);
 }
 
 /* Starts the transfers of a round as one group. members: ranks of the
@@ -72,12 +72,12 @@ static int start(struct ck_nccl_epochs *e, const struct ck_gpu_round *round,
 
 static int look(struct ck_nccl_epochs *e)
 {
-	return ck_nccl_errno(ck_nccl_lane_state(&e->lane, e->nccl));
+	return ck_nccl_errno(ck_nccl_comm_state(&e->comm, e->nccl));
 }
 
 static int is_marked(struct ck_nccl_epochs *e)
 {
-	return ck_nccl_lane_is_marked(&e->lane);
+	return ck_nccl_comm_is_marked(&e->comm);
 }
 
 /* --- the thread: making a communicator ------------------------------------ */
@@ -128,7 +128,7 @@ static int begin(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 
 	_Static_assert(sizeof(id) == CK_ROUND_TOKEN, "a token is an identity");
 	memcpy(&id, want->token, sizeof(id));
-	rc = e->nccl->ncclCommInitRankConfig(&e->lane.comm, (int)want->n, id,
+	rc = e->nccl->ncclCommInitRankConfig(&e->comm.comm, (int)want->n, id,
 					     (int)want->self, &config);
 	return rc == ncclInProgress ? 0 : ck_nccl_errno(rc);
 }
@@ -143,13 +143,13 @@ static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	if (!list)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < want->n; i++) {
-		CUdeviceptr place = e->lane.bytes +
+		CUdeviceptr place = e->comm.bytes +
 				    (CUdeviceptr)CK_NCCL_COMM_APART * (1 + i);
 
 		if (i == want->self)
 			continue;
 		list[all.n++] = (struct ck_gpu_transfer){ i, true,
-							  e->lane.bytes,
+							  e->comm.bytes,
 							  CK_NCCL_COMM_APART };
 		list[all.n++] = (struct ck_gpu_transfer){ i, false, place,
 							  CK_NCCL_COMM_APART };
@@ -159,7 +159,7 @@ static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
 	if (rc == 0)
 		rc = await(e, want, look);
 	if (rc == 0)
-		rc = ck_nccl_lane_mark(&e->lane);
+		rc = ck_nccl_comm_mark(&e->comm);
 	return rc ? rc : await(e, want, is_marked);
 }
 
@@ -198,10 +198,10 @@ static void renew(struct ck_nccl_epochs *e)
 	int rc;
 
 	pthread_mutex_unlock(&e->thread.lock);
-	ck_nccl_lane_abort(&e->lane, e->nccl);
+	ck_nccl_comm_abort(&e->comm, e->nccl);
 	rc = make(e, &want);
 	if (rc)
-		ck_nccl_lane_abort(&e->lane, e->nccl);
+		ck_nccl_comm_abort(&e->comm, e->nccl);
 	pthread_mutex_lock(&e->thread.lock);
 	if (e->thread.closing || e->want.number != want.number)
 		return;
@@ -212,7 +212,7 @@ static void renew(struct ck_nccl_epochs *e)
 static void finish(struct ck_nccl_epochs *e)
 {
 	pthread_mutex_unlock(&e->thread.lock);
-	ck_nccl_lane_abort(&e->lane, e->nccl);
+	ck_nccl_comm_abort(&e->comm, e->nccl);
 	pthread_mutex_lock(&e->thread.lock);
 	if (e->state == CK_EPOCH_ENDING)
 		become(e, CK_EPOCH_NONE);
@@ -225,7 +225,7 @@ static void watch(struct ck_nccl_epochs *e)
 	bool left;
 
 	e->watching = true;
-	left = ck_nccl_thread_wait(&e->thread, e->looked, LEFT_MSEC);
+	left = ck_nccl_thread_wait(&e->thread, e->last_poll, LEFT_MSEC);
 	e->watching = false;
 	if (left)
 		become(e, CK_EPOCH_ENDING);
@@ -235,19 +235,19 @@ static void *run(void *arg)
 {
 	struct ck_nccl_epochs *e = arg;
 
-	(void)ck_device_use(e->lane.device);
+	(void)ck_device_use(e->comm.device);
 	pthread_mutex_lock(&e->thread.lock);
 	while (!e->thread.closing)
 		if (e->state == CK_EPOCH_WANTED)
 			renew(e);
 		else if (e->state == CK_EPOCH_ENDING)
 			finish(e);
-		else if (e->state == CK_EPOCH_UP && e->looked)
+		else if (e->state == CK_EPOCH_UP && e->last_poll)
 			watch(e);
 		else
 			pthread_cond_wait(&e->thread.changed, &e->thread.lock);
 	pthread_mutex_unlock(&e->thread.lock);
-	ck_nccl_lane_abort(&e->lane, e->nccl);
+	ck_nccl_comm_abort(&e->comm, e->nccl);
 	ck_nccl_thread_end(&e->thread);
 	return NULL;
 }
@@ -312,7 +312,7 @@ int ck_nccl_epochs_is_ready(struct ck_nccl_epochs *e)
 void ck_nccl_epochs_drop(struct ck_nccl_epochs *e)
 {
 	pthread_mutex_lock(&e->thread.lock);
-	e->looked = 0;
+	e->last_poll = 0;
 	if (e->state == CK_EPOCH_UP)
 		ask(e, CK_EPOCH_ENDING);
 	pthread_mutex_unlock(&e->thread.lock);
@@ -339,7 +339,7 @@ int ck_nccl_epochs_start(struct ck_nccl_epochs *e,
 	pthread_mutex_lock(&e->thread.lock);
 	if (e->state == CK_EPOCH_UP) {
 		rc = start(e, round, members, n);
-		e->looked = ck_msec_now();
+		e->last_poll = ck_msec_now();
 		if (!e->watching)
 			pthread_cond_signal(&e->thread.changed);
 	}
@@ -347,14 +347,14 @@ int ck_nccl_epochs_start(struct ck_nccl_epochs *e,
 	return rc;
 }
 
-int ck_nccl_epochs_look(struct ck_nccl_epochs *e)
+int ck_nccl_epochs_poll(struct ck_nccl_epochs *e)
 {
 	int rc = -EIO;
 
 	pthread_mutex_lock(&e->thread.lock);
 	if (e->state == CK_EPOCH_UP) {
 		rc = look(e);
-		e->looked = ck_msec_now();
+		e->last_poll = ck_msec_now();
 	}
 	pthread_mutex_unlock(&e->thread.lock);
 	return rc;
@@ -363,7 +363,7 @@ int ck_nccl_epochs_look(struct ck_nccl_epochs *e)
 void ck_nccl_epochs_rest(struct ck_nccl_epochs *e)
 {
 	pthread_mutex_lock(&e->thread.lock);
-	e->looked = 0;
+	e->last_poll = 0;
 	pthread_mutex_unlock(&e->thread.lock);
 }
 
@@ -377,7 +377,7 @@ int ck_nccl_epochs_open(struct ck_nccl_epochs *e, const struct ck_nccl *nccl,
 	e->nccl = nccl;
 	e->since = ck_msec_now();
 	ck_nccl_thread_init(&e->thread);
-	rc = ck_nccl_lane_open(&e->lane, g, 1 + CK_ROUND_RANKS, d);
+	rc = ck_nccl_comm_open(&e->comm, g, 1 + CK_ROUND_RANKS, d);
 	if (rc)
 		return rc;
 	return ck_nccl_thread_start(&e->thread, run, e, d);
@@ -387,6 +387,6 @@ bool ck_nccl_epochs_close(struct ck_nccl_epochs *e)
 {
 	if (!ck_nccl_thread_close(&e->thread, CLOSE_MSEC))
 		return false;
-	ck_nccl_lane_close(&e->lane);
+	ck_nccl_comm_close(&e->comm);
 	return true;
 }

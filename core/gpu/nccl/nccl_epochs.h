@@ -40,14 +40,14 @@ struct ck_nccl_epochs {
 	/* Used by the thread of this struct. While its communicator is up, the
 	 * caller uses it, under lock. With a single rank there is no
 	 * communicator. */
-	struct ck_nccl_lane lane;
+	struct ck_nccl_comm comm;
 
 	/* Has the lock: */
 	struct ck_nccl_thread thread;
 
 	/* Under ck_nccl_thread.lock: */
 	/* last poll of the running round, ms; 0 if no round is running */
-	uint64_t looked;
+	uint64_t last_poll;
 	bool watching; /* the thread is in watch() */
 	enum ck_epoch_state state;
 	struct ck_epoch want;
@@ -90,7 +90,7 @@ CK_MUST_USE int ck_nccl_epochs_start(struct ck_nccl_epochs *e,
 /* Polls the start; must be called repeatedly until ck_nccl_epochs_rest().
  * Returns 0 if all transfers are in the stream; -EINPROGRESS; or errors as
  * above. */
-CK_MUST_USE int ck_nccl_epochs_look(struct ck_nccl_epochs *e);
+CK_MUST_USE int ck_nccl_epochs_poll(struct ck_nccl_epochs *e);
 /* The round has ended. */
 void ck_nccl_epochs_rest(struct ck_nccl_epochs *e);
 /* The index of a rank among the members, or n if it is not one of them. */

@@ -18,7 +18,7 @@ struct rounds {
 	/* The last round begun: */
 	const struct ck_gpu_round *round;
 	bool waits; /* for the communicator */
-	struct ck_nccl_flight flight;
+	struct ck_nccl_group group;
 };
 
 static struct rounds *rounds_of(struct ck_round_backend *m)
@@ -40,7 +40,7 @@ static bool is_empty(const struct ck_gpu_round *round)
 static int over(struct rounds *x, int rc)
 {
 	x->waits = false;
-	x->flight.rc = rc;
+	x->group.rc = rc;
 	return 0;
 }
 
@@ -53,8 +53,8 @@ static int wait_for_comm(struct rounds *x)
 	if (rc || is_empty(x->round))
 		return over(x, rc);
 	x->waits = false;
-	ck_nccl_flight_begin(
-		&x->flight,
+	ck_nccl_group_begin(
+		&x->group,
 		ck_nccl_epochs_start(&x->epochs, x->round, x->members, x->n));
 	return 0;
 }
@@ -65,12 +65,12 @@ static int poll_round(struct ck_round_backend *m, struct ck_round *r)
 	int rc = 0;
 
 	(void)r;
-	(void)ck_device_use(x->epochs.lane.device);
+	(void)ck_device_use(x->epochs.comm.device);
 	if (x->waits)
 		rc = wait_for_comm(x);
 	if (rc == 0)
-		rc = ck_nccl_flight_turn(&x->flight);
-	return rc ? rc : x->flight.rc;
+		rc = ck_nccl_group_advance(&x->group);
+	return rc ? rc : x->group.rc;
 }
 
 static bool is_sound(const struct rounds *x, const struct ck_gpu_round *round)
@@ -104,7 +104,7 @@ static void abort_round(struct ck_round_backend *m, struct ck_round *r)
 	if (x->waits)
 		(void)over(x, -ECANCELED);
 	else
-		ck_nccl_flight_give_up(&x->flight, -ECANCELED);
+		ck_nccl_group_abort(&x->group, -ECANCELED);
 }
 
 /* --- an epoch ----------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static int is_ready(struct ck_nccl_rounds *x)
 
 static bool is_broken(const struct ck_nccl_rounds *x)
 {
-	return ((const struct rounds *)x)->flight.broken;
+	return ((const struct rounds *)x)->group.broken;
 }
 
 static bool end(struct ck_nccl_rounds *is)
@@ -179,7 +179,7 @@ int ck_nccl_rounds_make(struct ck_device *g, uint32_t rank,
 					 .is_broken = is_broken,
 					 .end = end };
 	x->rank = rank;
-	x->flight.epochs = &x->epochs;
+	x->group.epochs = &x->epochs;
 	rc = ck_nccl_load(&x->nccl, d);
 	if (rc) {
 		free(x);

@@ -9,10 +9,10 @@ void ck_gather_request_clear(struct ck_gather_request *j)
 {
 	free(j->copies);
 	free(j->loops);
-	free(j->wish.wants);
+	free(j->request.wants);
 	j->copies = NULL;
 	j->loops = NULL;
-	j->wish.wants = NULL;
+	j->request.wants = NULL;
 }
 
 /* True if all runs of c end within `bytes` bytes; src: of the source, else of
@@ -60,17 +60,17 @@ static bool take_wants(struct ck_gather_request *j,
 	struct ck_cur c;
 	int next;
 
-	j->wish = (struct ck_gpurounds_wish){ .work = &j->work,
-					      .wanted = m->wanted };
+	j->request = (struct ck_gpurounds_request){ .work = &j->work,
+						    .wanted = m->wanted };
 	if (m->wanted == 0)
 		return true;
 	if (m->wanted > CK_GPU_WANTS)
 		return false;
-	j->wish.wants = malloc(m->wanted);
-	if (!j->wish.wants)
+	j->request.wants = malloc(m->wanted);
+	if (!j->request.wants)
 		return false;
-	memcpy(j->wish.wants, slot->wants, m->wanted);
-	c = ck_cur_make(j->wish.wants, m->wanted);
+	memcpy(j->request.wants, slot->wants, m->wanted);
+	c = ck_cur_make(j->request.wants, m->wanted);
 	while ((next = ck_want_next(&c, &want)) > 0)
 		if (want.at > j->work.filled ||
 		    want.bytes > j->work.filled - want.at)

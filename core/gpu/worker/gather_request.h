@@ -16,10 +16,11 @@ struct ck_gather_request {
 	/* allocation for the result; 0 if it goes to the slot */
 	uint32_t memory;
 	uint32_t use; /* of its slot */
-	bool on_way;
+	bool in_flight;
 	struct ck_gather_desc *copies;
 	struct ck_loop *loops;
-	struct ck_gpurounds_wish wish; /* if some bytes arrive by a round */
+	/* if some bytes arrive by a round */
+	struct ck_gpurounds_request request;
 };
 
 /* Copies and validates the request in a slot of `memory`. False if it is

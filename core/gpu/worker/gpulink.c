@@ -33,14 +33,14 @@ enum {
 	PAUSE_MOST = 60000,
 };
 
-struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l)
+struct ck_gpulink_worker *ck_gpulink_worker_now(const struct ck_gpulink *l)
 {
-	return l->movers && !l->movers->gone ? l->movers : NULL;
+	return l->workers && !l->workers->gone ? l->workers : NULL;
 }
 
 /* --- a worker ------------------------------------------------------------- */
 
-static void mover_unmap(struct ck_gpulink_mover *m)
+static void worker_unmap(struct ck_gpulink_worker *m)
 {
 	if (m->memory)
 		(void)munmap(m->memory, m->size);
@@ -57,19 +57,19 @@ static void memories_free(struct ck_gpulink_memory *first)
 	}
 }
 
-static void mover_free(struct ck_gpulink_mover *m)
+static void worker_free(struct ck_gpulink_worker *m)
 {
 	ck_fd_cleanup(&m->sock);
-	mover_unmap(m);
-	memories_free(m->asked);
+	worker_unmap(m);
+	memories_free(m->requested);
 	free(m->numbers);
 	free(m);
 }
 
-static struct ck_gpulink_mover *mover_alloc(uint64_t pinned)
+static struct ck_gpulink_worker *worker_alloc(uint64_t pinned)
 {
 	uint64_t n = ck_min(pinned / ck_gpu_slot_size(), CK_GPU_SLOTS_MOST);
-	struct ck_gpulink_mover *m =
+	struct ck_gpulink_worker *m =
 		calloc(1, sizeof(*m) + n * sizeof(m->slots[0]));
 
 	if (!m)
@@ -81,7 +81,7 @@ static struct ck_gpulink_mover *mover_alloc(uint64_t pinned)
 	return m;
 }
 
-static int mover_map(struct ck_gpulink_mover *m, int memory)
+static int worker_map(struct ck_gpulink_worker *m, int memory)
 {
 	void *at = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED,
 			memory, 0);
@@ -91,19 +91,19 @@ static int mover_map(struct ck_gpulink_mover *m, int memory)
 	m->memory = at;
 	for (uint32_t i = 0; i < m->n; i++) {
 		ck_gpu_slot_at(m->memory, i, &m->slots[i].is);
-		m->slots[i].mover = m;
+		m->slots[i].worker = m;
 	}
 	return 0;
 }
 
-static int mover_start(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+static int worker_start(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	ck_auto_fd int memory = ck_rendezvous_memory(m->size);
 	int ends[2], rc;
 
 	if (memory < 0)
 		return memory;
-	rc = mover_map(m, memory);
+	rc = worker_map(m, memory);
 	if (rc == 0)
 		rc = ck_control_msg_sockets(ends);
 	if (rc)
@@ -114,15 +114,15 @@ static int mover_start(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	return rc;
 }
 
-static void tell_failed(struct ck_gpulink *l, int err, const char *text)
+static void notify_failed(struct ck_gpulink *l, int err, const char *text)
 {
 	bool news;
 
 	pthread_mutex_lock(&l->lock);
-	news = l->heard && strcmp(l->text, text) != 0;
+	news = l->reported && strcmp(l->text, text) != 0;
 	l->err = err;
 	(void)snprintf(l->text, sizeof(l->text), "%s", text);
-	l->heard = true;
+	l->reported = true;
 	pthread_cond_broadcast(&l->changed);
 	pthread_mutex_unlock(&l->lock);
 	if (news)
@@ -132,37 +132,37 @@ static void tell_failed(struct ck_gpulink *l, int err, const char *text)
 /* Starts the next worker. */
 static void start_next(struct ck_gpulink *l)
 {
-	struct ck_gpulink_mover *m = mover_alloc(l->options.pinned);
-	int rc = m ? mover_start(l, m) : -ENOMEM;
+	struct ck_gpulink_worker *m = worker_alloc(l->options.pinned);
+	int rc = m ? worker_start(l, m) : -ENOMEM;
 
 	l->next = ck_msec_now() + l->pause;
 	l->pause = (uint32_t)ck_min(l->pause * 2UL, PAUSE_MOST);
 	if (rc) {
 		if (m)
-			mover_free(m);
-		tell_failed(l, -rc,
-			    rc == -EPIPE ? "what starts its process has ended"
-					 : strerror(-rc));
+			worker_free(m);
+		notify_failed(l, -rc,
+			      rc == -EPIPE ? "what starts its process has ended"
+					   : strerror(-rc));
 		return;
 	}
 	pthread_mutex_lock(&l->lock);
-	m->next = l->movers;
-	l->movers = m;
+	m->next = l->workers;
+	l->workers = m;
 	pthread_mutex_unlock(&l->lock);
 }
 
 /* --- messages of the worker ----------------------------------------------- */
 
-static void mover_ready(struct ck_gpulink *l, struct ck_gpulink_mover *m,
-			const char *devices)
+static void worker_ready(struct ck_gpulink *l, struct ck_gpulink_worker *m,
+			 const char *devices)
 {
 	bool again;
 
 	pthread_mutex_lock(&l->lock);
 	m->up = true;
 	l->err = 0;
-	again = l->heard;
-	l->heard = true;
+	again = l->reported;
+	l->reported = true;
 	(void)snprintf(l->text, sizeof(l->text), "%s", devices);
 	pthread_cond_broadcast(&l->changed);
 	pthread_mutex_unlock(&l->lock);
@@ -172,18 +172,18 @@ static void mover_ready(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 
 /* If there is no driver at the start of the mount, no other worker is
  * started. */
-static void mover_failed(struct ck_gpulink *l,
-			 const struct ck_gpu_message *message)
+static void worker_failed(struct ck_gpulink *l,
+			  const struct ck_gpu_message *message)
 {
 	pthread_mutex_lock(&l->lock);
-	l->over = !l->heard && message->rc == -ENOENT;
+	l->over = !l->reported && message->rc == -ENOENT;
 	pthread_mutex_unlock(&l->lock);
-	tell_failed(l, message->rc < 0 ? -message->rc : EIO, message->text);
+	notify_failed(l, message->rc < 0 ? -message->rc : EIO, message->text);
 }
 
 /* Returns 0; -EAGAIN if there is no message; or another errno if the worker is
  * gone. */
-static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+static int receive_one(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	struct ck_gpu_message message;
 	int rc = ck_gpu_take(m->sock, &message, NULL);
@@ -191,12 +191,12 @@ static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	if (rc)
 		return rc;
 	switch (message.kind) {
-	case CK_GPU_READY: mover_ready(l, m, message.text); return 0;
-	case CK_GPU_FAILED: mover_failed(l, &message); return -EIO;
+	case CK_GPU_READY: worker_ready(l, m, message.text); return 0;
+	case CK_GPU_FAILED: worker_failed(l, &message); return -EIO;
 	case CK_GPU_DONE: return ck_gpulink_done(l, m, &message);
 	case CK_GPU_ALLOCATED: return ck_gpulink_allocated(l, m, &message);
-	case CK_GPU_JOINED: ck_gpulink_hear_joined(l, m, &message); return 0;
-	case CK_GPU_ABSENT: ck_gpulink_hear_absent(l, &message); return 0;
+	case CK_GPU_JOINED: ck_gpulink_handle_joined(l, m, &message); return 0;
+	case CK_GPU_ABSENT: ck_gpulink_handle_absent(l, &message); return 0;
 	case CK_GPU_TURNS: return 0;
 	default: return -EPROTO;
 	}
@@ -205,7 +205,7 @@ static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 /* The worker is not used any more, and its messages are ignored. A worker that
  * has served requests is replaced at once, unless it ended soon after its
  * start. */
-static void mover_gone(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+static void worker_gone(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	uint64_t now = ck_msec_now();
 	bool worked;
@@ -214,8 +214,8 @@ static void mover_gone(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	worked = m->worked;
 	m->gone = true;
 	m->up = false;
-	ck_gpulink_asked_end(l, m);
-	ck_gpulink_left(l);
+	ck_gpulink_requests_end(l, m);
+	ck_gpulink_job_lost(l);
 	pthread_mutex_unlock(&l->lock);
 	ck_fd_cleanup(&m->sock);
 	if (!worked)
@@ -224,21 +224,21 @@ static void mover_gone(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	l->next = now - m->started > SHORT_MSEC ? 0 : now + PAUSE_MSEC;
 }
 
-static void hear(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+static void receive(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	unsigned left = MESSAGES;
 	int rc;
 
 	do
-		rc = hear_one(l, m);
+		rc = receive_one(l, m);
 	while (rc == 0 && --left);
 	if (left < MESSAGES)
-		ck_gpulink_heard(l, m);
+		ck_gpulink_received(l, m);
 	if (rc == 0 || rc == -EAGAIN)
 		return;
 	if (rc != -EIO)
-		tell_failed(l, EIO, "its process has ended");
-	mover_gone(l, m);
+		notify_failed(l, EIO, "its process has ended");
+	worker_gone(l, m);
 }
 
 /* --- workers that are gone ------------------------------------------------ */
@@ -246,14 +246,14 @@ static void hear(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 /* Frees workers that are gone and unused. */
 static void free_unused(struct ck_gpulink *l)
 {
-	struct ck_gpulink_mover **at = &l->movers, *unused = NULL;
+	struct ck_gpulink_worker **at = &l->workers, *unused = NULL;
 
 	pthread_mutex_lock(&l->lock);
 	while (*at) {
-		struct ck_gpulink_mover *m = *at;
+		struct ck_gpulink_worker *m = *at;
 
 		if (m->gone && !m->used)
-			mover_unmap(m);
+			worker_unmap(m);
 		if (!m->gone || m->used || m->memories) {
 			at = &m->next;
 			continue;
@@ -264,9 +264,9 @@ static void free_unused(struct ck_gpulink *l)
 	}
 	pthread_mutex_unlock(&l->lock);
 	while (unused) {
-		struct ck_gpulink_mover *next = unused->next;
+		struct ck_gpulink_worker *next = unused->next;
 
-		mover_free(unused);
+		worker_free(unused);
 		unused = next;
 	}
 }
@@ -278,15 +278,15 @@ static bool clear_away(struct ck_gpulink *l)
 	bool full;
 
 	ck_gpulink_clear(l);
-	full = ck_gpulink_tell_released(l);
+	full = ck_gpulink_send_released(l);
 	free_unused(l);
 	return full;
 }
 
 /* A worker that exceeds a limit is given up. */
-static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+static void check_overdue(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
-	uint64_t now = ck_msec_now(), gap = now - l->looked;
+	uint64_t now = ck_msec_now(), gap = now - l->last_check;
 	bool begins;
 
 	if (gap < LOOK_MSEC)
@@ -294,16 +294,16 @@ static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	pthread_mutex_lock(&l->lock);
 	begins = !m->up;
 	/* This process was stopped, and possibly the worker, too. */
-	if (l->looked && gap > STOPPED_MSEC)
+	if (l->last_check && gap > STOPPED_MSEC)
 		ck_gpulink_forgive(m, gap, now);
 	pthread_mutex_unlock(&l->lock);
-	l->looked = now;
+	l->last_check = now;
 	if (begins && now - m->started < BEGIN_MSEC)
 		return;
-	if (!begins && !ck_gpulink_is_late(l, m))
+	if (!begins && !ck_gpulink_is_overdue(l, m))
 		return;
-	tell_failed(l, EIO, "it does not answer");
-	mover_gone(l, m);
+	notify_failed(l, EIO, "it does not answer");
+	worker_gone(l, m);
 }
 
 /* A worker that is gone keeps its memory while slots of it are in use. */
@@ -312,7 +312,7 @@ static bool may_start(struct ck_gpulink *l)
 	unsigned gone = 0;
 
 	pthread_mutex_lock(&l->lock);
-	for (const struct ck_gpulink_mover *m = l->movers; m; m = m->next)
+	for (const struct ck_gpulink_worker *m = l->workers; m; m = m->next)
 		gone += m->used > 0;
 	pthread_mutex_unlock(&l->lock);
 	return gone <= GONE_MOST && ck_msec_now() >= l->next;
@@ -322,19 +322,19 @@ static bool may_start(struct ck_gpulink *l)
 
 /* The worker in use, or NULL; *ending: no request will be sent to any
  * worker. */
-static struct ck_gpulink_mover *present(struct ck_gpulink *l, bool *ending)
+static struct ck_gpulink_worker *present(struct ck_gpulink *l, bool *ending)
 {
-	struct ck_gpulink_mover *m;
+	struct ck_gpulink_worker *m;
 
 	pthread_mutex_lock(&l->lock);
-	m = ck_gpulink_mover_now(l);
+	m = ck_gpulink_worker_now(l);
 	*ending = l->ending || l->over;
 	pthread_mutex_unlock(&l->lock);
 	return m;
 }
 
 static int wait_msec(const struct ck_gpulink *l,
-		     const struct ck_gpulink_mover *m)
+		     const struct ck_gpulink_worker *m)
 {
 	uint64_t now = ck_msec_now();
 
@@ -348,7 +348,7 @@ static void *run(void *arg)
 	struct ck_gpulink *l = arg;
 	struct pollfd fds[] = { { .fd = l->wake, .events = POLLIN },
 				{ .events = POLLIN } };
-	struct ck_gpulink_mover *m;
+	struct ck_gpulink_worker *m;
 	eventfd_t n;
 	bool ending, full = false;
 
@@ -364,11 +364,11 @@ static void *run(void *arg)
 		if (fds[0].revents)
 			(void)eventfd_read(l->wake, &n);
 		if (fds[1].revents)
-			hear(l, m);
+			receive(l, m);
 		m = present(l, &ending);
 		if (m) {
 			ck_gpulink_hand_over(l, m);
-			look(l, m);
+			check_overdue(l, m);
 		}
 		full = clear_away(l);
 	}
@@ -387,7 +387,7 @@ static int begin(struct ck_gpulink *l)
 		return -errno;
 	if (l->options.none) {
 		l->over = true;
-		tell_failed(l, ENOENT, l->options.none);
+		notify_failed(l, ENOENT, l->options.none);
 		return 0;
 	}
 	rc = ck_thread_start_init(&l->thread, &l->options.thread_init, run, l);
@@ -421,7 +421,7 @@ int ck_gpulink_make(const struct ck_gpulink_options *options,
 	l->pause = PAUSE_MSEC;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->changed, NULL);
-	l->job.way = (struct ck_rendezvous_way)CK_RENDEZVOUS_NO_WAY;
+	l->job.link_fds = (struct ck_rendezvous_link)CK_RENDEZVOUS_NO_LINK;
 	rc = begin(l);
 	if (rc) {
 		ck_fd_cleanup(&l->wake);
@@ -443,11 +443,11 @@ void ck_gpulink_free(struct ck_gpulink *l)
 	if (l->started)
 		pthread_join(l->thread, NULL);
 	memories_free(l->released);
-	while (l->movers) {
-		struct ck_gpulink_mover *next = l->movers->next;
+	while (l->workers) {
+		struct ck_gpulink_worker *next = l->workers->next;
 
-		mover_free(l->movers);
-		l->movers = next;
+		worker_free(l->workers);
+		l->workers = next;
 	}
 	ck_fd_cleanup(&l->wake);
 	ck_gpulink_job_fini(&l->job);
@@ -462,9 +462,9 @@ int ck_gpulink_wait(struct ck_gpulink *l, uint32_t msec, struct ck_diag *d)
 	int rc = 0;
 
 	pthread_mutex_lock(&l->lock);
-	while (!l->heard && rc == 0)
+	while (!l->reported && rc == 0)
 		rc = pthread_cond_timedwait(&l->changed, &l->lock, &end);
-	if (!l->heard)
+	if (!l->reported)
 		rc = ck_fail(d, ETIMEDOUT, "they do not answer");
 	else
 		rc = l->err ? ck_fail(d, l->err, "%s", l->text) : 0;

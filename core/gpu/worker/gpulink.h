@@ -64,8 +64,8 @@ struct ck_gpulink_rate {
 /* Lets the worker take part in a job, in place of an earlier one, by a link to
  * the rank on this host. Takes the descriptors of *way. set: the job's number,
  * not 0. Any thread. */
-void ck_gpulink_join(struct ck_gpulink *l, const struct ck_rendezvous_way *way,
-		     uint32_t set);
+void ck_gpulink_join(struct ck_gpulink *l,
+		     const struct ck_rendezvous_link *link_fds, uint32_t set);
 /* Blocks until the worker takes part in that job, at most msec milliseconds.
  * Returns 0, or: -ETIMEDOUT; -ESTALE if another job has replaced it; the error
  * of the worker. The reason is in d. */

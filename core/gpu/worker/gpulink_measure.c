@@ -182,7 +182,7 @@ static bool measure_load(struct ck_gpulink *l, const struct load *where,
 	unsigned n;
 
 	pthread_mutex_lock(&l->lock);
-	n = l->movers ? (unsigned)ck_min(l->movers->n, AT_A_TIME) : 0;
+	n = l->workers ? (unsigned)ck_min(l->workers->n, AT_A_TIME) : 0;
 	pthread_mutex_unlock(&l->lock);
 	if (n == 0)
 		return false;
@@ -244,7 +244,7 @@ void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out)
 	bool up;
 
 	pthread_mutex_lock(&l->lock);
-	up = l->movers && l->movers->up;
+	up = l->workers && l->workers->up;
 	if (l->err)
 		memcpy(text, l->text, sizeof(text));
 	pthread_mutex_unlock(&l->lock);

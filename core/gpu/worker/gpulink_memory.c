@@ -4,8 +4,8 @@
  * and end with it. An allocation of a worker that is gone is unusable, but must
  * be released all the same.
  *
- * States: ASKED, ANSWERED, UNWANTED (the caller has given up; freed when the
- * reply arrives); then in the list `released` until RELEASE was sent to the
+ * States: REQUESTED, ANSWERED, CANCELLED (the caller has given up; freed when
+ * the reply arrives); then in the list `released` until RELEASE was sent to the
  * worker. Any thread.
  */
 #include "gpulink_internal.h"
@@ -20,7 +20,7 @@ enum { LOOK_MSEC = 50 };
 /* --- numbers; all must hold the lock -------------------------------------- */
 
 /* Returns the lowest free number; 0 if all are taken, or if out of memory. */
-static uint32_t number_take(struct ck_gpulink_mover *m)
+static uint32_t number_take(struct ck_gpulink_worker *m)
 {
 	size_t i = ck_max(m->lowest, (size_t)1);
 	uint8_t *grown;
@@ -43,7 +43,7 @@ static uint32_t number_take(struct ck_gpulink_mover *m)
 	return (uint32_t)i;
 }
 
-static void number_give_back(struct ck_gpulink_mover *m, uint32_t number)
+static void number_give_back(struct ck_gpulink_worker *m, uint32_t number)
 {
 	m->numbers[number] = 0;
 	m->lowest = ck_min(m->lowest, (size_t)number);
@@ -52,8 +52,8 @@ static void number_give_back(struct ck_gpulink_mover *m, uint32_t number)
 /* The worker does not have the allocation any more, or never had it. */
 static void forget(struct ck_gpulink_memory *memory)
 {
-	number_give_back(memory->mover, memory->number);
-	memory->mover->memories--;
+	number_give_back(memory->worker, memory->number);
+	memory->worker->memories--;
 	free(memory);
 }
 
@@ -62,10 +62,10 @@ static void forget(struct ck_gpulink_memory *memory)
 /* Sends a request. Returns 0, or: -EAGAIN if the socket is full; -EOPNOTSUPP if
  * there is no worker; -ENOMEM. Must hold the lock. The worker's struct stays
  * until forget(). */
-static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
-	       const struct ck_gather_alloc *want)
+static int request(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+		   const struct ck_gather_alloc *want)
 {
-	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
+	struct ck_gpulink_worker *m = ck_gpulink_worker_now(l);
 	struct ck_gpu_message message = { .kind = CK_GPU_ALLOCATE,
 					  .bytes = want->bytes,
 					  .with_file = want->with_file };
@@ -82,11 +82,11 @@ static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		number_give_back(m, message.memory);
 		return rc == -EAGAIN ? rc : -EOPNOTSUPP;
 	}
-	memory->mover = m;
+	memory->worker = m;
 	memory->number = message.memory;
 	memory->since = ck_msec_now();
-	memory->next = m->asked;
-	m->asked = memory;
+	memory->next = m->requested;
+	m->requested = memory;
 	m->memories++;
 	return 0;
 }
@@ -105,12 +105,12 @@ static bool wait_a_little(struct ck_gpulink *l,
 
 /* Retries while the socket is full. The worker either reads from it or is
  * replaced. Must hold the lock. */
-static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
-		    const struct ck_gather_alloc *want)
+static int request_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+			const struct ck_gather_alloc *want)
 {
 	int rc;
 
-	while ((rc = ask(l, memory, want)) == -EAGAIN)
+	while ((rc = request(l, memory, want)) == -EAGAIN)
 		if (!wait_a_little(l, want))
 			return -EINTR;
 	return rc;
@@ -120,11 +120,11 @@ static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 static int wait_for(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		    const struct ck_gather_alloc *want)
 {
-	while (memory->state == GPU_MEMORY_ASKED && wait_a_little(l, want))
+	while (memory->state == GPU_MEMORY_REQUESTED && wait_a_little(l, want))
 		;
 	if (memory->state == GPU_MEMORY_ANSWERED)
 		return memory->rc;
-	memory->state = GPU_MEMORY_UNWANTED;
+	memory->state = GPU_MEMORY_CANCELLED;
 	return -EINTR;
 }
 
@@ -139,7 +139,7 @@ int ck_gpulink_allocate(struct ck_gather_engine *is,
 	if (!memory)
 		return -ENOMEM;
 	pthread_mutex_lock(&l->lock);
-	rc = ask_soon(l, memory, want);
+	rc = request_soon(l, memory, want);
 	if (rc) {
 		free(memory);
 	} else {
@@ -166,10 +166,10 @@ static void take_place(struct ck_gather_memory *m,
 
 /* Removes a request from the list; NULL if there is no such request. Must hold
  * the lock. */
-static struct ck_gpulink_memory *take_asked(struct ck_gpulink_mover *m,
-					    uint32_t number)
+static struct ck_gpulink_memory *take_requested(struct ck_gpulink_worker *m,
+						uint32_t number)
 {
-	struct ck_gpulink_memory **at = &m->asked, *found;
+	struct ck_gpulink_memory **at = &m->requested, *found;
 
 	while (*at && (*at)->number != number)
 		at = &(*at)->next;
@@ -184,7 +184,7 @@ static struct ck_gpulink_memory *take_asked(struct ck_gpulink_mover *m,
 static void answered(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 		     int rc)
 {
-	if (memory->state == GPU_MEMORY_ASKED) {
+	if (memory->state == GPU_MEMORY_REQUESTED) {
 		memory->rc = rc;
 		memory->state = GPU_MEMORY_ANSWERED;
 		pthread_cond_broadcast(&l->changed);
@@ -196,13 +196,13 @@ static void answered(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	}
 }
 
-int ck_gpulink_allocated(struct ck_gpulink *l, struct ck_gpulink_mover *m,
+int ck_gpulink_allocated(struct ck_gpulink *l, struct ck_gpulink_worker *m,
 			 const struct ck_gpu_message *message)
 {
 	struct ck_gpulink_memory *memory;
 
 	pthread_mutex_lock(&l->lock);
-	memory = take_asked(m, message->memory);
+	memory = take_requested(m, message->memory);
 	if (memory) {
 		take_place(&memory->is, message);
 		answered(l, memory, message->rc == -EINTR ? -EIO : message->rc);
@@ -211,10 +211,11 @@ int ck_gpulink_allocated(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 	return memory ? 0 : -EPROTO;
 }
 
-void ck_gpulink_asked_end(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+void ck_gpulink_requests_end(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
-	while (m->asked)
-		answered(l, take_asked(m, m->asked->number), -EOPNOTSUPP);
+	while (m->requested)
+		answered(l, take_requested(m, m->requested->number),
+			 -EOPNOTSUPP);
 }
 
 /* --- release -------------------------------------------------------------- */
@@ -230,11 +231,11 @@ static bool has_room(int sock)
 
 /* Sends RELEASE. True if the allocation was released, or the worker is gone;
  * *full: its socket is full. Must hold the lock. */
-static bool tell_released(struct ck_gpulink_memory *memory, bool *full)
+static bool send_released(struct ck_gpulink_memory *memory, bool *full)
 {
 	const struct ck_gpu_message message = { .kind = CK_GPU_RELEASE,
 						.memory = memory->number };
-	struct ck_gpulink_mover *m = memory->mover;
+	struct ck_gpulink_worker *m = memory->worker;
 
 	if (!m->gone && ck_gpulink_is_aimed_at(m, memory))
 		return false;
@@ -246,7 +247,7 @@ static bool tell_released(struct ck_gpulink_memory *memory, bool *full)
 	return true;
 }
 
-bool ck_gpulink_tell_released(struct ck_gpulink *l)
+bool ck_gpulink_send_released(struct ck_gpulink *l)
 {
 	bool full = false;
 
@@ -254,7 +255,7 @@ bool ck_gpulink_tell_released(struct ck_gpulink *l)
 	while (l->released) {
 		struct ck_gpulink_memory *next = l->released->next;
 
-		if (!tell_released(l->released, &full))
+		if (!send_released(l->released, &full))
 			break;
 		l->released = next;
 	}
@@ -271,7 +272,7 @@ void ck_gpulink_release(struct ck_gather_engine *is, struct ck_gather_memory *m)
 	memory->next = l->released;
 	l->released = memory;
 	pthread_mutex_unlock(&l->lock);
-	if (ck_gpulink_tell_released(l))
+	if (ck_gpulink_send_released(l))
 		(void)eventfd_write(l->wake, 1);
 }
 
@@ -284,7 +285,7 @@ bool ck_gpulink_holds(struct ck_gather_engine *is,
 	bool holds;
 
 	pthread_mutex_lock(&l->lock);
-	holds = !memory->mover->gone;
+	holds = !memory->worker->gone;
 	pthread_mutex_unlock(&l->lock);
 	return holds;
 }

@@ -14,7 +14,7 @@
 /* Must hold the lock. */
 static void set_job(struct ck_gpulink *l, int rc, const char *text)
 {
-	l->job.heard = true;
+	l->job.reported = true;
 	l->job.rc = rc;
 	(void)snprintf(l->job.text, sizeof(l->job.text), "%s", text);
 	__atomic_store_n(&l->is.rounds, rc ? 0 : l->job.set, __ATOMIC_RELAXED);
@@ -23,7 +23,7 @@ static void set_job(struct ck_gpulink *l, int rc, const char *text)
 
 void ck_gpulink_job_fini(struct ck_gpulink_job *job)
 {
-	ck_rendezvous_way_fini(&job->way);
+	ck_rendezvous_link_fini(&job->link_fds);
 	while (job->absent) {
 		struct ck_gpulink_absent *next = job->absent->next;
 
@@ -32,39 +32,42 @@ void ck_gpulink_job_fini(struct ck_gpulink_job *job)
 	}
 }
 
-void ck_gpulink_join(struct ck_gpulink *l, const struct ck_rendezvous_way *way,
-		     uint32_t set)
+void ck_gpulink_join(struct ck_gpulink *l,
+		     const struct ck_rendezvous_link *link_fds, uint32_t set)
 {
 	pthread_mutex_lock(&l->lock);
 	ck_gpulink_job_fini(&l->job);
-	l->job = (struct ck_gpulink_job){ .way = *way, .set = set };
+	l->job = (struct ck_gpulink_job){ .link_fds = *link_fds, .set = set };
 	__atomic_store_n(&l->is.rounds, 0, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&l->lock);
 	(void)eventfd_write(l->wake, 1);
 }
 
-void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
-	struct ck_rendezvous_way *way = &l->job.way;
+	struct ck_rendezvous_link *link_fds = &l->job.link_fds;
 	int rc = -EAGAIN;
 
 	pthread_mutex_lock(&l->lock);
-	if (m->up && way->sock >= 0) {
-		const int files[CK_GPU_FILES] = { way->sock, way->memory };
-		const struct ck_gpu_message message = { .kind = CK_GPU_JOIN,
-							.set = l->job.set,
-							.bytes = way->size };
+	if (m->up && link_fds->sock >= 0) {
+		const int files[CK_GPU_FILES] = { link_fds->sock,
+						  link_fds->memory };
+		const struct ck_gpu_message message = {
+			.kind = CK_GPU_JOIN,
+			.set = l->job.set,
+			.bytes = link_fds->size
+		};
 
 		rc = ck_gpu_send_files(m->sock, &message, files);
 	}
 	if (rc != -EAGAIN)
-		ck_rendezvous_way_fini(way);
+		ck_rendezvous_link_fini(link_fds);
 	pthread_mutex_unlock(&l->lock);
 }
 
 /* Messages about an earlier job are ignored. */
-void ck_gpulink_hear_joined(struct ck_gpulink *l, struct ck_gpulink_mover *m,
-			    const struct ck_gpu_message *message)
+void ck_gpulink_handle_joined(struct ck_gpulink *l, struct ck_gpulink_worker *m,
+			      const struct ck_gpu_message *message)
 {
 	bool news;
 
@@ -91,8 +94,8 @@ static struct ck_gpulink_absent *find_absent(const struct ck_gpulink *l,
 	return a;
 }
 
-void ck_gpulink_hear_absent(struct ck_gpulink *l,
-			    const struct ck_gpu_message *message)
+void ck_gpulink_handle_absent(struct ck_gpulink *l,
+			      const struct ck_gpu_message *message)
 {
 	size_t len = strlen(message->text);
 	struct ck_gpulink_absent *a = NULL;
@@ -123,9 +126,9 @@ bool ck_gpulink_why_absent(struct ck_gpulink *l, uint32_t set, uint32_t rank,
 	return a != NULL;
 }
 
-void ck_gpulink_left(struct ck_gpulink *l)
+void ck_gpulink_job_lost(struct ck_gpulink *l)
 {
-	if (l->job.set && l->job.way.sock < 0)
+	if (l->job.set && l->job.link_fds.sock < 0)
 		set_job(l, -EPIPE,
 			"the process with the GPU was replaced; the next job "
 			"of the hosts has NCCL again");
@@ -138,11 +141,11 @@ int ck_gpulink_joined(struct ck_gpulink *l, uint32_t set, uint32_t msec,
 	int rc = 0;
 
 	pthread_mutex_lock(&l->lock);
-	while (!l->job.heard && l->job.set == set && rc == 0)
+	while (!l->job.reported && l->job.set == set && rc == 0)
 		rc = pthread_cond_timedwait(&l->changed, &l->lock, &end);
 	if (l->job.set != set)
 		rc = ck_fail(d, ESTALE, "another job is there");
-	else if (!l->job.heard)
+	else if (!l->job.reported)
 		rc = ck_fail(d, ETIMEDOUT,
 			     "the process with the GPU does not "
 			     "answer");
@@ -159,11 +162,11 @@ bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size)
 	bool there;
 
 	pthread_mutex_lock(&l->lock);
-	there = l->job.set && l->job.heard && l->job.rc == 0;
+	there = l->job.set && l->job.reported && l->job.rc == 0;
 	(void)snprintf(out, size, "%s",
-		       l->job.heard ? l->job.text
-		       : l->job.set ? "it has not begun"
-				    : "no job of hosts takes part");
+		       l->job.reported ? l->job.text
+		       : l->job.set    ? "it has not begun"
+				       : "no job of hosts takes part");
 	pthread_mutex_unlock(&l->lock);
 	return there;
 }

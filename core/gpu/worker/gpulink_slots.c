@@ -20,16 +20,17 @@ enum {
 	SILENT_MOST = 8,
 };
 
-static bool is_at_mover(const struct ck_gpulink_slot *slot)
+static bool is_at_worker(const struct ck_gpulink_slot *slot)
 {
-	return slot->state == GPU_SLOT_ON_WAY || slot->state == GPU_SLOT_LEFT;
+	return slot->state == GPU_SLOT_IN_FLIGHT ||
+	       slot->state == GPU_SLOT_CANCELLED;
 }
 
-bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
+bool ck_gpulink_is_aimed_at(const struct ck_gpulink_worker *m,
 			    const struct ck_gpulink_memory *memory)
 {
 	for (uint32_t i = 0; i < m->n; i++)
-		if (is_at_mover(&m->slots[i]) &&
+		if (is_at_worker(&m->slots[i]) &&
 		    m->slots[i].is.memory == &memory->is)
 			return true;
 	return false;
@@ -39,7 +40,7 @@ bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
 static void slot_free(struct ck_gpulink_slot *slot)
 {
 	slot->state = GPU_SLOT_FREE;
-	slot->mover->used--;
+	slot->worker->used--;
 }
 
 /* --- functions of struct ck_gather_engine --------------------------------- */
@@ -48,7 +49,7 @@ static void slot_free(struct ck_gpulink_slot *slot)
  * has. */
 static struct ck_gpulink_slot *find_free(struct ck_gpulink *l)
 {
-	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
+	struct ck_gpulink_worker *m = ck_gpulink_worker_now(l);
 
 	if (!m || !m->up || m->slow)
 		return NULL;
@@ -68,7 +69,7 @@ struct ck_gather_slot *ck_gpulink_take(struct ck_gather_engine *is)
 	if (slot) {
 		slot->state = GPU_SLOT_TAKEN;
 		slot->cancelled = false;
-		slot->mover->used++;
+		slot->worker->used++;
 	}
 	pthread_mutex_unlock(&l->lock);
 	if (!slot)
@@ -89,7 +90,7 @@ void ck_gpulink_put(struct ck_gather_engine *is, struct ck_gather_slot *s)
 
 	pthread_mutex_lock(&l->lock);
 	slot_free(slot);
-	last = slot->mover->used == 0 && slot->mover->gone;
+	last = slot->worker->used == 0 && slot->worker->gone;
 	pthread_mutex_unlock(&l->lock);
 	if (last)
 		(void)eventfd_write(l->wake, 1);
@@ -103,7 +104,7 @@ static struct ck_gpu_message message_of(const struct ck_gpulink_slot *slot)
 
 	return (struct ck_gpu_message){
 		.kind = CK_GPU_GATHER,
-		.slot = (uint32_t)(slot - slot->mover->slots),
+		.slot = (uint32_t)(slot - slot->worker->slots),
 		.use = slot->use,
 		.filled = s->filled,
 		.results = s->results,
@@ -125,12 +126,12 @@ static int send(struct ck_gpulink_slot *slot)
 		(const struct ck_gpulink_memory *)slot->is.memory;
 	struct ck_gpu_message message;
 
-	if (slot->cancelled || slot->mover->gone ||
-	    (memory && memory->mover != slot->mover))
+	if (slot->cancelled || slot->worker->gone ||
+	    (memory && memory->worker != slot->worker))
 		return -ECANCELED;
 	slot->use++;
 	message = message_of(slot);
-	return ck_gpu_send(slot->mover->sock, &message, false);
+	return ck_gpu_send(slot->worker->sock, &message, false);
 }
 
 /* A slot that could not be sent is completed by the thread. */
@@ -142,7 +143,7 @@ void ck_gpulink_start(struct ck_gather_engine *is, struct ck_gather_slot *s)
 
 	pthread_mutex_lock(&l->lock);
 	rc = send(slot);
-	slot->state = GPU_SLOT_ON_WAY;
+	slot->state = GPU_SLOT_IN_FLIGHT;
 	slot->since = rc ? 0 : ck_msec_now();
 	slot->lost = rc == -EPIPE || rc == -ECONNRESET;
 	pthread_mutex_unlock(&l->lock);
@@ -164,12 +165,12 @@ void ck_gpulink_interrupt(struct ck_gather_engine *is, struct ck_gather_slot *s)
 /* --- completion ----------------------------------------------------------- */
 
 /* The slot was cancelled. It is not reused while the worker may write to it. */
-static void slot_leave(struct ck_gpulink *l, struct ck_gpulink_slot *slot)
+static void slot_cancel(struct ck_gpulink *l, struct ck_gpulink_slot *slot)
 {
 	slot->is.done(&slot->is, -EINTR);
 	pthread_mutex_lock(&l->lock);
-	if (slot->since && !slot->mover->gone)
-		slot->state = GPU_SLOT_LEFT;
+	if (slot->since && !slot->worker->gone)
+		slot->state = GPU_SLOT_CANCELLED;
 	else
 		slot_free(slot);
 	pthread_mutex_unlock(&l->lock);
@@ -184,7 +185,7 @@ static void slot_end(struct ck_gpulink *l, struct ck_gpulink_slot *slot, int rc)
 	slot->is.done(&slot->is, rc);
 }
 
-int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_mover *m,
+int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_worker *m,
 		    const struct ck_gpu_message *message)
 {
 	struct ck_gpulink_slot *slot;
@@ -194,8 +195,8 @@ int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 		return -EPROTO;
 	slot = &m->slots[message->slot];
 	pthread_mutex_lock(&l->lock);
-	right = is_at_mover(slot) && slot->since && message->use == slot->use;
-	waits = right && slot->state == GPU_SLOT_ON_WAY;
+	right = is_at_worker(slot) && slot->since && message->use == slot->use;
+	waits = right && slot->state == GPU_SLOT_IN_FLIGHT;
 	if (right && !waits)
 		slot_free(slot);
 	m->worked |= right && message->rc == 0;
@@ -209,10 +210,10 @@ int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 /* True if the slot was cancelled or will have no reply. Must hold the lock. */
 static bool is_over(const struct ck_gpulink_slot *slot, int *rc)
 {
-	if (slot->state != GPU_SLOT_ON_WAY)
+	if (slot->state != GPU_SLOT_IN_FLIGHT)
 		return false;
 	*rc = slot->cancelled ? -EINTR : -EIO;
-	return slot->cancelled || slot->mover->gone ||
+	return slot->cancelled || slot->worker->gone ||
 	       (slot->since == 0 && !slot->lost);
 }
 
@@ -221,11 +222,11 @@ static struct ck_gpulink_slot *find_over(struct ck_gpulink *l, int *rc)
 	struct ck_gpulink_slot *found = NULL;
 
 	pthread_mutex_lock(&l->lock);
-	for (struct ck_gpulink_mover *m = l->movers; m && !found; m = m->next)
+	for (struct ck_gpulink_worker *m = l->workers; m && !found; m = m->next)
 		for (uint32_t i = 0; i < m->n && !found; i++) {
 			struct ck_gpulink_slot *slot = &m->slots[i];
 
-			if (m->gone && slot->state == GPU_SLOT_LEFT)
+			if (m->gone && slot->state == GPU_SLOT_CANCELLED)
 				slot_free(slot);
 			else if (is_over(slot, rc))
 				found = slot;
@@ -241,45 +242,46 @@ void ck_gpulink_clear(struct ck_gpulink *l)
 
 	while ((slot = find_over(l, &rc))) {
 		if (rc == -EINTR)
-			slot_leave(l, slot);
+			slot_cancel(l, slot);
 		else
 			slot_end(l, slot, rc);
 	}
 }
 
-void ck_gpulink_heard(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+void ck_gpulink_received(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	pthread_mutex_lock(&l->lock);
 	m->silent = 0;
 	pthread_mutex_unlock(&l->lock);
 }
 
-void ck_gpulink_forgive(struct ck_gpulink_mover *m, uint64_t msec, uint64_t now)
+void ck_gpulink_forgive(struct ck_gpulink_worker *m, uint64_t msec,
+			uint64_t now)
 {
 	m->started = ck_min(m->started + msec, now);
 	for (uint32_t i = 0; i < m->n; i++)
 		if (m->slots[i].since)
 			m->slots[i].since = ck_min(m->slots[i].since + msec,
 						   now);
-	for (struct ck_gpulink_memory *a = m->asked; a; a = a->next)
+	for (struct ck_gpulink_memory *a = m->requested; a; a = a->next)
 		a->since = ck_min(a->since + msec, now);
 }
 
-bool ck_gpulink_is_late(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+bool ck_gpulink_is_overdue(struct ck_gpulink *l, struct ck_gpulink_worker *m)
 {
 	uint64_t now, longest = 0;
 	bool waits, late;
 
 	pthread_mutex_lock(&l->lock);
-	waits = m->asked != NULL;
+	waits = m->requested != NULL;
 	/* Read under the lock: other threads send meanwhile. */
 	now = ck_msec_now();
 	for (uint32_t i = 0; i < m->n; i++)
-		if (is_at_mover(&m->slots[i]) && m->slots[i].since) {
+		if (is_at_worker(&m->slots[i]) && m->slots[i].since) {
 			longest = ck_max(longest, now - m->slots[i].since);
 			waits = true;
 		}
-	for (const struct ck_gpulink_memory *a = m->asked; a; a = a->next)
+	for (const struct ck_gpulink_memory *a = m->requested; a; a = a->next)
 		longest = ck_max(longest, now - a->since);
 	m->slow = longest > SLOW_MSEC;
 	m->silent = waits ? m->silent + 1 : 0;

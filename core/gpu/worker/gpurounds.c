@@ -34,7 +34,7 @@ void ck_gpurounds_put(struct ck_gpurounds *r, const struct ck_frame *frame,
 
 static void send_self(struct ck_gpurounds *r, struct ck_str body)
 {
-	struct ck_gpurounds_letter *l = malloc(sizeof(*l) + body.len);
+	struct ck_gpurounds_local_message *l = malloc(sizeof(*l) + body.len);
 
 	if (!l)
 		return; /* lost, as messages may be */
@@ -65,21 +65,21 @@ static void prepare(struct ck_round_user *u, struct ck_round *round,
 {
 	struct ck_gpurounds *r = (struct ck_gpurounds *)u;
 
-	if (!ck_gpurounds_ask_prepare(r, round))
-		ck_gpurounds_join_prepare(r, round, what);
+	if (!ck_gpurounds_initiator_prepare(r, round))
+		ck_gpurounds_participant_prepare(r, round, what);
 }
 
 static void ended(struct ck_round_user *u, struct ck_round *round, int rc)
 {
 	struct ck_gpurounds *r = (struct ck_gpurounds *)u;
 
-	if (!ck_gpurounds_ask_ended(r, round, rc))
-		ck_gpurounds_join_ended(r, round);
+	if (!ck_gpurounds_initiator_ended(r, round, rc))
+		ck_gpurounds_participant_ended(r, round);
 }
 
 static void over(struct ck_round_user *u, uint64_t op, int rc)
 {
-	ck_gpurounds_ask_over((struct ck_gpurounds *)u, op, rc);
+	ck_gpurounds_initiator_over((struct ck_gpurounds *)u, op, rc);
 }
 
 /* --- joining a job -------------------------------------------------------- */
@@ -96,7 +96,7 @@ static int join(struct ck_gpurounds *r, struct ck_diag *d)
 	struct ck_rounds_options o = {
 		.rank = r->rank,
 		.size = r->size,
-		.most = GPU_TURNED,
+		.most = GPU_PARTICIPATING,
 		.prepare_msec = share_of(r->msec / 4, PREPARE_MSEC),
 		.round_msec = share_of(r->msec / 8, ROUND_MSEC),
 	};
@@ -182,7 +182,7 @@ static int take_frame(struct ck_gpurounds *r, const struct ck_framed *f)
 	if (f->frame.kind != CK_FRAME_MESSAGE)
 		return -EPROTO;
 	if (h->answer)
-		return ck_gpurounds_join_answer(r, f);
+		return ck_gpurounds_participant_answer(r, f);
 	if (h->type != CK_WIRE_ROUND || f->frame.peer == r->rank)
 		return -EPROTO;
 	if (!ck_no_rounds_is(f->body))
@@ -209,12 +209,12 @@ static int take_all(struct ck_gpurounds *r)
 
 static void take_letters(struct ck_gpurounds *r)
 {
-	struct ck_gpurounds_letter *all = r->first;
+	struct ck_gpurounds_local_message *all = r->first;
 
 	r->first = NULL;
 	r->last = &r->first;
 	while (all) {
-		struct ck_gpurounds_letter *l = all;
+		struct ck_gpurounds_local_message *l = all;
 
 		all = l->next;
 		take_round(r, r->rank, (struct ck_str){ l->bytes, l->len });
@@ -230,7 +230,7 @@ static void tick(struct ck_gpurounds *r)
 	r->due = ck_rounds_tick(r->rounds, r->ticked);
 }
 
-int ck_gpurounds_turn(struct ck_gpurounds *r)
+int ck_gpurounds_advance(struct ck_gpurounds *r)
 {
 	int rc = r->rc ? r->rc : ck_frames_flush(&r->frames);
 
@@ -238,9 +238,9 @@ int ck_gpurounds_turn(struct ck_gpurounds *r)
 		rc = take_all(r);
 	if (rc || !r->rounds)
 		return rc;
-	ck_gpurounds_ask(r);
-	ck_gpurounds_ask_turn(r);
-	ck_gpurounds_join_turn(r);
+	ck_gpurounds_initiate(r);
+	ck_gpurounds_initiator_advance(r);
+	ck_gpurounds_participant_advance(r);
 	tick(r);
 	for (int i = 0; i < LETTERS_MOST && r->first; i++) {
 		take_letters(r);
@@ -252,7 +252,7 @@ int ck_gpurounds_turn(struct ck_gpurounds *r)
 /* True if a device must be polled. */
 static bool is_near(const struct ck_gpurounds *r)
 {
-	for (unsigned i = 0; i < GPU_ASKED; i++)
+	for (unsigned i = 0; i < GPU_INITIATED; i++)
 		if (r->batches[i].round && !r->batches[i].ready)
 			return true;
 	for (const struct ck_gpurounds_part *p = r->parts; p; p = p->next)
@@ -289,7 +289,7 @@ uint32_t ck_gpurounds_open(const struct ck_gpurounds *r)
 	return r ? r->open : 0;
 }
 
-void ck_gpurounds_add(struct ck_gpurounds *r, struct ck_gpurounds_wish *w)
+void ck_gpurounds_add(struct ck_gpurounds *r, struct ck_gpurounds_request *w)
 {
 	if (!r->rounds || r->rc) {
 		r->options.failed(r->options.arg, w, -EREMOTEIO);
@@ -354,13 +354,13 @@ bool ck_gpurounds_free(struct ck_gpurounds *r)
 		return true;
 	if (r->rounds) {
 		right = rounds_end(r);
-		ck_gpurounds_ask_end(r, -EREMOTEIO);
-		ck_gpurounds_join_end(r);
+		ck_gpurounds_initiator_end(r, -EREMOTEIO);
+		ck_gpurounds_participant_end(r);
 	}
 	if (right && r->lost)
 		right = r->options.gpu->leave(r->options.gpu);
 	while (r->first) {
-		struct ck_gpurounds_letter *next = r->first->next;
+		struct ck_gpurounds_local_message *next = r->first->next;
 
 		free(r->first);
 		r->first = next;

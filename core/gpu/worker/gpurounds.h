@@ -16,13 +16,13 @@
 
 /* A gather request, and the transfer list of its remote bytes. Must stay as it
  * is until the request is done. */
-struct ck_gpurounds_wish {
+struct ck_gpurounds_request {
 	struct ck_gpu_work *work;
 	/* `wanted` bytes of transfer list; destinations are offsets in the
 	 * request's `fill` */
 	uint8_t *wants;
 	uint32_t wanted;
-	struct ck_gpurounds_wish *next; /* private */
+	struct ck_gpurounds_request *next; /* private */
 };
 
 struct ck_gpurounds_options {
@@ -31,7 +31,7 @@ struct ck_gpurounds_options {
 	uint64_t size;	  /* of the memory, bytes */
 	/* The request has failed with rc, and was not begun. Otherwise the
 	 * device completes it; with -EREMOTEIO if the round has failed. */
-	void (*failed)(void *arg, struct ck_gpurounds_wish *w, int rc);
+	void (*failed)(void *arg, struct ck_gpurounds_request *w, int rc);
 	/* Called once. rc 0: this process takes part, and text is the version
 	 * of NCCL; rc < 0: it does not, and text is the reason. */
 	void (*joined)(void *arg, int rc, const char *text);
@@ -57,15 +57,15 @@ CK_MUST_USE bool ck_gpurounds_free(struct ck_gpurounds *r);
  * may be NULL. */
 uint32_t ck_gpurounds_open(const struct ck_gpurounds *r);
 /* Queues a request; calls failed() at once if this process takes no part. */
-void ck_gpurounds_add(struct ck_gpurounds *r, struct ck_gpurounds_wish *w);
+void ck_gpurounds_add(struct ck_gpurounds *r, struct ck_gpurounds_request *w);
 /* Events to poll on `sock`. */
 short ck_gpurounds_events(const struct ck_gpurounds *r);
 /* Makes progress with messages, requests and rounds, without blocking. Returns
  * 0, or: -ECANCELED if this process takes no part, after joined(); -EPIPE,
  * -EPROTO or -ENOMEM if the link has ended. After an error it must be freed. */
-CK_MUST_USE int ck_gpurounds_turn(struct ck_gpurounds *r);
-/* Microseconds until the next call of ck_gpurounds_turn(); UINT32_MAX if only a
- * message needs one. */
+CK_MUST_USE int ck_gpurounds_advance(struct ck_gpurounds *r);
+/* Microseconds until the next call of ck_gpurounds_advance(); UINT32_MAX if
+ * only a message needs one. */
 uint32_t ck_gpurounds_wait(const struct ck_gpurounds *r);
 
 #endif

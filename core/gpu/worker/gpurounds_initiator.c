@@ -44,15 +44,15 @@ static bool sum_add(struct sum *s, uint32_t rank, uint64_t bytes)
 	return s->bytes[i] <= CK_GPU_PARCEL;
 }
 
-static struct ck_cur wants_of(const struct ck_gpurounds_wish *w)
+static struct ck_cur wants_of(const struct ck_gpurounds_request *w)
 {
 	return ck_cur_make(w->wants, w->wanted);
 }
 
 /* Adds a request. Returns 0, or: -EPROTO if its list is invalid; -EHOSTDOWN if
  * a rank is lost; -E2BIG if it does not fit. */
-static int sum_wish(const struct ck_gpurounds *r, struct sum *s,
-		    const struct ck_gpurounds_wish *w)
+static int sum_request(const struct ck_gpurounds *r, struct sum *s,
+		       const struct ck_gpurounds_request *w)
 {
 	struct ck_cur c = wants_of(w);
 	struct ck_want want;
@@ -84,14 +84,14 @@ static void settle(struct ck_gpurounds *r, struct ck_gpurounds_batch *b, int rc)
 	struct ck_gpu *gpu = r->options.gpu;
 
 	for (uint32_t i = 0; i < b->n; i++)
-		gpu->proceed(gpu, b->wishes[i]->work, rc ? -EREMOTEIO : 0);
+		gpu->proceed(gpu, b->requests[i]->work, rc ? -EREMOTEIO : 0);
 	r->open -= b->n;
 	b->n = 0;
 }
 
 static struct ck_gpurounds_batch *batch_of(struct ck_gpurounds *r, uint64_t op)
 {
-	for (unsigned i = 0; i < GPU_ASKED && op; i++)
+	for (unsigned i = 0; i < GPU_INITIATED && op; i++)
 		if (r->batches[i].op == op)
 			return &r->batches[i];
 	return NULL;
@@ -99,7 +99,7 @@ static struct ck_gpurounds_batch *batch_of(struct ck_gpurounds *r, uint64_t op)
 
 static struct ck_gpurounds_batch *batch_unused(struct ck_gpurounds *r)
 {
-	for (unsigned i = 0; i < GPU_ASKED; i++)
+	for (unsigned i = 0; i < GPU_INITIATED; i++)
 		if (!r->batches[i].op && !r->batches[i].n)
 			return &r->batches[i];
 	return NULL;
@@ -108,9 +108,9 @@ static struct ck_gpurounds_batch *batch_unused(struct ck_gpurounds *r)
 /* --- requesting ----------------------------------------------------------- */
 
 /* Removes the first waiting request. */
-static struct ck_gpurounds_wish *take_out(struct ck_gpurounds *r)
+static struct ck_gpurounds_request *take_out(struct ck_gpurounds *r)
 {
-	struct ck_gpurounds_wish *w = r->waiting;
+	struct ck_gpurounds_request *w = r->waiting;
 
 	r->waiting = w->next;
 	if (!r->waiting)
@@ -120,7 +120,7 @@ static struct ck_gpurounds_wish *take_out(struct ck_gpurounds *r)
 
 static void fail_first(struct ck_gpurounds *r, int rc)
 {
-	struct ck_gpurounds_wish *w = take_out(r);
+	struct ck_gpurounds_request *w = take_out(r);
 
 	r->open--;
 	r->options.failed(r->options.arg, w, rc);
@@ -128,10 +128,10 @@ static void fail_first(struct ck_gpurounds *r, int rc)
 
 static void add_first(struct ck_gpurounds *r, struct ck_gpurounds_batch *b)
 {
-	struct ck_gpurounds_wish *w = take_out(r);
+	struct ck_gpurounds_request *w = take_out(r);
 
 	ck_buf_add(&b->what, w->wants, w->wanted);
-	b->wishes[b->n++] = w;
+	b->requests[b->n++] = w;
 }
 
 /* Adds the first waiting request to the batch. False if it does not fit now; a
@@ -141,7 +141,7 @@ static bool take_first(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 {
 	struct ck_gpu *gpu = r->options.gpu;
 	struct sum with = *s;
-	int rc = sum_wish(r, &with, r->waiting);
+	int rc = sum_request(r, &with, r->waiting);
 
 	if (rc == 0 && b->what.len + r->waiting->wanted > CK_ROUND_WHAT)
 		rc = -E2BIG;
@@ -187,18 +187,18 @@ static void send(struct ck_gpurounds *r, struct ck_gpurounds_batch *b,
 }
 
 /* False if ranks are not connected: requests do not wait for that, but fail. */
-static bool may_ask(const struct ck_gpurounds *r)
+static bool may_initiate(const struct ck_gpurounds *r)
 {
 	struct ck_gpu *gpu = r->options.gpu;
 
 	return ck_msec_now() >= r->quiet_until && gpu->is_up(gpu) == 1;
 }
 
-void ck_gpurounds_ask(struct ck_gpurounds *r)
+void ck_gpurounds_initiate(struct ck_gpurounds *r)
 {
 	struct ck_gpurounds_batch *b;
 
-	while (r->waiting && !may_ask(r))
+	while (r->waiting && !may_initiate(r))
 		fail_first(r, -EREMOTEIO);
 	while (r->waiting && (b = batch_unused(r))) {
 		struct sum s = { .nranks = 1, .ranks = { r->rank } };
@@ -216,7 +216,8 @@ void ck_gpurounds_ask(struct ck_gpurounds *r)
 
 /* --- progress ------------------------------------------------------------- */
 
-bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round)
+bool ck_gpurounds_initiator_prepare(struct ck_gpurounds *r,
+				    struct ck_round *round)
 {
 	struct ck_gpurounds_batch *b = batch_of(r, round->op);
 
@@ -232,7 +233,7 @@ bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round)
 static void add_transfers(struct ck_gpurounds_batch *b, uint32_t rank)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
-		struct ck_cur c = wants_of(b->wishes[i]);
+		struct ck_cur c = wants_of(b->requests[i]);
 		struct ck_want want;
 
 		while (ck_want_next(&c, &want) > 0)
@@ -240,7 +241,7 @@ static void add_transfers(struct ck_gpurounds_batch *b, uint32_t rank)
 				b->list[b->ntransfers++] =
 					(struct ck_gpu_transfer){
 						.peer = rank,
-						.at = b->wishes[i]
+						.at = b->requests[i]
 							      ->work->staged +
 						      want.at,
 						.bytes = want.bytes,
@@ -253,7 +254,7 @@ static int transfers_make(struct ck_gpurounds_batch *b)
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
-		struct ck_cur c = wants_of(b->wishes[i]);
+		struct ck_cur c = wants_of(b->requests[i]);
 		struct ck_want want;
 
 		while (ck_want_next(&c, &want) > 0)
@@ -294,7 +295,7 @@ static int is_staged(struct ck_gpurounds *r, const struct ck_gpurounds_batch *b)
 	int rc = 1;
 
 	for (uint32_t i = 0; i < b->n && rc == 1; i++)
-		rc = gpu->is_staged(gpu, b->wishes[i]->work);
+		rc = gpu->is_staged(gpu, b->requests[i]->work);
 	return rc;
 }
 
@@ -318,15 +319,15 @@ static void batch_ready(struct ck_gpurounds *r, struct ck_gpurounds_batch *b)
 	}
 }
 
-void ck_gpurounds_ask_turn(struct ck_gpurounds *r)
+void ck_gpurounds_initiator_advance(struct ck_gpurounds *r)
 {
-	for (unsigned i = 0; i < GPU_ASKED; i++)
+	for (unsigned i = 0; i < GPU_INITIATED; i++)
 		if (r->batches[i].round && !r->batches[i].ready)
 			batch_ready(r, &r->batches[i]);
 }
 
-bool ck_gpurounds_ask_ended(struct ck_gpurounds *r,
-			    const struct ck_round *round, int rc)
+bool ck_gpurounds_initiator_ended(struct ck_gpurounds *r,
+				  const struct ck_round *round, int rc)
 {
 	struct ck_gpurounds_batch *b = batch_of(r, round->op);
 
@@ -339,7 +340,7 @@ bool ck_gpurounds_ask_ended(struct ck_gpurounds *r,
 	return true;
 }
 
-void ck_gpurounds_ask_over(struct ck_gpurounds *r, uint64_t op, int rc)
+void ck_gpurounds_initiator_over(struct ck_gpurounds *r, uint64_t op, int rc)
 {
 	struct ck_gpurounds_batch *b = batch_of(r, op);
 
@@ -353,11 +354,11 @@ void ck_gpurounds_ask_over(struct ck_gpurounds *r, uint64_t op, int rc)
 	batch_free(b);
 }
 
-void ck_gpurounds_ask_end(struct ck_gpurounds *r, int rc)
+void ck_gpurounds_initiator_end(struct ck_gpurounds *r, int rc)
 {
 	while (r->waiting)
 		fail_first(r, rc);
-	for (unsigned i = 0; i < GPU_ASKED; i++) {
+	for (unsigned i = 0; i < GPU_INITIATED; i++) {
 		settle(r, &r->batches[i], rc);
 		batch_free(&r->batches[i]);
 	}

@@ -14,15 +14,16 @@
 #include "gpurounds.h"
 
 enum {
-	GPU_BATCH = 8,	 /* gather requests per round */
-	GPU_ASKED = 2,	 /* rounds requested at a time */
-	GPU_PLACES = 8,	 /* parts of the link's memory, each for one parcel */
-	GPU_TURNED = 16, /* rounds that this rank takes part in at a time */
+	GPU_BATCH = 8,	   /* gather requests per round */
+	GPU_INITIATED = 2, /* rounds requested at a time */
+	GPU_PLACES = 8,	   /* parts of the link's memory, each for one parcel */
+	/* rounds that this rank takes part in at a time */
+	GPU_PARTICIPATING = 16,
 };
 
 /* A message of this rank to itself. */
-struct ck_gpurounds_letter {
-	struct ck_gpurounds_letter *next;
+struct ck_gpurounds_local_message {
+	struct ck_gpurounds_local_message *next;
 	size_t len;
 	char bytes[];
 };
@@ -30,7 +31,7 @@ struct ck_gpurounds_letter {
 /* Gather requests that one round serves. */
 struct ck_gpurounds_batch {
 	uint64_t op; /* 0 if unused */
-	struct ck_gpurounds_wish *wishes[GPU_BATCH];
+	struct ck_gpurounds_request *requests[GPU_BATCH];
 	uint32_t n;
 	struct ck_buf what;
 	struct ck_round *round; /* while this rank takes part in it */
@@ -80,14 +81,14 @@ struct ck_gpurounds {
 	uint32_t rank, size, msec;
 	bool *lost;		  /* by rank: it takes no part any more */
 	struct ck_rounds *rounds; /* NULL if this process takes no part */
-	struct ck_gpurounds_letter *first, **last;
+	struct ck_gpurounds_local_message *first, **last;
 	uint32_t due; /* ms from `ticked` until ck_rounds_tick() */
 	uint64_t ticked;
 	int rc; /* of the link */
 
 	/* Initiator: */
-	struct ck_gpurounds_wish *waiting, **waiting_end;
-	struct ck_gpurounds_batch batches[GPU_ASKED];
+	struct ck_gpurounds_request *waiting, **waiting_end;
+	struct ck_gpurounds_batch batches[GPU_INITIATED];
 	/* no round is requested before, after a failure */
 	uint64_t quiet_until;
 	uint32_t pause; /* length of the last pause, ms */
@@ -106,16 +107,17 @@ void ck_gpurounds_put(struct ck_gpurounds *r, const struct ck_frame *frame,
 /* --- gpurounds_initiator.c ------------------------------------------------------------------- */
 
 /* Requests rounds for waiting requests, as far as there is room. */
-void ck_gpurounds_ask(struct ck_gpurounds *r);
+void ck_gpurounds_initiate(struct ck_gpurounds *r);
 /* Reports rounds as ready whose bytes have reached the device. */
-void ck_gpurounds_ask_turn(struct ck_gpurounds *r);
+void ck_gpurounds_initiator_advance(struct ck_gpurounds *r);
 /* These handle rounds requested here. False if the round is of another rank. */
-bool ck_gpurounds_ask_prepare(struct ck_gpurounds *r, struct ck_round *round);
-bool ck_gpurounds_ask_ended(struct ck_gpurounds *r,
-			    const struct ck_round *round, int rc);
-void ck_gpurounds_ask_over(struct ck_gpurounds *r, uint64_t op, int rc);
+bool ck_gpurounds_initiator_prepare(struct ck_gpurounds *r,
+				    struct ck_round *round);
+bool ck_gpurounds_initiator_ended(struct ck_gpurounds *r,
+				  const struct ck_round *round, int rc);
+void ck_gpurounds_initiator_over(struct ck_gpurounds *r, uint64_t op, int rc);
 /* Fails all waiting requests with rc. */
-void ck_gpurounds_ask_end(struct ck_gpurounds *r, int rc);
+void ck_gpurounds_initiator_end(struct ck_gpurounds *r, int rc);
 
 /* --- gpurounds_participant.c ------------------------------------------------------------------ */
 
@@ -123,19 +125,20 @@ void ck_gpurounds_ask_end(struct ck_gpurounds *r, int rc);
 enum { CK_GPU_WHAT = 4 }; /* bytes before the list */
 
 /* Begins to read this rank's bytes for a round, or refuses it. */
-void ck_gpurounds_join_prepare(struct ck_gpurounds *r, struct ck_round *round,
-			       struct ck_str what);
+void ck_gpurounds_participant_prepare(struct ck_gpurounds *r,
+				      struct ck_round *round,
+				      struct ck_str what);
 /* The round no longer uses its parcel. */
-void ck_gpurounds_join_ended(struct ck_gpurounds *r,
-			     const struct ck_round *round);
+void ck_gpurounds_participant_ended(struct ck_gpurounds *r,
+				    const struct ck_round *round);
 /* Handles the reply to a READ. Returns 0, or -EPROTO if no such READ is in
  * flight. */
-CK_MUST_USE int ck_gpurounds_join_answer(struct ck_gpurounds *r,
-					 const struct ck_framed *f);
+CK_MUST_USE int ck_gpurounds_participant_answer(struct ck_gpurounds *r,
+						const struct ck_framed *f);
 /* Advances all rounds of other ranks. */
-void ck_gpurounds_join_turn(struct ck_gpurounds *r);
+void ck_gpurounds_participant_advance(struct ck_gpurounds *r);
 /* Frees everything; the link must not be used any more. */
-void ck_gpurounds_join_end(struct ck_gpurounds *r);
+void ck_gpurounds_participant_end(struct ck_gpurounds *r);
 /* Sums up transfers, which are ordered by peer, into pairs. Returns the number
  * of pairs. */
 uint32_t ck_gpurounds_pairs(const struct ck_gpu_transfer *list, size_t n,

@@ -175,8 +175,9 @@ static int part_make(struct ck_gpurounds *r, struct ck_round *round,
 	return 0;
 }
 
-void ck_gpurounds_join_prepare(struct ck_gpurounds *r, struct ck_round *round,
-			       struct ck_str what)
+void ck_gpurounds_participant_prepare(struct ck_gpurounds *r,
+				      struct ck_round *round,
+				      struct ck_str what)
 {
 	struct ck_gpurounds_part *p;
 	int rc;
@@ -191,8 +192,8 @@ void ck_gpurounds_join_prepare(struct ck_gpurounds *r, struct ck_round *round,
 	r->parts = p;
 }
 
-void ck_gpurounds_join_ended(struct ck_gpurounds *r,
-			     const struct ck_round *round)
+void ck_gpurounds_participant_ended(struct ck_gpurounds *r,
+				    const struct ck_round *round)
 {
 	for (struct ck_gpurounds_part *p = r->parts; p; p = p->next)
 		if (p->round == round)
@@ -217,7 +218,8 @@ static bool is_good(const struct ck_framed *f, uint64_t bytes)
 	return true;
 }
 
-int ck_gpurounds_join_answer(struct ck_gpurounds *r, const struct ck_framed *f)
+int ck_gpurounds_participant_answer(struct ck_gpurounds *r,
+				    const struct ck_framed *f)
 {
 	struct ck_gpurounds_part *p = r->parts;
 	uint64_t id = f->head.id;
@@ -261,7 +263,7 @@ static int pack(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
 	return rc == -EAGAIN ? wait_for_parcel(p) : rc;
 }
 
-static int say_ready(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
+static int report_ready(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
 {
 	struct ck_gpu *gpu = r->options.gpu;
 	struct ck_round_pair pairs[CK_ROUND_RANKS];
@@ -284,12 +286,12 @@ static void part_turn(struct ck_gpurounds *r, struct ck_gpurounds_part *p)
 	if (p->state == GPU_PARCEL_READ)
 		rc = pack(r, p);
 	if (rc == 0 && p->state == GPU_PARCEL_PACKED)
-		rc = say_ready(r, p);
+		rc = report_ready(r, p);
 	if (rc)
 		refuse(r, p, rc);
 }
 
-void ck_gpurounds_join_turn(struct ck_gpurounds *r)
+void ck_gpurounds_participant_advance(struct ck_gpurounds *r)
 {
 	for (struct ck_gpurounds_part *p = r->parts; p; p = p->next)
 		if (p->round)
@@ -298,7 +300,7 @@ void ck_gpurounds_join_turn(struct ck_gpurounds *r)
 }
 
 /* READs may be in flight, but their replies are not received any more. */
-void ck_gpurounds_join_end(struct ck_gpurounds *r)
+void ck_gpurounds_participant_end(struct ck_gpurounds *r)
 {
 	while (r->parts) {
 		struct ck_gpurounds_part *next = r->parts->next;

@@ -27,7 +27,7 @@
 struct memory {
 	struct ck_gpu_memory is;
 	uint8_t token[CK_FD_PASSING_TOKEN];
-	uint32_t on_way; /* requests in flight with their result there */
+	uint32_t in_flight; /* requests in flight with their result there */
 	bool used;
 };
 
@@ -42,10 +42,10 @@ struct serving {
 	struct ck_gather_request *jobs; /* by slot */
 	struct ck_gpu *gpu;
 	struct ck_fd_passing hand;
-	uint32_t on_way;
-	uint64_t said;	   /* last heartbeat, ms */
-	uint32_t looks;	   /* polls since a request was started */
-	uint32_t *waiting; /* slots that wait for a device; a queue */
+	uint32_t in_flight;
+	uint64_t last_heartbeat; /* last heartbeat, ms */
+	uint32_t looks;		 /* polls since a request was started */
+	uint32_t *waiting;	 /* slots that wait for a device; a queue */
 	uint32_t first, nwaiting;
 	/* To a rank of a job: */
 	struct ck_gpurounds *rounds; /* NULL without rounds */
@@ -66,16 +66,16 @@ static int answer(struct serving *s, struct ck_gather_request *j, int rc)
 	};
 
 	if (j->memory)
-		s->memories[j->memory]->on_way--;
-	j->on_way = false;
-	s->on_way--;
+		s->memories[j->memory]->in_flight--;
+	j->in_flight = false;
+	s->in_flight--;
 	ck_gather_request_clear(j);
 	return ck_gpu_send(s->sock, &m, true);
 }
 
 /* --- rounds ---------------------------------------------------------------------------- */
 
-static void wish_failed(void *arg, struct ck_gpurounds_wish *w, int rc)
+static void request_failed(void *arg, struct ck_gpurounds_request *w, int rc)
 {
 	struct serving *s = arg;
 	int sent = answer(s, (struct ck_gather_request *)w->work, rc);
@@ -130,7 +130,7 @@ static int join(struct serving *s, int sock, int memory, uint64_t size)
 		.sock = sock,
 		.memory = memory,
 		.size = size,
-		.failed = wish_failed,
+		.failed = request_failed,
 		.joined = joined,
 		.absent = absent,
 		.arg = s,
@@ -158,7 +158,7 @@ static int take_join(struct serving *s, const struct ck_gpu_message *m,
  * rounds ends. */
 static int turn_rounds(struct serving *s)
 {
-	int rc = s->rounds ? ck_gpurounds_turn(s->rounds) : 0;
+	int rc = s->rounds ? ck_gpurounds_advance(s->rounds) : 0;
 
 	if (rc == 0)
 		return s->rc;
@@ -205,7 +205,7 @@ static bool take_place(struct serving *s, const struct ck_gpu_message *m,
 	if (!memory || m->at % CK_GATHER_ALIGN || m->at > memory->is.size ||
 	    m->results > memory->is.size - m->at)
 		return false;
-	memory->on_way++;
+	memory->in_flight++;
 	j->work.to = &memory->is;
 	j->work.to_at = m->at;
 	return true;
@@ -218,18 +218,18 @@ static int take_gather(struct serving *s, const struct ck_gpu_message *m)
 	if (m->slot >= s->slots)
 		return -EPROTO;
 	j = &s->jobs[m->slot];
-	if (j->on_way || !ck_gather_request_take(s->memory, m, j) ||
+	if (j->in_flight || !ck_gather_request_take(s->memory, m, j) ||
 	    !take_place(s, m, j))
 		return -EPROTO;
-	j->on_way = true;
+	j->in_flight = true;
 	j->use = m->use;
-	if (s->on_way++ == 0)
-		s->said = ck_msec_now();
+	if (s->in_flight++ == 0)
+		s->last_heartbeat = ck_msec_now();
 	s->looks = 0;
 	if (m->wanted && s->rounds && m->set == s->set)
-		ck_gpurounds_add(s->rounds, &j->wish);
+		ck_gpurounds_add(s->rounds, &j->request);
 	else if (m->wanted)
-		wish_failed(s, &j->wish, -EREMOTEIO);
+		request_failed(s, &j->request, -EREMOTEIO);
 	else
 		s->waiting[(s->first + s->nwaiting++) % s->slots] = m->slot;
 	return s->rc;
@@ -291,7 +291,7 @@ static int take_allocate(struct serving *s, const struct ck_gpu_message *m)
 		s->gpu->release(s->gpu, &new->is);
 		new->used = false;
 	}
-	new->on_way = 0;
+	new->in_flight = 0;
 	return ck_gpu_send(s->sock, &answer, true);
 }
 
@@ -320,7 +320,7 @@ static int take_release(struct serving *s, const struct ck_gpu_message *m)
 {
 	struct memory *memory = memory_of(s, m->memory);
 
-	if (!memory || memory->on_way)
+	if (!memory || memory->in_flight)
 		return -EPROTO;
 	s->gpu->release(s->gpu, &memory->is);
 	memory->used = false;
@@ -365,7 +365,8 @@ static int answer_done(struct serving *s)
 	return rc;
 }
 
-static int say(int sock, enum ck_gpu_kind kind, int rc, const char *text)
+static int send_message(int sock, enum ck_gpu_kind kind, int rc,
+			const char *text)
 {
 	struct ck_gpu_message m = { .kind = kind, .rc = rc };
 
@@ -374,14 +375,14 @@ static int say(int sock, enum ck_gpu_kind kind, int rc, const char *text)
 }
 
 /* Sends a heartbeat. */
-static int say_turns(struct serving *s)
+static int send_heartbeat(struct serving *s)
 {
 	const struct ck_gpu_message m = { .kind = CK_GPU_TURNS };
 	uint64_t now = ck_msec_now();
 
-	if (s->on_way == 0 || now - s->said < CK_GPU_TURNS_MSEC)
+	if (s->in_flight == 0 || now - s->last_heartbeat < CK_GPU_TURNS_MSEC)
 		return 0;
-	s->said = now;
+	s->last_heartbeat = now;
 	return ck_gpu_send(s->sock, &m, true);
 }
 
@@ -396,11 +397,11 @@ static uint32_t next_look(struct serving *s)
 
 	uint32_t usec = UINT32_MAX;
 
-	if (s->on_way > ck_gpurounds_open(s->rounds))
-		return s->on_way == 1 && s->looks++ < LOOKS ? 0 : SOON_USEC;
+	if (s->in_flight > ck_gpurounds_open(s->rounds))
+		return s->in_flight == 1 && s->looks++ < LOOKS ? 0 : SOON_USEC;
 	if (s->rounds)
 		usec = ck_gpurounds_wait(s->rounds);
-	if (s->on_way)
+	if (s->in_flight)
 		usec = (uint32_t)ck_min(usec, CK_GPU_TURNS_MSEC * 1000);
 	return (uint32_t)ck_min(usec, ck_fd_passing_wait(&s->hand));
 }
@@ -440,7 +441,7 @@ static int serve(struct serving *s)
 		if (rc == 0)
 			rc = answer_done(s);
 		if (rc == 0)
-			rc = say_turns(s);
+			rc = send_heartbeat(s);
 		trouble = s->gpu->trouble(s->gpu);
 	} while (rc == 0 && !trouble);
 	if (rc == -EPIPE)
@@ -452,7 +453,7 @@ static int serve(struct serving *s)
 	if (!trouble)
 		return rc;
 	if (s->sock >= 0)
-		(void)say(s->sock, CK_GPU_FAILED, -EIO, trouble);
+		(void)send_message(s->sock, CK_GPU_FAILED, -EIO, trouble);
 	return rc ? rc : -EIO;
 }
 
@@ -522,8 +523,8 @@ static void serving_fini(struct serving *s)
 }
 
 /* Reports success or failure of the start. */
-static int say_begun(const struct serving *s, int rank, int rc,
-		     const struct ck_diag *d)
+static int send_begun(const struct serving *s, int rank, int rc,
+		      const struct ck_diag *d)
 {
 	if (s->sock < 0 && rc) {
 		ck_log("no bytes go by NCCL: %s", d->text);
@@ -532,8 +533,8 @@ static int say_begun(const struct serving *s, int rank, int rc,
 	if (s->sock < 0)
 		return rc;
 	if (rc == 0)
-		return say(s->sock, CK_GPU_READY, 0, s->gpu->devices);
-	(void)say(s->sock, CK_GPU_FAILED, rc, d->text);
+		return send_message(s->sock, CK_GPU_READY, 0, s->gpu->devices);
+	(void)send_message(s->sock, CK_GPU_FAILED, rc, d->text);
 	return rc;
 }
 
@@ -550,7 +551,7 @@ int ck_gpuserve_run(const struct ck_gpuserve_options *options)
 		(void)ck_fail(&d, -rc, "its memory: %s", strerror(-rc));
 	else
 		rc = open_gpus(&s, options, &d);
-	rc = say_begun(&s, options->rounds_sock, rc, &d);
+	rc = send_begun(&s, options->rounds_sock, rc, &d);
 	if (rc == 0 && options->rounds_sock >= 0)
 		rc = join(&s, fcntl(options->rounds_sock, F_DUPFD_CLOEXEC, 0),
 			  fcntl(options->rounds_memory, F_DUPFD_CLOEXEC, 0),

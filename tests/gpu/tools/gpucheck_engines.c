@@ -44,7 +44,7 @@ struct ck_engines {
 
 static CUstream work(const struct ck_engines *e)
 {
-	return e->speed->device->ways[CK_WAY_WORK];
+	return e->speed->device->streams[CK_GPU_STREAM_WORK];
 }
 
 static CUresult copy_rows(struct ck_engines *e)
@@ -110,7 +110,7 @@ static void check(struct ck_engines *e, const char *what, size_t most)
 		ck_gpucheck_fail(c, name, strerror(-rc));
 		return;
 	}
-	gbps = ck_speed_rate(s, name, copy_once, 1u << CK_WAY_WORK,
+	gbps = ck_speed_rate(s, name, copy_once, 1u << CK_GPU_STREAM_WORK,
 			     (double)(e->runs.n * e->runs.run));
 	if (gbps > 0)
 		ck_runs_say(s, &e->runs, name, gbps);

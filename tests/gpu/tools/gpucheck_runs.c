@@ -47,21 +47,21 @@ int ck_runs_fill(struct ck_speed *s)
 	for (size_t at = 0; at < s->size && rc == 0; at += piece)
 		rc = ck_device_check(
 			s->device,
-			s->cuda->cuMemcpyHtoDAsync(s->src + at, s->up,
-						   ck_min(piece, s->size - at),
-						   s->device->ways[CK_WAY_UP]));
-	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
+			s->cuda->cuMemcpyHtoDAsync(
+				s->src + at, s->up, ck_min(piece, s->size - at),
+				s->device->streams[CK_GPU_STREAM_UP]));
+	return rc ? rc : ck_speed_wait(s, 1u << CK_GPU_STREAM_UP);
 }
 
 int ck_runs_begin(struct ck_speed *s)
 {
 	int rc = ck_device_check(
 		s->device,
-		s->cuda->cuMemcpyDtoDAsync(s->dst, s->src + BEFORE,
-					   s->size / 2 + BEHIND,
-					   s->device->ways[CK_WAY_WORK]));
+		s->cuda->cuMemcpyDtoDAsync(
+			s->dst, s->src + BEFORE, s->size / 2 + BEHIND,
+			s->device->streams[CK_GPU_STREAM_WORK]));
 
-	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_WORK);
+	return rc ? rc : ck_speed_wait(s, 1u << CK_GPU_STREAM_WORK);
 }
 
 /* --- comparison -------------------------------------------------------------------------- */
@@ -70,8 +70,8 @@ static int bring(struct ck_speed *s, uint8_t *to, CUdeviceptr from, size_t len)
 {
 	return ck_device_check(
 		s->device,
-		s->cuda->cuMemcpyDtoHAsync(to, from, len,
-					   s->device->ways[CK_WAY_DOWN]));
+		s->cuda->cuMemcpyDtoHAsync(
+			to, from, len, s->device->streams[CK_GPU_STREAM_DOWN]));
 }
 
 /* Returns 1 if n runs from `from` on are right, 0 if not, or an error. Both numbers are even. */
@@ -86,7 +86,7 @@ static int compare(struct ck_speed *s, const struct ck_runs *r, size_t from,
 	if (rc == 0)
 		rc = bring(s, s->down, ck_runs_to(s, r, from), 2 * half);
 	if (rc == 0)
-		rc = ck_speed_wait(s, 1u << CK_WAY_DOWN);
+		rc = ck_speed_wait(s, 1u << CK_GPU_STREAM_DOWN);
 	for (size_t i = 0; i < n && rc == 0; i++)
 		if (memcmp(s->down + i * r->run,
 			   s->up + i % 2 * half + i / 2 * r->run, r->run))
@@ -103,7 +103,7 @@ static int compare_behind(struct ck_speed *s, const struct ck_runs *r)
 	if (rc == 0)
 		rc = bring(s, s->down, s->dst + at, BEHIND);
 	if (rc == 0)
-		rc = ck_speed_wait(s, 1u << CK_WAY_DOWN);
+		rc = ck_speed_wait(s, 1u << CK_GPU_STREAM_DOWN);
 	return rc ? rc : memcmp(s->up, s->down, BEHIND) == 0;
 }
 

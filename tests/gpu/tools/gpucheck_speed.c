@@ -24,11 +24,11 @@ int ck_speed_wait(struct ck_speed *s, unsigned ways)
 {
 	int rc = 0;
 
-	for (unsigned way = 0; way < CK_WAYS && rc == 0; way++)
+	for (unsigned way = 0; way < CK_GPU_STREAMS && rc == 0; way++)
 		if (ways & 1u << way)
 			rc = ck_device_check(s->device,
 					     s->cuda->cuStreamSynchronize(
-						     s->device->ways[way]));
+						     s->device->streams[way]));
 	return rc;
 }
 
@@ -57,20 +57,20 @@ double ck_speed_rate(struct ck_speed *s, const char *what, ck_speed_work *once,
 
 static int copy_up(struct ck_speed *s)
 {
-	return ck_device_check(
-		s->device,
-		s->cuda->cuMemcpyHtoDAsync(s->src, s->up,
-					   ck_min((size_t)PINNED, s->size),
-					   s->device->ways[CK_WAY_UP]));
+	return ck_device_check(s->device,
+			       s->cuda->cuMemcpyHtoDAsync(
+				       s->src, s->up,
+				       ck_min((size_t)PINNED, s->size),
+				       s->device->streams[CK_GPU_STREAM_UP]));
 }
 
 static int copy_down(struct ck_speed *s)
 {
-	return ck_device_check(
-		s->device,
-		s->cuda->cuMemcpyDtoHAsync(s->down, s->dst,
-					   ck_min((size_t)PINNED, s->size),
-					   s->device->ways[CK_WAY_DOWN]));
+	return ck_device_check(s->device,
+			       s->cuda->cuMemcpyDtoHAsync(
+				       s->down, s->dst,
+				       ck_min((size_t)PINNED, s->size),
+				       s->device->streams[CK_GPU_STREAM_DOWN]));
 }
 
 static int copy_both(struct ck_speed *s)
@@ -82,10 +82,10 @@ static int copy_both(struct ck_speed *s)
 
 static int copy_device(struct ck_speed *s)
 {
-	return ck_device_check(
-		s->device,
-		s->cuda->cuMemcpyDtoDAsync(s->dst, s->src, s->size / 2,
-					   s->device->ways[CK_WAY_WORK]));
+	return ck_device_check(s->device,
+			       s->cuda->cuMemcpyDtoDAsync(
+				       s->dst, s->src, s->size / 2,
+				       s->device->streams[CK_GPU_STREAM_WORK]));
 }
 
 /* --- kernels ------------------------------------------------------------------------------------ */
@@ -130,11 +130,12 @@ static int make_tiles(struct ck_speed *s, const struct ck_runs *r)
 	if (rc == 0)
 		rc = ck_tiles_place(&s->tiles, s->up, 0, PINNED, &s->placed);
 	if (rc == 0)
-		rc = ck_device_check(s->device,
-				     s->cuda->cuMemcpyHtoDAsync(
-					     s->lists, s->up, s->placed.end,
-					     s->device->ways[CK_WAY_UP]));
-	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
+		rc = ck_device_check(
+			s->device,
+			s->cuda->cuMemcpyHtoDAsync(
+				s->lists, s->up, s->placed.end,
+				s->device->streams[CK_GPU_STREAM_UP]));
+	return rc ? rc : ck_speed_wait(s, 1u << CK_GPU_STREAM_UP);
 }
 
 static void check_run(struct ck_speed *s, size_t run, size_t off)
@@ -152,7 +153,7 @@ static void check_run(struct ck_speed *s, size_t run, size_t off)
 		ck_gpucheck_fail(s->check, name, strerror(-rc));
 		return;
 	}
-	gbps = ck_speed_rate(s, name, launch, 1u << CK_WAY_WORK,
+	gbps = ck_speed_rate(s, name, launch, 1u << CK_GPU_STREAM_WORK,
 			     (double)(r.n * run));
 	if (gbps > 0)
 		ck_runs_say(s, &r, name, gbps);
@@ -216,7 +217,7 @@ static void check_pipe(struct ck_speed *s)
 		ck_gpucheck_fail(s->check, "pipe", d.text);
 		return;
 	}
-	gbps = ck_speed_rate(s, "pipe", pipe_batches, 1u << CK_WAY_WORK,
+	gbps = ck_speed_rate(s, "pipe", pipe_batches, 1u << CK_GPU_STREAM_WORK,
 			     (double)BATCHES * (LEAST - 4096));
 	if (gbps > 0)
 		ck_gpucheck_rate(s->check, "pipe", gbps, "copy_up",
@@ -283,7 +284,8 @@ static void end(struct ck_speed *s)
 
 static void check_copies(struct ck_speed *s)
 {
-	const unsigned up = 1u << CK_WAY_UP, down = 1u << CK_WAY_DOWN;
+	const unsigned up = 1u << CK_GPU_STREAM_UP,
+		       down = 1u << CK_GPU_STREAM_DOWN;
 	struct ck_gpucheck *c = s->check;
 	double bytes = (double)ck_min((size_t)PINNED, s->size), gbps;
 
@@ -297,7 +299,8 @@ static void check_copies(struct ck_speed *s)
 	if (gbps > 0)
 		ck_gpucheck_rate(c, "copy_both", gbps, "copy_up", c->up);
 	c->copy = ck_speed_rate(s, "copy_device", copy_device,
-				1u << CK_WAY_WORK, (double)(s->size / 2));
+				1u << CK_GPU_STREAM_WORK,
+				(double)(s->size / 2));
 	if (c->copy > 0)
 		ck_gpucheck_rate(c, "copy_device", c->copy, NULL, 0);
 }

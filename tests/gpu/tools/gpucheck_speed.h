@@ -31,7 +31,7 @@ struct ck_speed {
 /* Submits work to the device. */
 typedef int ck_speed_work(struct ck_speed *s);
 
-/* Waits for all submitted work of a set of 1 << enum ck_way. */
+/* Waits for all submitted work of a set of 1 << enum ck_gpu_stream. */
 CK_MUST_USE int ck_speed_wait(struct ck_speed *s, unsigned ways);
 /* GB/s of work on `bytes` bytes; 0, and a failed check, if the work fails. */
 double ck_speed_rate(struct ck_speed *s, const char *what, ck_speed_work *once,
