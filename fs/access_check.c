@@ -97,7 +97,7 @@ static int refresh(struct ck_fs *fs, const struct ck_catalog *of,
 	struct ck_items items = ck_about_items(of, &n->about);
 
 	ck_mount_status_notice(fs, ck_node_root(fs, n));
-	ck_checkpoint_look(ck_node_checkpoint(fs, n), items);
+	ck_checkpoint_stat_items(ck_node_checkpoint(fs, n), items);
 	return ck_checkpoint_renew_access(ck_node_checkpoint(fs, n), items);
 }
 

@@ -331,7 +331,7 @@ static struct ck_str task_pickle(const struct ck_catalog *c,
 
 static int task_look(struct worker *w, const struct task *task)
 {
-	const struct ck_look look = {
+	const struct ck_item_check look = {
 		.catalog = w->k->catalog,
 		.item = task->item,
 		.tensor = task->tensor,
@@ -344,7 +344,7 @@ static int task_look(struct worker *w, const struct task *task)
 	};
 
 	w->task = task;
-	return ck_look_at_item(w->k->cp, &look);
+	return ck_item_verify(w->k->cp, &look);
 }
 
 static void *work(void *arg)

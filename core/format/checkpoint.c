@@ -14,10 +14,10 @@
 #include "format/current/items_read.h"
 #include "format/current/layout_internal.h"
 #include "format/current/undone.h"
-#include "format/flat/said.h"
+#include "format/flat/sidecar_source.h"
 #include "format/item/remarks.h"
 #include "format/load/load_gather.h"
-#include "format/load/others.h"
+#include "format/load/side_files.h"
 #include "hub_cache.h"
 #include "warn.h"
 
@@ -61,7 +61,7 @@ static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 {
 	char name[] = "/tmp/ckptfs-XXXXXX";
 
-	cp->nowhere = true;
+	cp->no_local_dir = true;
 	cp->path = absolute(path);
 	if (!cp->path)
 		return ck_fail(d, errno, "%s", strerror(errno));
@@ -200,10 +200,10 @@ static int make_files(struct ck_checkpoint *cp,
 
 /* Looks on all hosts for metadata with a fixed name; all copies must be equal. Returns 0, or:
  * -ENOENT if no host has any; errors of ck_remote_source.metadata(). */
-static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
-		    const struct ck_format_options *options,
-		    struct ck_fetched_metadata *fetched,
-		    const struct ck_kind **kind, struct ck_diag *d)
+static int find_remote(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
+		       const struct ck_format_options *options,
+		       struct ck_fetched_metadata *fetched,
+		       const struct ck_kind **kind, struct ck_diag *d)
 {
 	struct ck_remote_source *e = cp->elsewhere;
 	int rc = -ENOENT;
@@ -219,7 +219,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 				 format->metadata_most, &fetched->info,
 				 &fetched->pages, d);
 	}
-	cp->metadata_far = fetched->pages != NULL;
+	cp->metadata_remote = fetched->pages != NULL;
 	return rc;
 }
 
@@ -257,7 +257,7 @@ static int find_over_hosts(struct ck_checkpoint *cp,
 			   struct ck_fetched_metadata *fetched,
 			   const struct ck_kind **kind, struct ck_diag *d)
 {
-	int rc = find_far(cp, kinds, options, fetched, kind, d);
+	int rc = find_remote(cp, kinds, options, fetched, kind, d);
 
 	return rc == -ENOENT ? find_among(cp, kinds, options, kind, d) : rc;
 }
@@ -277,7 +277,7 @@ static int find_here(const struct ck_checkpoint *cp,
 	int rc;
 
 	if (src.file && !options->kind && ck_part_of_dcp(src.file))
-		return ck_say_what_file(&src, path, d);
+		return ck_diagnose_file(&src, path, d);
 	if (!src.file && !options->kind && ck_is_mount(cp->dirfd))
 		return ck_fail(d, EBADMSG,
 			       "a mount of ckptfs; give its source, which "
@@ -289,8 +289,9 @@ static int find_here(const struct ck_checkpoint *cp,
 	if (rc == 0 && options->kind)
 		rc = ck_kind_missing(kinds, &src, d);
 	if (rc == 0)
-		rc = src.file ? ck_say_what_file(&src, path, d)
-			      : ck_say_what_is_here(kinds, cp->dirfd, path, d);
+		rc = src.file
+			     ? ck_diagnose_file(&src, path, d)
+			     : ck_diagnose_directory(kinds, cp->dirfd, path, d);
 	return rc;
 }
 
@@ -337,7 +338,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	cp->write = options->write;
 	rc = read_renames(c, options, d);
 	if (rc == 0)
-		rc = ck_flat_said_check(options, d);
+		rc = ck_sidecar_source_check(options, d);
 	if (rc == 0)
 		rc = open_source(cp, c, path, d);
 	if (rc == 0)
@@ -354,9 +355,9 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, -rc, "%s", strerror(-rc));
 	rc = cp->format->load(cp, c, options, fetched, d);
 	if (rc == 0 && !cp->format->has_sidecar)
-		rc = ck_flat_said_unread(cp, c, options, "of such a checkpoint",
-					 d);
-	if (rc == 0 && cp->elsewhere && ck_others_bring(cp, c))
+		rc = ck_sidecar_source_note_unread(cp, c, options,
+						   "of such a checkpoint", d);
+	if (rc == 0 && cp->elsewhere && ck_side_files_fetch(cp, c))
 		rc = ck_fail(d, ENOMEM, "out of memory");
 	if (rc == 0 && cp->elsewhere)
 		rc = ck_checkpoint_gather_all(cp, c, d);
@@ -427,7 +428,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	free(cp->access);
 	ck_catalog_put(cp->catalog);
 	ck_files_free(cp->files);
-	ck_others_free(cp->others);
+	ck_side_files_free(cp->side_files);
 	if (cp->format)
 		cp->format->forget(cp);
 	if (cp->dirfd >= 0)

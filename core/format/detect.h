@@ -35,8 +35,8 @@ CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
 /* Call after ck_kind_find() returned -ENOENT for a directory. The message in d lists files of
  * the directory, and checkpoints in directories below it, as paths that begin with `path`.
  * Returns -EBADMSG, or -ENOMEM. */
-CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
-				    const char *path, struct ck_diag *d);
+CK_MUST_USE int ck_diagnose_directory(const struct ck_kinds *kinds, int dirfd,
+				      const char *path, struct ck_diag *d);
 /* True if the directory is the root of a mount of ckptfs, or a step in one. Such a directory
  * must be refused: hf/ and objects/ would be taken for steps of a run directory. */
 bool ck_is_mount(int dirfd);
@@ -46,7 +46,7 @@ bool ck_part_of_dcp(const char *file);
 /* Call for a file that no format reads, or for one of ck_part_of_dcp(). The message in d has
  * the type of the file. It names the directory of the file if that is the checkpoint. `path`:
  * the file, as the user wrote it. Returns -EBADMSG, or: errors of open(2); -ENOMEM. */
-CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
+CK_MUST_USE int ck_diagnose_file(const struct ck_src *src, const char *path,
 				 struct ck_diag *d);
 /* --- checkpoint.c ------------------------------------------------------------------ */
 

@@ -44,8 +44,8 @@ struct search {
 	struct place *places; /* directories below, by levels */
 	size_t n, cap;
 	unsigned entries;
-	struct ck_dir_names
-		found; /* in the directory; of directories with a slash */
+	/* in the directory; of directories with a slash */
+	struct ck_dir_names found;
 	char saving[NAME_MAX + 1]; /* the first data file of DCP */
 	char part[NAME_MAX + 1]; /* the first file with a name of torch.save */
 };
@@ -113,7 +113,7 @@ static DIR *list_open(const struct search *s, const char *name)
 /* Sets the fields of the place that say whose checkpoint the directory is. */
 static void classify(const struct search *s, int fd, struct place *place)
 {
-	const struct ck_src src = { .dirfd = fd, .brief = true };
+	const struct ck_src src = { .dirfd = fd, .by_search = true };
 	const struct ck_kind *kind;
 
 	place->is_checkpoint = ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
@@ -277,8 +277,8 @@ static void print_here(const struct search *s, struct ck_buf *text)
 		print_part(s, text);
 }
 
-int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
-			const char *path, struct ck_diag *d)
+int ck_diagnose_directory(const struct ck_kinds *kinds, int dirfd,
+			  const char *path, struct ck_diag *d)
 {
 	struct search s = { .kinds = kinds, .dirfd = dirfd };
 	struct ck_str dir = ck_str_from(path);
@@ -342,7 +342,7 @@ bool ck_is_mount(int dirfd)
 
 static bool directory_is_one(const struct ck_src *src)
 {
-	const struct ck_src above = { .dirfd = src->dirfd, .brief = true };
+	const struct ck_src above = { .dirfd = src->dirfd, .by_search = true };
 	const struct ck_kind *kind;
 
 	return ck_kind_find(&ck_kinds, &above, &kind, NULL) == 0;
@@ -365,7 +365,7 @@ bool ck_part_of_dcp(const char *file)
 	return strcmp(file, ".metadata") == 0 || ck_name_ends(file, ".distcp");
 }
 
-int ck_say_what_file(const struct ck_src *src, const char *path,
+int ck_diagnose_file(const struct ck_src *src, const char *path,
 		     struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),

@@ -162,7 +162,7 @@ int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 	return rc;
 }
 
-int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
+int ck_object_stat(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	int rc = look(cp, c, object, d);

@@ -125,7 +125,7 @@ struct ck_src {
 	struct ck_remote_source *elsewhere;
 	const char *file; /* a regular file of dirfd; NULL for the directory */
 	const char *kind; /* name of the only format to try; NULL for all */
-	bool brief;	  /* found by a search: only a few entries are listed */
+	bool by_search;	  /* found by a search: only a few entries are listed */
 	unsigned level;	  /* levels of subdirectories that may be steps */
 	const struct ck_kinds *kinds; /* set by ck_kind_find() */
 };

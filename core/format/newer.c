@@ -108,7 +108,7 @@ static bool is_after(struct timespec a, struct timespec b)
 	       (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
 }
 
-static int save_look(void *arg, const struct dirent *e)
+static int save_check(void *arg, const struct dirent *e)
 {
 	struct saves *s = arg;
 	struct stat st;
@@ -137,11 +137,11 @@ void ck_newer_save_print(const struct ck_checkpoint *cp,
 	struct saves s = { .dirfd = cp->dirfd, .after = c->meta.mtime };
 	int64_t seconds;
 
-	if (cp->format != &ck_format_dcp || cp->elsewhere || cp->nowhere ||
+	if (cp->format != &ck_format_dcp || cp->elsewhere || cp->no_local_dir ||
 	    c->meta.mtime.tv_sec == 0)
 		return;
 	/* After an error, the files found so far are named. */
-	(void)!ck_dir_each(ck_checkpoint_dir(cp), ENTRIES_MOST, save_look, &s);
+	(void)!ck_dir_each(ck_checkpoint_dir(cp), ENTRIES_MOST, save_check, &s);
 	*file = s.name;
 	if (!s.name)
 		return;

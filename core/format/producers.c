@@ -121,7 +121,7 @@ static int look(const struct ck_src *src, struct found *f)
 	*f = (struct found){ 0 };
 	return src->file ? 0
 			 : ck_dir_each(ck_src_dir(src),
-				       src->brief ? CK_DIR_BRIEF : SIZE_MAX,
+				       src->by_search ? CK_DIR_BRIEF : SIZE_MAX,
 				       entry_look, f);
 }
 

@@ -25,7 +25,7 @@ enum { VERIFY_BUFFER = 1 << 20 };
 
 struct looking {
 	struct ck_checkpoint *cp;
-	const struct ck_look *look;
+	const struct ck_item_check *check;
 	struct ck_stored item;
 	struct ck_zip_source src;
 	bool in_memory;	      /* offsets in src are not offsets of the file */
@@ -41,8 +41,8 @@ static void report(void *ctx, uint64_t ipos, const struct ck_diag *d)
 	if (!l->is_other)
 		l->is_other = ck_stored_is_other(&l->item);
 	if (!l->is_other)
-		l->look->fault(l->look->ctx,
-			       l->item.fpos + (l->in_memory ? 0 : ipos), d);
+		l->check->fault(l->check->ctx,
+				l->item.fpos + (l->in_memory ? 0 : ipos), d);
 }
 
 /* --- the bytes ------------------------------------------------------------- */
@@ -51,9 +51,9 @@ static void report(void *ctx, uint64_t ipos, const struct ck_diag *d)
  * frees. */
 static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 {
-	const struct ck_catalog *c = l->look->catalog;
-	const struct ck_look *look = l->look;
-	uint8_t transform = look->item->transform;
+	const struct ck_catalog *c = l->check->catalog;
+	const struct ck_item_check *check = l->check;
+	uint8_t transform = check->item->transform;
 	uint64_t limit;
 	size_t len;
 	int rc;
@@ -62,9 +62,9 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 		l->src = ck_source_stored(&l->item);
 		return 0;
 	}
-	if (look->tensor && !look->tensor->err)
+	if (check->tensor && !check->tensor->err)
 		limit = ck_undone_box(
-			ck_tensor_box_bytes(look->tensor, look->box));
+			ck_tensor_box_bytes(check->tensor, check->box));
 	else
 		limit = ck_undone_value(l->item.length);
 	rc = ck_stored_undo(&l->item, c->transforms[transform], limit, bytes,
@@ -81,11 +81,11 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 		       struct ck_diag *d)
 {
-	const struct ck_tensor *t = l->look->tensor;
+	const struct ck_tensor *t = l->check->tensor;
 	struct ck_item_want want = {
 		.dtype = t->dtype,
 		.ndim = t->ndim,
-		.size = ck_tensor_box(t, l->look->box) + t->ndim,
+		.size = ck_tensor_box(t, l->check->box) + t->ndim,
 		.remarks = l->cp->remarks,
 	};
 	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
@@ -103,7 +103,7 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 	if (words.len)
 		ck_remarks_quantizer(
 			l->cp->remarks,
-			ck_catalog_tensor_of(l->look->catalog, t->chunk),
+			ck_catalog_tensor_of(l->check->catalog, t->chunk),
 			(struct ck_str){ words.data, words.len });
 	ck_buf_fini(&words);
 	return rc;
@@ -120,11 +120,11 @@ static int look_at_value(const struct looking *l, const struct ck_zip *zip,
 	size_t len;
 	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
 
-	if (rc == 0 && l->look->tensor)
+	if (rc == 0 && l->check->tensor)
 		ck_remarks_classes(l->cp->remarks, &p);
 	else if (rc == 0)
-		ck_object_remark(l->cp, l->look->box, &p);
-	if (rc == 0 && !l->look->tensor && !l->look->item->err)
+		ck_object_remark(l->cp, l->check->box, &p);
+	if (rc == 0 && !l->check->tensor && !l->check->item->err)
 		rc = ck_pickle_json(&p, len, &json, d);
 	ck_buf_fini(&json);
 	ck_pickle_fini(&p);
@@ -134,7 +134,7 @@ static int look_at_value(const struct looking *l, const struct ck_zip *zip,
 static int look_at_content(const struct looking *l, const struct ck_zip *zip,
 			   struct ck_diag *d)
 {
-	const struct ck_tensor *t = l->look->tensor;
+	const struct ck_tensor *t = l->check->tensor;
 
 	return t && !t->err ? look_at_box(l, zip, d) : look_at_value(l, zip, d);
 }
@@ -145,7 +145,7 @@ static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
 	struct ck_crc_check check = {
 		.src = &l->src,
 		.zip = zip,
-		.buffer = { l->look->buffer, l->look->buffer_len },
+		.buffer = { l->check->buffer, l->check->buffer_len },
 		.fault = report,
 		.ctx = l,
 	};
@@ -156,7 +156,7 @@ static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
 /* Verifies an item that is not an archive. rc, *d: why it is not one. */
 static int look_at_blob(struct looking *l, int rc, struct ck_diag *d)
 {
-	const struct ck_blob_want box = { l->look->tensor, l->look->box };
+	const struct ck_blob_want box = { l->check->tensor, l->check->box };
 	uint64_t fpos;
 
 	return ck_blob_locate(l->cp, &l->item, &box, rc, &fpos, &l->blob, d);
@@ -170,7 +170,7 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 
 	if (rc == 0)
 		rc = ck_zip_read(&l->src, &zip, d);
-	if (rc && l->look->tensor && !l->look->item->transform &&
+	if (rc && l->check->tensor && !l->check->item->transform &&
 	    !ck_is_shortage(rc) && rc != -EREMOTE)
 		return look_at_blob(l, rc, d);
 	if (rc)
@@ -190,7 +190,8 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
  * the file. Two threads that need the same sum at once may both read the bytes. */
 static int sum_take(struct looking *l, struct ck_sum *sum, uint32_t *crc)
 {
-	const struct ck_crc_buffer b = { l->look->buffer, l->look->buffer_len };
+	const struct ck_crc_buffer b = { l->check->buffer,
+					 l->check->buffer_len };
 	int rc;
 
 	if (atomic_load(&sum->known) == l->item.file.touched + 1) {
@@ -231,10 +232,10 @@ static int sum_compare(struct looking *l, struct ck_sum *sum, const char *what,
 static int look_at_sums(struct looking *l, bool own, struct ck_diag *d)
 {
 	const struct ck_format *format = l->cp->format;
-	const struct ck_item *item = l->look->item;
+	const struct ck_item *item = l->check->item;
 	int rc = 0;
 
-	if (!l->look->buffer || !format->sum)
+	if (!l->check->buffer || !format->sum)
 		return 0;
 	if (own)
 		rc = sum_compare(l, format->sum(l->cp, item),
@@ -255,23 +256,23 @@ static int look_at_pickle(struct ck_str pickle, struct ck_diag *d)
 	return rc;
 }
 
-int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
+int ck_item_verify(struct ck_checkpoint *cp, const struct ck_item_check *check)
 {
-	const struct ck_item *chunk = look->item;
+	const struct ck_item *chunk = check->item;
 	struct looking l;
 	struct ck_diag d = { 0 };
 	int rc, found;
 
 	do {
-		l = (struct looking){ .cp = cp, .look = look };
+		l = (struct looking){ .cp = cp, .check = check };
 		rc = ck_stored_get(cp->files, chunk, &l.item, &d);
 		if (rc)
 			break;
-		l.item.ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0;
+		l.item.ahead = check->buffer ? ck_max(chunk->fpos, 1) : 0;
 		if (chunk->form == CK_FORM_ARCHIVE)
 			rc = look_at_archive(&l, &d);
 		else if (chunk->form == CK_FORM_VALUE)
-			rc = look_at_pickle(look->pickle, &d);
+			rc = look_at_pickle(check->pickle, &d);
 		else
 			rc = look_at_sums(&l, true, &d);
 		if (rc == 0 && chunk->form == CK_FORM_VALUE)
@@ -286,7 +287,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 	if (ck_is_shortage(rc) || rc == -EREMOTE)
 		return rc;
 	if (rc)
-		look->fault(look->ctx, chunk->fpos, &d);
+		check->fault(check->ctx, chunk->fpos, &d);
 	return 0;
 }
 
@@ -301,21 +302,21 @@ static void keep_first(void *ctx, uint64_t fpos, const struct ck_diag *d)
 		*first = *d;
 }
 
-static int verify_box(struct ck_checkpoint *cp, struct ck_look *look,
+static int verify_box(struct ck_checkpoint *cp, struct ck_item_check *check,
 		      struct ck_diag *d)
 {
 	struct ck_diag first = { 0 };
 	int rc;
 
-	look->ctx = &first;
-	rc = ck_look_at_item(cp, look);
+	check->ctx = &first;
+	rc = ck_item_verify(cp, check);
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerror(-rc));
 	if (first.err == 0)
 		return 0;
 	return ck_fail(
 		d, first.err, "bytes that were not written are damaged: %s: %s",
-		ck_show(ck_files_info(cp->files, look->item->file)->path),
+		ck_show(ck_files_info(cp->files, check->item->file)->path),
 		first.text);
 }
 
@@ -324,20 +325,20 @@ int ck_boxes_verify(struct ck_checkpoint *cp, uint32_t tensor, uint32_t first,
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	struct ck_look look = { .catalog = c,
-				.tensor = t,
-				.buffer = malloc(VERIFY_BUFFER),
-				.buffer_len = VERIFY_BUFFER,
-				.fault = keep_first };
-	int rc = look.buffer ? 0 : ck_fail(d, ENOMEM, "out of memory");
+	struct ck_item_check check = { .catalog = c,
+				       .tensor = t,
+				       .buffer = malloc(VERIFY_BUFFER),
+				       .buffer_len = VERIFY_BUFFER,
+				       .fault = keep_first };
+	int rc = check.buffer ? 0 : ck_fail(d, ENOMEM, "out of memory");
 
 	for (uint32_t i = first; rc == 0 && i < first + n; i++) {
-		look.item = ck_catalog_item(c, t->chunk + i);
-		look.box = i;
-		if (!ck_tensor_box_is_empty(t, i) && !look.item->err)
-			rc = verify_box(cp, &look, d);
+		check.item = ck_catalog_item(c, t->chunk + i);
+		check.box = i;
+		if (!ck_tensor_box_is_empty(t, i) && !check.item->err)
+			rc = verify_box(cp, &check, d);
 	}
-	free(look.buffer);
+	free(check.buffer);
 	return rc;
 }
 
@@ -364,7 +365,7 @@ static void print_fault(void *ctx, uint64_t fpos, const struct ck_diag *d)
 
 static bool object_is_away(const struct printing *p, struct ck_fault *out)
 {
-	const char *why = ck_checkpoint_away(p->cp, p->o->item.file);
+	const char *why = ck_checkpoint_down(p->cp, p->o->item.file);
 
 	if (!why)
 		return false;
@@ -379,17 +380,17 @@ int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct printing p = { cp, c, ck_catalog_object(c, object), name, out };
-	struct ck_look look = { .catalog = c,
-				.item = &p.o->item,
-				.box = object,
-				.pickle = p.o->pickle,
-				.fault = print_fault,
-				.ctx = &p };
+	struct ck_item_check check = { .catalog = c,
+				       .item = &p.o->item,
+				       .box = object,
+				       .pickle = p.o->pickle,
+				       .fault = print_fault,
+				       .ctx = &p };
 	struct ck_fault f;
 
 	if (!ck_catalog_object_has_fault(p.c, p.o, &f) &&
 	    !object_is_away(&p, &f))
-		return ck_look_at_item(cp, &look);
+		return ck_item_verify(cp, &check);
 	f.host = ck_checkpoint_host(cp, p.o->item.file);
 	ck_fault_print(&f, name, out);
 	return 0;

@@ -6,7 +6,7 @@
 #include "ckptfs/format.h"
 
 /* An item to verify, and where its faults go. */
-struct ck_look {
+struct ck_item_check {
 	const struct ck_catalog *catalog; /* the owner of the next two */
 	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL if the item is of an object */
@@ -19,11 +19,11 @@ struct ck_look {
 	void *ctx;
 };
 
-/* Verifies an item against its box, and with look->buffer its bytes against their sums.
- * Faults of the checkpoint go to look->fault, also if the file cannot be read. Returns 0, or:
- * -EREMOTE if remote ranges must be fetched first; -ENOMEM, -EMFILE and other shortages of
- * this process. */
-CK_MUST_USE int ck_look_at_item(struct ck_checkpoint *cp,
-				const struct ck_look *look);
+/* Verifies an item against its box, and with check->buffer its bytes against
+ * their sums. Faults of the checkpoint go to check->fault, also if the file
+ * cannot be read. Returns 0, or: -EREMOTE if remote ranges must be fetched
+ * first; -ENOMEM, -EMFILE and other shortages of this process. */
+CK_MUST_USE int ck_item_verify(struct ck_checkpoint *cp,
+			       const struct ck_item_check *check);
 
 #endif

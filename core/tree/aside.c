@@ -4,7 +4,7 @@
  * shows them. Their bytes are not kept: whoever has one open has a descriptor of its own.
  */
 #include "base/system/rights.h"
-#include "format/load/others.h"
+#include "format/load/side_files.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -13,20 +13,20 @@
 struct aside {
 	struct ck_aside ops;	  /* first */
 	struct ck_checkpoint *cp; /* whose they are; or NULL, and `fixed` */
-	const struct ck_others *fixed;
+	const struct ck_side_files *fixed;
 };
 
-static int others_get(struct ck_aside *a, const struct ck_others **out)
+static int others_get(struct ck_aside *a, const struct ck_side_files **out)
 {
 	const struct aside *of = (const struct aside *)a;
 
 	*out = of->fixed;
-	return *out ? 0 : ck_checkpoint_others(of->cp, out);
+	return *out ? 0 : ck_checkpoint_side_files(of->cp, out);
 }
 
 static int aside_count(struct ck_aside *a, uint32_t *n)
 {
-	const struct ck_others *others;
+	const struct ck_side_files *others;
 	int rc = others_get(a, &others);
 
 	if (rc == 0)
@@ -35,9 +35,9 @@ static int aside_count(struct ck_aside *a, uint32_t *n)
 }
 
 /* One that was counted. */
-static const struct ck_other *other_at(struct ck_aside *a, uint32_t i)
+static const struct ck_side_file *other_at(struct ck_aside *a, uint32_t i)
 {
-	const struct ck_others *others = NULL;
+	const struct ck_side_files *others = NULL;
 
 	(void)!others_get(a, &others);
 	return &others->all[i];
@@ -51,7 +51,7 @@ static const char *aside_name(struct ck_aside *a, uint32_t i)
 static void aside_stat(struct ck_aside *a, const struct ck_catalog *c,
 		       uint32_t i, struct ck_file_content *out)
 {
-	const struct ck_other *other = other_at(a, i);
+	const struct ck_side_file *other = other_at(a, i);
 	const struct ck_file_access *now = &other->access;
 	const struct aside *of = (const struct aside *)a;
 	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
@@ -71,7 +71,7 @@ enum { PART = 64 << 10 }; /* bytes */
 
 struct open {
 	struct ck_slice slice; /* first */
-	const struct ck_other *other;
+	const struct ck_side_file *other;
 	int fd;
 };
 
@@ -95,7 +95,7 @@ static int open_make(const struct ck_slice *s, uint32_t i, struct ck_buf *out)
 		       : -ENOMEM;
 
 	if (rc == 0)
-		rc = ck_other_check(o->other, o->fd);
+		rc = ck_side_file_check(o->other, o->fd);
 	else if (rc == -ENODATA)
 		rc = -ESTALE;
 	if (rc == 0)
@@ -111,12 +111,12 @@ static void open_free(struct ck_slice *s)
 	free(o);
 }
 
-static int here_slice(const struct ck_others *others, uint32_t i,
+static int here_slice(const struct ck_side_files *others, uint32_t i,
 		      struct ck_slice **out)
 {
 	struct open *o = malloc(sizeof(*o));
 	uint64_t size = others->all[i].size;
-	int fd = o ? ck_other_open(others, i) : -ENOMEM;
+	int fd = o ? ck_side_file_open(others, i) : -ENOMEM;
 
 	if (fd < 0) {
 		free(o);
@@ -137,7 +137,7 @@ static int here_slice(const struct ck_others *others, uint32_t i,
 }
 
 /* What another host has lies in memory, as long as the checkpoint is open. */
-static int far_slice(const struct ck_other *other, struct ck_slice **out)
+static int far_slice(const struct ck_side_file *other, struct ck_slice **out)
 {
 	struct far {
 		struct ck_slice slice; /* first */
@@ -160,7 +160,7 @@ static int far_slice(const struct ck_other *other, struct ck_slice **out)
 
 static int aside_slice(struct ck_aside *a, uint32_t i, struct ck_slice **out)
 {
-	const struct ck_others *others;
+	const struct ck_side_files *others;
 	int rc = others_get(a, &others);
 
 	if (rc)

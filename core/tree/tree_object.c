@@ -242,7 +242,7 @@ int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 	if (file == CK_OBJECT_ITEM &&
 	    ck_object_place(cp, object, &place) == 1) {
 		ck_slice_add_range(&b, place.file, place.fpos, place.length);
-		rc = ck_object_look(cp, object, &d);
+		rc = ck_object_stat(cp, object, &d);
 		if (rc == 0)
 			rc = ck_slice_make(&b, out);
 	} else {

@@ -301,7 +301,7 @@ static bool has_error(const struct file *f)
 		return ck_damage_is_known(f->root->damage, f->n->about.number);
 	item = ck_catalog_item(f->c, f->n->about.chunk);
 	return tensor_of(f)->err || item->err ||
-	       ck_checkpoint_away(f->root->cp, item->file);
+	       ck_checkpoint_down(f->root->cp, item->file);
 }
 
 static int print_error(const struct file *f, struct ck_buf *out)

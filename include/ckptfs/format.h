@@ -20,7 +20,7 @@
 #include <pthread.h>
 
 struct ck_format;	/* core/format/kind.h */
-struct ck_others;	/* others.h */
+struct ck_side_files;	/* side_files.h */
 struct ck_metadata_sum; /* core/format/current/metadata_sum.c */
 
 struct ck_format_options {
@@ -67,9 +67,9 @@ struct ck_checkpoint {
 	char *path; /* absolute path of that file, or of the directory */
 	struct ck_remote_source *elsewhere;
 	char *metadata_name;	/* see ck_metadata_name() */
-	bool nowhere;		/* no local directory: dirfd is an empty one */
+	bool no_local_dir;	/* dirfd is an empty directory */
 	bool write;		/* opened for writing */
-	bool metadata_far;	/* The metadata file is on another host. */
+	bool metadata_remote;	/* The metadata file is on another host. */
 	uint32_t metadata_file; /* in `files`; CK_NO_FILE: local */
 	dev_t dev;		/* of the directory */
 	ino_t ino;
@@ -78,9 +78,9 @@ struct ck_checkpoint {
 	pthread_mutex_t changing; /* held while the next catalog is made */
 	pthread_mutex_t lock;
 	/* Under lock: */
-	const struct ck_catalog *catalog; /* the current one */
-	struct ck_others *others; /* constant once set; NULL until requested */
-	struct stat metadata;	  /* at the last load or commit */
+	const struct ck_catalog *catalog;     /* the current one */
+	struct ck_side_files *side_files;     /* NULL until requested */
+	struct stat metadata;		      /* at the last load or commit */
 	struct ck_metadata_sum *metadata_sum; /* private; or NULL */
 	/* State of the format from its load() to its forget(); the format defines which
 	 * threads may use it. */
@@ -113,7 +113,7 @@ CK_MUST_USE int ck_kind_named(const char *name, const char **out,
 /* Appends the line of `status` about files in the directory that the checkpoint does not use,
  * if there are any: parts of checkpoints of other kinds, files that an index omits. Reads the
  * directory. */
-void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out);
+void ck_checkpoint_print_unshown(struct ck_checkpoint *cp, struct ck_buf *out);
 /* Name of its format, a constant. */
 const char *ck_checkpoint_kind(const struct ck_checkpoint *cp);
 /* Current catalog: that of the last commit. Never blocks on I/O. Caller must call
@@ -148,7 +148,7 @@ enum ck_fate {
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Checks the files of these items, as an open does, and updates their access rights. `items`
  * must be of a catalog of this checkpoint. */
-void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
+void ck_checkpoint_stat_items(struct ck_checkpoint *cp, struct ck_items items);
 /* Compares the access rights of the metadata, the directory and the files of these items
  * with the current catalog, and publishes a corrected one if they differ. Does no I/O: the
  * rights are those of the last ck_checkpoint_fate(), and of files those of their last use.
@@ -206,7 +206,7 @@ CK_MUST_USE bool ck_box_has_fault(struct ck_checkpoint *cp,
 
 /* Reason why a remote data file cannot be read now, as ck_shown(); NULL if it can, or no
  * failure is known. Any thread. */
-const char *ck_checkpoint_away(const struct ck_checkpoint *cp, uint32_t file);
+const char *ck_checkpoint_down(const struct ck_checkpoint *cp, uint32_t file);
 /* Host from which a data file is read; NULL: only one host, or no host has it. Any thread. */
 const char *ck_checkpoint_host(const struct ck_checkpoint *cp, uint32_t file);
 
@@ -276,7 +276,7 @@ struct ck_object_place {
 CK_MUST_USE int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 				struct ck_object_place *out);
 /* Checks the file of the item of an object. Returns 0, or an error of ck_object_item(). */
-CK_MUST_USE int ck_object_look(struct ck_checkpoint *cp, uint32_t object,
+CK_MUST_USE int ck_object_stat(struct ck_checkpoint *cp, uint32_t object,
 			       struct ck_diag *d);
 
 /* Bytes of a data file that must be inserted into a text before its byte `at`. */

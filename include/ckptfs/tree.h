@@ -15,7 +15,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/io.h"
 #include "ckptfs/view.h"
-#include "format/load/others.h"
+#include "format/load/side_files.h"
 #include "tree/reports/damage.h"
 #include "tree/reports/snapshot.h"
 

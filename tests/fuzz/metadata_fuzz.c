@@ -47,7 +47,7 @@ static void find_all(const struct ck_catalog *c)
 	}
 }
 
-static void verify(struct ck_dcp_wish *w, struct ck_change_of_place *to,
+static void verify(struct ck_dcp_request *w, struct ck_change_of_place *to,
 		   struct ck_str bytes)
 {
 	int rc;
@@ -59,13 +59,13 @@ static void verify(struct ck_dcp_wish *w, struct ck_change_of_place *to,
 	to->length--;
 	if (ck_dcp_verify_is(w, bytes, NULL))
 		abort();
-	rc = ck_dcp_verify_says(w, bytes, NULL);
+	rc = ck_dcp_verify_parsed(w, bytes, NULL);
 	if (rc && (rc != -EIO || w->known->places.roomy))
 		abort();
 }
 
 /* The bytes with another place for one box: the caller's; NULL if refused. */
-static char *change(struct ck_dcp_wish *w, struct ck_change_of_place *to,
+static char *change(struct ck_dcp_request *w, struct ck_change_of_place *to,
 		    struct ck_str old, size_t *len)
 {
 	int fd = memfd_create("new", MFD_CLOEXEC);
@@ -81,7 +81,7 @@ static char *change(struct ck_dcp_wish *w, struct ck_change_of_place *to,
 			abort();
 		verify(w, to, (struct ck_str){ bytes, *len });
 	}
-	ck_dcp_wish_fini(w);
+	ck_dcp_request_fini(w);
 	close(fd);
 	return bytes;
 }
@@ -107,7 +107,7 @@ static void rewrite(struct target *t, struct ck_dcp_known *known,
 	struct ck_change_of_place to = { .path = CK_STR("__0_new.distcp"),
 					 .fpos = choice,
 					 .length = 1000 };
-	struct ck_dcp_wish w = { t->c, known, &to, 1, NULL };
+	struct ck_dcp_request w = { t->c, known, &to, 1, NULL };
 	char *bytes, *more;
 	size_t len, more_len;
 

@@ -20,7 +20,7 @@ struct subject {
 	char (*paths)[64];
 	uint32_t n;
 	struct ck_dcp_known known;
-	struct ck_dcp_wish wish; /* of the last rewriting */
+	struct ck_dcp_request wish; /* of the last rewriting */
 	int fd;
 	struct ck_diag d;
 };
@@ -70,7 +70,7 @@ static bool subject_make(struct subject *s, struct ck_buf bytes)
 static void subject_free(struct subject *s)
 {
 	ck_catalog_put(s->c);
-	ck_dcp_wish_fini(&s->wish);
+	ck_dcp_request_fini(&s->wish);
 	ck_dcp_known_fini(&s->known);
 	ck_buf_fini(&s->old);
 	ck_buf_fini(&s->new);
@@ -110,9 +110,9 @@ static int rewrite(struct subject *s)
 	off_t len;
 	int rc;
 
-	ck_dcp_wish_fini(&s->wish);
-	s->wish = (struct ck_dcp_wish){ s->c, &s->known, s->changes, s->n,
-					NULL };
+	ck_dcp_request_fini(&s->wish);
+	s->wish = (struct ck_dcp_request){ s->c, &s->known, s->changes, s->n,
+					   NULL };
 	s->new.len = 0;
 	if (ftruncate(s->fd, 0))
 		abort();
@@ -140,7 +140,7 @@ static int verify_is(struct subject *s)
 static int verify_says(struct subject *s)
 {
 	s->wish.n = s->n;
-	return ck_dcp_verify_says(&s->wish, bytes_of(&s->new), &s->d);
+	return ck_dcp_verify_parsed(&s->wish, bytes_of(&s->new), &s->d);
 }
 
 /* Both verifications must return the same result. */

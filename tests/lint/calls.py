@@ -28,7 +28,7 @@ CANARIES = (
     ('calls down from formats', HOME + 'dcp/canary.c',
      'rc = ck_checkpoint_open(path, options, &cp, d);\n',
      'for (i = 0; i < ck_kinds.n; i++)\n'),
-    ('calls down from run', HOME + 'run/canary.c', 'rc = ck_say_what_file(src, d);\n'),
+    ('calls down from run', HOME + 'run/canary.c', 'rc = ck_diagnose_file(src, d);\n'),
     ('folders of core/format', HOME + 'canary/canary.c', 'int a;\n'),
 )
 

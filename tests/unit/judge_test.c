@@ -61,7 +61,7 @@ static void test_rights(const struct ck_node *n)
 	commit();
 	eq_u64(mode_of(old, n), 0444);
 	shell("chmod 600 %s/__[0-7]_*.distcp", dir);
-	ck_checkpoint_look(fs.cp, items);
+	ck_checkpoint_stat_items(fs.cp, items);
 	eq_err(ck_checkpoint_renew_access(fs.cp, items), 0);
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(fs.cp);
@@ -70,7 +70,7 @@ static void test_rights(const struct ck_node *n)
 		eq_u64(mode_of(old, n), 0400);
 	}
 	shell("chmod 644 %s/__[0-7]_*.distcp", dir);
-	ck_checkpoint_look(fs.cp, items);
+	ck_checkpoint_stat_items(fs.cp, items);
 	eq_err(ck_checkpoint_renew_access(fs.cp, items), 0);
 	eq_u64(mode_of(old, n), 0444);
 }

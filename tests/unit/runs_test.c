@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#ifndef CK_RUN_LOOK_MSEC
-#define CK_RUN_LOOK_MSEC 1000
+#ifndef CK_RUN_SCAN_MSEC
+#define CK_RUN_SCAN_MSEC 1000
 #endif
 
-enum { MANY = 1000, INTERVAL = CK_RUN_LOOK_MSEC * 1050 /* microseconds */ };
+enum { MANY = 1000, INTERVAL = CK_RUN_SCAN_MSEC * 1050 /* microseconds */ };
 
 static char dir[] = "/tmp/ckptfs-runs-XXXXXX";
 static const char *sample;

@@ -11,7 +11,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-static struct ck_torch_own *own;
+static struct ck_torch_state *own;
 
 /* As the reader of zips has them: sorted by name. */
 static struct ck_zip_record first[] = {
@@ -56,7 +56,7 @@ static void make(struct ck_files *files)
 	cp.files = files;
 	take(&l, 2, third, CK_ARRAY_SIZE(third));
 	take(&l, 0, first, CK_ARRAY_SIZE(first));
-	if (ck_torch_own_add(&l, &own))
+	if (ck_torch_state_add(&l, &own))
 		abort();
 	ck_torch_rows_fini(&l);
 }
@@ -65,19 +65,19 @@ static void is_in(uint32_t file, uint64_t fpos, uint32_t crc, uint64_t at,
 		  uint64_t len)
 {
 	const struct ck_item item = { .file = file, .fpos = fpos, .length = 1 };
-	struct ck_sum *sum = ck_torch_own_sum(own, &item);
+	struct ck_sum *sum = ck_torch_state_sum(own, &item);
 
 	ok(sum && sum->crc == crc && sum->fpos == at && sum->len == len &&
 	   sum->file == file && !sum->known);
 	/* What is found is remembered for all items of the record. */
-	ok(sum && sum == ck_torch_own_sum(own, &item));
+	ok(sum && sum == ck_torch_state_sum(own, &item));
 }
 
 static void is_in_none(uint32_t file, uint64_t fpos)
 {
 	const struct ck_item item = { .file = file, .fpos = fpos, .length = 1 };
 
-	ok(!ck_torch_own_sum(own, &item));
+	ok(!ck_torch_state_sum(own, &item));
 }
 
 static void test_found(void)
@@ -132,7 +132,7 @@ int main(void)
 	test_found();
 	test_long_records();
 	test_in_none();
-	ck_torch_own_free(own);
+	ck_torch_state_free(own);
 	ck_files_free(files);
 	close(fd);
 	return tap_done();

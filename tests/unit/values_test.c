@@ -313,7 +313,7 @@ static void test_archive_of_text(void)
 	file_read(cp, 2, &file);
 	ok(memmem(file.data, file.len, "checkpoint/data.pkl", 19) != NULL);
 	ok(memmem(file.data, file.len, "checkpoint/data/0", 17) == NULL);
-	eq_err(ck_object_look(cp, 2, &d), 0);
+	eq_err(ck_object_stat(cp, 2, &d), 0);
 	ck_buf_fini(&file);
 	ck_buf_fini(&json);
 	ck_checkpoint_close(cp);
@@ -334,7 +334,7 @@ static void test_stale(void)
 	eq_err(ck_object_json(cp, 0, &out, &d), -ESTALE);
 	eq_err(ck_object_item(cp, 0, &out, &gaps, &d), -ESTALE);
 	free(gaps.list);
-	eq_err(ck_object_look(cp, 0, &d), -ESTALE);
+	eq_err(ck_object_stat(cp, 0, &d), -ESTALE);
 	eq_err(ck_object_file_slice(cp, 3, CK_OBJECT_ITEM, &s, &transient),
 	       -ESTALE);
 	eq_u64(out.len, 0);

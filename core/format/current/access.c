@@ -36,7 +36,7 @@ struct ck_access *ck_access_make(const struct ck_catalog *c)
 	return a;
 }
 
-const char *ck_checkpoint_away(const struct ck_checkpoint *cp, uint32_t file)
+const char *ck_checkpoint_down(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct ck_remote_source *e = cp->elsewhere;
 
@@ -69,7 +69,8 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 
-/* ck_metadata_changed_far() for metadata that is a data file. Sets *now to its rights. */
+/* ck_metadata_changed_remote() for metadata that is a data file. Sets *now to
+ * its rights. */
 static int file_changed(const struct ck_checkpoint *cp,
 			struct ck_file_access *now)
 {
@@ -81,7 +82,7 @@ static int file_changed(const struct ck_checkpoint *cp,
 	return rc == -ESTALE ? 1 : rc;
 }
 
-int ck_metadata_changed_far(const struct ck_checkpoint *cp)
+int ck_metadata_changed_remote(const struct ck_checkpoint *cp)
 {
 	struct ck_file_access now = { 0 };
 	int rc = cp->metadata_file == CK_NO_FILE
@@ -294,7 +295,7 @@ void ck_checkpoint_learn(struct ck_checkpoint *cp)
 		(void)!renew_alone(cp);
 }
 
-void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
+void ck_checkpoint_stat_items(struct ck_checkpoint *cp, struct ck_items items)
 {
 	uint32_t count = ck_files_count(cp->files);
 	uint32_t last = CK_NO_FILE;

@@ -36,7 +36,7 @@ void ck_access_note_directory(const struct ck_checkpoint *cp);
  * local. */
 mode_t ck_metadata_closed(const struct ck_checkpoint *cp);
 /* The same as ck_metadata_changed(), for metadata on another host. */
-int ck_metadata_changed_far(const struct ck_checkpoint *cp);
+int ck_metadata_changed_remote(const struct ck_checkpoint *cp);
 /* Sets *mode to the mode of the directories of the tree. For use before cp->access is set.
  * Returns 0, or an error of stat(2). */
 CK_MUST_USE int ck_directory_mode(const struct ck_checkpoint *cp, mode_t *mode);

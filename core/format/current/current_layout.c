@@ -115,7 +115,7 @@ static bool box_is_away(const struct ck_checkpoint *cp,
 			uint32_t i, struct ck_fault *out)
 {
 	const struct ck_item *item = ck_catalog_item(c, t->chunk + i);
-	const char *why = ck_checkpoint_away(cp, item->file);
+	const char *why = ck_checkpoint_down(cp, item->file);
 
 	if (!why)
 		return false;

@@ -177,7 +177,7 @@ int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (rc == 0 && fetched.pages) {
 		out->pages = fetched.pages;
 		out->len = (size_t)fetched.info.size;
-		cp->metadata_far = true;
+		cp->metadata_remote = true;
 		return ck_metadata_take(cp, c, name, &fetched, d);
 	}
 	if (rc == 0)
@@ -275,8 +275,8 @@ int ck_metadata_changed(const struct ck_checkpoint *cp, const struct stat *was)
 {
 	struct stat st;
 
-	if (cp->metadata_far)
-		return ck_metadata_changed_far(cp);
+	if (cp->metadata_remote)
+		return ck_metadata_changed_remote(cp);
 	if (fstatat(cp->dirfd, cp->metadata_name, &st, 0))
 		return -errno;
 	/* A directory changes its size and mtime with its entries. */

@@ -44,7 +44,7 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	struct stat st;
 	ssize_t n;
 
-	if (cp->nowhere)
+	if (cp->no_local_dir)
 		return CK_FATE_NONE;
 	ck_access_note_directory(cp);
 	if (fstat(cp->dirfd, &st) == 0 && st.st_nlink == 0)

@@ -129,7 +129,7 @@ bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 	for (uint32_t i = 0; i < items.n && !faulty; i++) {
 		const struct ck_item *item = ck_items_at(items, i);
 
-		faulty = item->err || ck_checkpoint_away(cp, item->file);
+		faulty = item->err || ck_checkpoint_down(cp, item->file);
 	}
 	return faulty;
 }

@@ -139,16 +139,16 @@ static int is_somewhere(const struct ck_checkpoint *cp, struct ck_catalog *c,
 
 /* --- entries ---------------------------------------------------------------------- */
 
-static int file_show(struct ck_torch_load *l, struct ck_torch_own **own)
+static int file_show(struct ck_torch_load *l, struct ck_torch_state **own)
 {
 	int rc = ck_torch_file_add(l, CK_DCP_COMMON);
 
 	if (rc)
 		return rc;
-	rc = ck_checkpoint_gather_beside(l->cp, l->c, l->files[0].number, l->d);
+	rc = ck_checkpoint_gather_one(l->cp, l->c, l->files[0].number, l->d);
 	if (rc == 0)
 		rc = ck_torch_beside_add(l);
-	return rc ? rc : ck_torch_own_add(l, own);
+	return rc ? rc : ck_torch_state_add(l, own);
 }
 
 static int common_add(struct ck_checkpoint *cp, struct ck_catalog *c,
@@ -174,7 +174,7 @@ int ck_dcp_common_load(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 void ck_dcp_common_fini(struct ck_dcp_common *common)
 {
-	ck_torch_own_free(common->own);
+	ck_torch_state_free(common->own);
 }
 
 /* --- bytes ------------------------------------------------------------------------ */
@@ -194,7 +194,7 @@ struct ck_sum *ck_dcp_sum(const struct ck_checkpoint *cp,
 {
 	const struct ck_dcp_common *common = cp->own;
 
-	return common && common->own ? ck_torch_own_sum(common->own, item)
+	return common && common->own ? ck_torch_state_sum(common->own, item)
 				     : NULL;
 }
 
@@ -203,6 +203,6 @@ struct ck_sum *ck_dcp_pickle_sum(const struct ck_checkpoint *cp, uint32_t file)
 	const struct ck_dcp_common *common = cp->own;
 
 	return common && common->own
-		       ? ck_torch_own_pickle_sum(common->own, file)
+		       ? ck_torch_state_pickle_sum(common->own, file)
 		       : NULL;
 }

@@ -175,9 +175,9 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc;
 }
 
-static int load_brought(struct ck_checkpoint *cp, struct ck_catalog *c,
-			const struct ck_fetched_metadata *fetched,
-			struct ck_diag *d)
+static int load_remote(struct ck_checkpoint *cp, struct ck_catalog *c,
+		       const struct ck_fetched_metadata *fetched,
+		       struct ck_diag *d)
 {
 	int rc = ck_metadata_take(cp, c, CK_DCP_METADATA_NAME, fetched, d);
 
@@ -197,7 +197,7 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	cp->own = own;
 	if (!own)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = fetched->pages ? load_brought(cp, c, fetched, d)
+	rc = fetched->pages ? load_remote(cp, c, fetched, d)
 			    : load_here(cp, c, options, fetched, d);
 	if (rc == 0)
 		rc = ck_dcp_common_load(cp, c, &own->common, d);
@@ -234,7 +234,7 @@ static int read_again(const struct ck_checkpoint *cp, void **pages,
 	return rc ? rc : read_pages(fd, &st, pages, d);
 }
 
-static int rewrite(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
+static int rewrite(const struct ck_checkpoint *cp, struct ck_dcp_request *w,
 		   int fd, struct ck_diag *d)
 {
 	size_t len = (size_t)cp->metadata.st_size;
@@ -247,7 +247,7 @@ static int rewrite(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
 	return rc;
 }
 
-static int verify(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
+static int verify(const struct ck_dcp_request *w, int fd, struct ck_diag *d)
 {
 	struct ck_str bytes;
 	void *pages = NULL;
@@ -262,7 +262,7 @@ static int verify(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
 	bytes = (struct ck_str){ pages, (size_t)st.st_size };
 	rc = ck_dcp_verify_is(w, bytes, d);
 	if (rc == 0 && (bytes.len <= parse_most || !w->known->places.roomy))
-		rc = ck_dcp_verify_says(w, bytes, d);
+		rc = ck_dcp_verify_parsed(w, bytes, d);
 	ck_pages_free(pages, bytes.len);
 	return rc;
 }
@@ -273,14 +273,14 @@ static int write_changes(struct ck_checkpoint *cp,
 			 int fd, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_dcp_wish w = {
+	struct ck_dcp_request w = {
 		.catalog = c, .known = known_of(cp), .changes = changes, .n = n
 	};
 	int rc = rewrite(cp, &w, fd, d);
 
 	if (rc == 0)
 		rc = verify(&w, fd, d);
-	ck_dcp_wish_fini(&w);
+	ck_dcp_request_fini(&w);
 	return rc;
 }
 

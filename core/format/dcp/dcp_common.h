@@ -9,13 +9,13 @@
 
 #define CK_DCP_COMMON "common.pt"
 
-struct ck_torch_own; /* ../torch/own.c */
+struct ck_torch_state; /* ../torch/own.c */
 
 /* The file `common.pt`. The state of both DCP formats, cp->own, begins with this
  * struct. */
 struct ck_dcp_common {
 	/* its parsed contents; NULL without entries */
-	struct ck_torch_own *own;
+	struct ck_torch_state *own;
 	uint32_t file; /* its number; CK_NO_FILE without a file */
 };
 
@@ -32,7 +32,7 @@ void ck_dcp_common_fini(struct ck_dcp_common *common);
 bool ck_dcp_is_flat(struct ck_str key, uint32_t ndim);
 /* Adds the original parameters that the sidecar describes, as views of flat parameters.
  * Must be called after all other entries were added. With options->write the sidecar is
- * not read. Errors of ck_flat_said_read(). */
+ * not read. Errors of ck_sidecar_source_read(). */
 CK_MUST_USE int ck_dcp_flat_load(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const struct ck_format_options *options,
 				 struct ck_diag *d);

@@ -126,9 +126,10 @@ int ck_dcp_flat_load(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	/* A write to a flat parameter would also have to change its parameters. */
 	if (options->write)
-		return ck_flat_said_unread(cp, c, options, "with -o write", d);
+		return ck_sidecar_source_note_unread(cp, c, options,
+						     "with -o write", d);
 	l.given = ck_rank_rows(&l);
-	rc = ck_flat_said_read(cp, c, options, &l.said, d);
+	rc = ck_sidecar_source_read(cp, c, options, &l.source, d);
 	if (rc == 0)
 		rc = params_add(&l);
 	ck_torch_load_fini(&l);

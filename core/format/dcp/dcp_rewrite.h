@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dcp_rewrite: writes a new `.metadata` in which some boxes have other locations, from the
- * bytes of the old one (rewrite.c), and verifies it (verify.c). Steps of a commit:
+ * dcp_rewrite: writes a new `.metadata` in which some boxes have other
+ * locations, from the bytes of the old one (rewrite.c), and verifies it
+ * (verify.c). Steps of a commit:
  *
- *	ck_dcp_rewrite()	writes the new bytes
- *	ck_dcp_verify_says()	parses them: the catalog must have the wanted locations
- *	ck_dcp_verify_is()	compares them with the old bytes: nothing else may differ
- *	ck_dcp_known_next()	after the rename: the new bytes are the known ones
+ * 	ck_dcp_rewrite()	writes the new bytes
+ * 	ck_dcp_verify_parsed()	parses them: the catalog must have the wanted locations
+ * 	ck_dcp_verify_is()	compares them with the old bytes: nothing else may differ
+ * 	ck_dcp_known_next()	after the rename: the new bytes are the known ones
  *
  * Used by one thread at a time, that of the commit.
  */
@@ -52,7 +53,7 @@ struct ck_dcp_edit {
 
 /* A request to change locations: a known `.metadata`, its catalog, and the changes,
  * sorted by chunk. */
-struct ck_dcp_wish {
+struct ck_dcp_request {
 	const struct ck_catalog *catalog;
 	struct ck_dcp_known *known;
 	const struct ck_change_of_place *changes;
@@ -62,20 +63,20 @@ struct ck_dcp_wish {
 };
 
 /* Frees the edits. */
-void ck_dcp_wish_fini(struct ck_dcp_wish *w);
+void ck_dcp_request_fini(struct ck_dcp_request *w);
 /* Writes the old bytes with the changes into `out`. Returns 0, or: -ESTALE if `old` has
  * other bytes than the known `.metadata`; -EINVAL if the changes are not sorted; -EIO
  * if `known` was damaged in memory; -EOPNOTSUPP if a change cannot be expressed;
  * -ENOMEM; errors of write(2). */
-CK_MUST_USE int ck_dcp_rewrite(struct ck_dcp_wish *w, struct ck_str old,
+CK_MUST_USE int ck_dcp_rewrite(struct ck_dcp_request *w, struct ck_str old,
 			       int out, struct ck_diag *d);
 /* Parses new bytes and compares all entries with the request. Returns 0 if they agree, or:
  * -EIO if they differ; -ENOMEM. */
-CK_MUST_USE int ck_dcp_verify_says(const struct ck_dcp_wish *w,
-				   struct ck_str bytes, struct ck_diag *d);
+CK_MUST_USE int ck_dcp_verify_parsed(const struct ck_dcp_request *w,
+				     struct ck_str bytes, struct ck_diag *d);
 /* Compares new bytes with the old ones plus the changes, by hash. Records them for
  * ck_dcp_known_next(). Returns 0 if they agree, or: -EIO if they differ; -ENOMEM. */
-CK_MUST_USE int ck_dcp_verify_is(const struct ck_dcp_wish *w,
+CK_MUST_USE int ck_dcp_verify_is(const struct ck_dcp_request *w,
 				 struct ck_str bytes, struct ck_diag *d);
 
 /* The bytes inserted before a BUILD: the keys of one location. */
@@ -93,7 +94,7 @@ struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 					    uint32_t chunk, bool transform);
 /* Returns the insertion of an edit. It sets transform_descriptors to None if the object or the
  * earlier insertion has that field. */
-struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
+struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_request *w,
 					     const struct ck_dcp_edit *e);
 
 /* Opcode and length. */

@@ -101,7 +101,7 @@ static int look(const struct ck_src *src, struct found *f, struct ck_diag *d)
 	if (src->file)
 		return 0;
 	rc = found_read(ck_src_dir(src), 1,
-			src->brief ? CK_DIR_BRIEF : SIZE_MAX, f);
+			src->by_search ? CK_DIR_BRIEF : SIZE_MAX, f);
 	free(f->ranks);
 	f->ranks = NULL;
 	return rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : 0;

@@ -61,7 +61,7 @@ struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 	return i;
 }
 
-struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
+struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_request *w,
 					     const struct ck_dcp_edit *e)
 {
 	const struct ck_change_of_place *c = &w->changes[e->change];
@@ -108,7 +108,7 @@ void ck_dcp_known_fini(struct ck_dcp_known *k)
 	ck_dcp_places_fini(&k->places);
 }
 
-void ck_dcp_wish_fini(struct ck_dcp_wish *w)
+void ck_dcp_request_fini(struct ck_dcp_request *w)
 {
 	free(w->edits);
 	w->edits = NULL;
@@ -116,7 +116,7 @@ void ck_dcp_wish_fini(struct ck_dcp_wish *w)
 
 /* Verifies the known numbers and the old bytes: a wrong number would change another
  * box. */
-static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
+static int known_check(const struct ck_dcp_request *w, struct ck_str old,
 		       struct ck_diag *d)
 {
 	const struct ck_dcp_known *k = w->known;
@@ -135,7 +135,7 @@ static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
 /* --- edits ----------------------------------------------------------------------- */
 
 struct rewriting {
-	struct ck_dcp_wish *w;
+	struct ck_dcp_request *w;
 	struct ck_str old;
 	struct ck_pickle_build *builds; /* n, in the order of the file */
 	struct ck_pickle_frames frames;
@@ -208,7 +208,7 @@ static int edits_cmp(const void *a, const void *b)
  * shared ones. */
 static int edits_make(struct rewriting *r)
 {
-	struct ck_dcp_wish *w = r->w;
+	struct ck_dcp_request *w = r->w;
 
 	w->edits = calloc(w->n + 1UL, sizeof(*w->edits));
 	r->builds = calloc(w->n + 1UL, sizeof(*r->builds));
@@ -441,7 +441,7 @@ static int stream(struct rewriting *r, int out)
 
 /* --- the request ------------------------------------------------------------------ */
 
-static int changes_check(const struct ck_dcp_wish *w, struct ck_diag *d)
+static int changes_check(const struct ck_dcp_request *w, struct ck_diag *d)
 {
 	for (uint32_t i = 0; i < w->n; i++)
 		if (w->changes[i].chunk >= w->catalog->chunks.n ||
@@ -465,13 +465,13 @@ static int rewrite(struct rewriting *r, int out)
 	return rc ? rc : stream(r, out);
 }
 
-int ck_dcp_rewrite(struct ck_dcp_wish *w, struct ck_str old, int out,
+int ck_dcp_rewrite(struct ck_dcp_request *w, struct ck_str old, int out,
 		   struct ck_diag *d)
 {
 	struct rewriting r = { .w = w, .old = old, .d = d };
 	int rc = changes_check(w, d);
 
-	ck_dcp_wish_fini(w);
+	ck_dcp_request_fini(w);
 	if (rc == 0)
 		rc = rewrite(&r, out);
 	free(r.builds);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * verify: whether a new `.metadata` is the requested one, in two independent ways.
+ * verify: whether a new `.metadata` is the requested one, in two independent
+ * ways.
  *
- * ck_dcp_verify_is() checks bytes. Exactly the requested insertion is between the last
- * MARK and the BUILD of each change, counted from the beginning. Without the
- * insertions, with earlier insertions restored and frames at their old length, the
- * bytes have the hash of the known ones. An insertion leaves the stack and the memo
- * unchanged. So an unpickler gets the same objects as from the old bytes, except for
- * the changed dicts.
+ * ck_dcp_verify_is() checks bytes. Exactly the requested insertion is between
+ * the last MARK and the BUILD of each change, counted from the beginning.
+ * Without the insertions, with earlier insertions restored and frames at their
+ * old length, the bytes have the hash of the known ones. An insertion leaves
+ * the stack and the memo unchanged. So an unpickler gets the same objects as
+ * from the old bytes, except for the changed dicts.
  *
- * ck_dcp_verify_says() parses the new bytes into a second catalog and compares every
- * entry, box and location with the old catalog and the changes. It only repeats the
- * first check, to find a mistake of this program, and takes as long as a mount. So it
- * is skipped for a large file, unless parsing was near the limits of pickle.h, which an
- * insertion may exceed.
+ * ck_dcp_verify_parsed() parses the new bytes into a second catalog and
+ * compares every entry, box and location with the old catalog and the changes.
+ * It only repeats the first check, to find a mistake of this program, and takes
+ * as long as a mount. So it is skipped for a large file, unless parsing was
+ * near the limits of pickle.h, which an insertion may exceed.
  *
  * The state lives for one call, in the thread of the commit.
  */
@@ -22,10 +23,10 @@
 #include <errno.h>
 
 struct verifying {
-	const struct ck_dcp_wish *w;
+	const struct ck_dcp_request *w;
 	struct ck_str bytes; /* new */
 	struct ck_diag *d;
-	/* Of ck_dcp_verify_says(): */
+	/* Of ck_dcp_verify_parsed(): */
 	struct ck_catalog *c;
 	uint32_t *slots; /* paths by hash: number + 1, or 0 if empty */
 	size_t nslots;
@@ -136,7 +137,7 @@ static bool is_changed_place(const struct verifying *v,
 static int chunks_compare(const struct verifying *v, const struct ck_tensor *t,
 			  uint32_t *change)
 {
-	const struct ck_dcp_wish *w = v->w;
+	const struct ck_dcp_request *w = v->w;
 
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++) {
 		const struct ck_item *new = ck_catalog_item(v->c, i);
@@ -261,8 +262,8 @@ static int catalogs_compare(const struct verifying *v)
 	return rc;
 }
 
-int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
-		       struct ck_diag *d)
+int ck_dcp_verify_parsed(const struct ck_dcp_request *w, struct ck_str bytes,
+			 struct ck_diag *d)
 {
 	struct verifying v = { .w = w, .bytes = bytes, .d = d };
 	const struct ck_dcp_numbers numbers = { path_number, &v, NULL };
@@ -293,7 +294,7 @@ static int other_bytes(const struct verifying *v, uint64_t at)
 		       (unsigned long long)at);
 }
 
-static uint32_t build_of(const struct ck_dcp_wish *w,
+static uint32_t build_of(const struct ck_dcp_request *w,
 			 const struct ck_dcp_edit *e)
 {
 	if (e->change >= w->n)
@@ -305,7 +306,7 @@ static uint32_t build_of(const struct ck_dcp_wish *w,
  * each edit is found once. */
 static int builds_find(struct verifying *v)
 {
-	const struct ck_dcp_wish *w = v->w;
+	const struct ck_dcp_request *w = v->w;
 	int rc;
 
 	v->builds = calloc(w->n + 1UL, sizeof(*v->builds));
@@ -428,7 +429,7 @@ static int is(struct verifying *v)
 	return 0;
 }
 
-int ck_dcp_verify_is(const struct ck_dcp_wish *w, struct ck_str bytes,
+int ck_dcp_verify_is(const struct ck_dcp_request *w, struct ck_str bytes,
 		     struct ck_diag *d)
 {
 	struct verifying v = { .w = w, .bytes = bytes, .d = d };

@@ -15,8 +15,8 @@ int ck_src_has_name(const struct ck_src *src, bool (*wanted)(const char *name),
 		    struct ck_diag *d)
 {
 	const struct ck_dir_want want = { wanted, 1,
-					  src->brief ? CK_DIR_BRIEF
-						     : SIZE_MAX };
+					  src->by_search ? CK_DIR_BRIEF
+							 : SIZE_MAX };
 	struct ck_dir_names names = { 0 };
 	int rc = src->file ? 0
 			   : ck_dir_names_read(ck_src_dir(src), &want, &names);
@@ -27,7 +27,7 @@ int ck_src_has_name(const struct ck_src *src, bool (*wanted)(const char *name),
 	return rc < 0 ? ck_fail(d, -rc, "%s", strerror(-rc)) : rc;
 }
 
-int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
+int ck_fail_none_usable(const struct ck_catalog *c, const char *first, size_t n,
 			struct ck_diag *d)
 {
 	struct ck_str what;
@@ -108,7 +108,7 @@ static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 								      file) };
 
 	fetched.info.mode &= ~fetched.info.closed;
-	cp->metadata_far = true;
+	cp->metadata_remote = true;
 	cp->metadata_file = file;
 	return ck_metadata_take(cp, c, fetched.info.path.p, &fetched, d);
 }
@@ -277,8 +277,8 @@ int ck_checkpoint_gather(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc;
 }
 
-int ck_checkpoint_gather_beside(struct ck_checkpoint *cp, struct ck_catalog *c,
-				uint32_t file, struct ck_diag *d)
+int ck_checkpoint_gather_one(struct ck_checkpoint *cp, struct ck_catalog *c,
+			     uint32_t file, struct ck_diag *d)
 {
 	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
 	struct ck_fetch f = { 0 };

@@ -31,7 +31,7 @@ CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
 				struct ck_diag *d);
 /* Fails because none of n files can be used: d names the first one and the first line
  * of damage about a file that is there. Returns -EBADMSG. */
-CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
+CK_MUST_USE int ck_fail_none_usable(const struct ck_catalog *c,
 				    const char *first, size_t n,
 				    struct ck_diag *d);
 
@@ -57,9 +57,9 @@ CK_MUST_USE int ck_checkpoint_gather(
 	struct ck_diag *d);
 /* The same for one more file of a checkpoint that has a metadata file. Returns 0, or:
  * -ENOMEM; errors of ck_remote_source.files(). */
-CK_MUST_USE int ck_checkpoint_gather_beside(struct ck_checkpoint *cp,
-					    struct ck_catalog *c, uint32_t file,
-					    struct ck_diag *d);
+CK_MUST_USE int ck_checkpoint_gather_one(struct ck_checkpoint *cp,
+					 struct ck_catalog *c, uint32_t file,
+					 struct ck_diag *d);
 /* Called when the catalog is filled: all other files can be read from then on. Must be
  * called over several hosts only. Adds a note if a host was down and may have more
  * files. Returns 0, or: -ENOMEM; errors of ck_remote_source.files() and .opened(). */
@@ -70,9 +70,10 @@ CK_MUST_USE int ck_checkpoint_gather_all(struct ck_checkpoint *cp,
 /* Opens a file in a directory that the user names; follows links to any target. Returns
  * a descriptor, which the caller owns, or errors of open(2). */
 CK_MUST_USE int ck_template_file(int dirfd, const char *name);
-/* Fetches the files of ck_checkpoint_others() from all hosts. Must be called before
- * ck_checkpoint_gather_all(). A file that hosts do not have equally becomes a note.
- * Returns 0, or: -ENOMEM; other transient errors. */
-CK_MUST_USE int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c);
+/* Fetches the files of ck_checkpoint_side_files() from all hosts. Must be
+ * called before ck_checkpoint_gather_all(). A file that hosts do not have
+ * equally becomes a note. Returns 0, or: -ENOMEM; other transient errors. */
+CK_MUST_USE int ck_side_files_fetch(struct ck_checkpoint *cp,
+				    struct ck_catalog *c);
 
 #endif

@@ -7,7 +7,7 @@
 #include "ckptfs/memory.h"
 #include "index.h"
 #include "load_gather.h"
-#include "others.h"
+#include "side_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,11 +93,11 @@ int ck_template_open(const char *path, struct ck_template *out,
 	if (!out->is_open)
 		return ck_fail(d, errno, "hf_template=%s: %s",
 			       ck_show(ck_str_from(path)), strerror(errno));
-	out->others = (struct ck_others){
+	out->others = (struct ck_side_files){
 		.reach = { .dirfd = out->dirfd, .linkroot = -1 },
 		.anywhere = true,
 	};
-	rc = ck_others_read(&out->others);
+	rc = ck_side_files_read(&out->others);
 	rc = rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : index_find(out, d);
 	if (rc)
 		ck_diag_prefix(d, "hf_template=%s", ck_show(ck_str_from(path)));
@@ -108,7 +108,7 @@ void ck_template_close(struct ck_template *t)
 {
 	if (!t->is_open)
 		return;
-	ck_others_fini(&t->others);
+	ck_side_files_fini(&t->others);
 	ck_weight_map_fini(&t->map);
 	if (t->text)
 		ck_pages_free(t->text, t->len);

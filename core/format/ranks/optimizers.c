@@ -129,7 +129,7 @@ static void tree_name(struct ck_rank_trees *trees,
 static int tree_look(struct ck_torch_load *l, struct ck_rank_tree *tree,
 		     uint32_t i)
 {
-	uint32_t n = l->said.is.optimizers[i].nstates;
+	uint32_t n = l->source.is.optimizers[i].nstates;
 	struct ck_loss loss = { .name = tree->above,
 				.file = CK_NO_FILE,
 				.err = EBADMSG };
@@ -160,7 +160,7 @@ static int trees_look(struct ck_torch_load *l)
 		struct ck_rank_tree *tree = &trees->all[i];
 
 		if (tree->groups == groups && (tree->numbers || !tree->named) &&
-		    number < l->said.is.noptimizers)
+		    number < l->source.is.noptimizers)
 			rc = tree_look(l, tree, number++);
 	}
 	return rc;
@@ -170,7 +170,7 @@ int ck_rank_trees_find(struct ck_torch_load *l)
 {
 	int rc = 0;
 
-	if (l->said.is.noptimizers == 0)
+	if (l->source.is.noptimizers == 0)
 		return 0;
 	l->trees = calloc(1, sizeof(*l->trees));
 	if (!l->trees)

@@ -195,7 +195,7 @@ enum { NAME_ROW = 64 };
  * it. */
 static uint64_t made_most(const struct ck_torch_load *l)
 {
-	return (1 << 17) + l->said.len / 8 + 16 * (l->given + l->nrows);
+	return (1 << 17) + l->source.len / 8 + 16 * (l->given + l->nrows);
 }
 
 /* A row with many dimensions counts as several rows. */
@@ -368,6 +368,6 @@ int ck_rank_params_add(struct ck_torch_load *l)
 	int rc = 0;
 
 	for (size_t i = 0; i < l->nflats && rc == 0; i++)
-		rc = unit_add(l, &l->said.is, &l->flats[i], &unknown);
+		rc = unit_add(l, &l->source.is, &l->flats[i], &unknown);
 	return rc ? rc : note(l, unknown);
 }

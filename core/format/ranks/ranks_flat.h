@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranks_flat: flat parameters of FSDP1 in files of torch.save. A flat parameter is a
- * one-dimensional tensor that contains several parameters, and is split among ranks. A
- * sidecar describes the parameters. Each rank may also have pieces: its elements of each
- * parameter. ranks_flat.c shows parameters and pieces, optimizers.c and state.c the state
- * that an optimizer has of each parameter.
+ * ranks_flat: flat parameters of FSDP1 in files of torch.save. A flat parameter
+ * is a one-dimensional tensor that contains several parameters, and is split
+ * among ranks. A sidecar describes the parameters. Each rank may also have
+ * pieces: its elements of each parameter. ranks_flat.c shows parameters and
+ * pieces, optimizers.c and optimizer_state.c the state that an optimizer has of
+ * each parameter.
  *
- * All functions work on a struct ck_torch_load, and are called by the thread that loads the
- * checkpoint, in the order of show() in ranks_load.c.
+ * All functions work on a struct ck_torch_load, and are called by the thread
+ * that loads the checkpoint, in the order of show() in ranks_load.c.
  */
 #ifndef CK_RANKS_FLAT_H
 #define CK_RANKS_FLAT_H
@@ -47,7 +48,7 @@ bool ck_rank_made_all(const struct ck_torch_load *l);
 /* Number of tensors, objects, chunks and replicas in the catalog. */
 uint64_t ck_rank_rows(const struct ck_torch_load *l);
 
-/* --- optimizers.c, state.c ----------------------------------------------------------- */
+/* --- optimizers.c, optimizer_state.c -------------------------------------- */
 
 /* Finds the optimizers in the files, and assigns each to one of the sidecar. Sets l->trees; NULL
  * if the sidecar has no optimizers. An optimizer that the sidecar does not fit becomes a line of

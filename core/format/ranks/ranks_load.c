@@ -65,8 +65,8 @@ int ck_ranks_has_family(const struct ck_src *src, struct ck_diag *d)
 
 	if (src->file)
 		return 0;
-	rc = ck_torch_names_find(ck_src_dir(src), ck_torch_is_name, src->brief,
-				 &names);
+	rc = ck_torch_names_find(ck_src_dir(src), ck_torch_is_name,
+				 src->by_search, &names);
 	parsed = calloc(names.n + 1, sizeof(*parsed));
 	if (rc == 0)
 		rc = parsed ? families_find(&names, parsed, &n) : -ENOMEM;
@@ -513,11 +513,11 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (rc == 0)
 		rc = ck_checkpoint_gather(cp, c, options, NULL, d);
 	if (rc == 0)
-		rc = ck_flat_said_read(cp, c, options, &l.said, d);
+		rc = ck_sidecar_source_read(cp, c, options, &l.source, d);
 	if (rc == 0)
 		rc = files_join(&l);
 	if (rc == 0)
-		rc = ck_torch_own_keep(&l);
+		rc = ck_torch_state_keep(&l);
 	ck_torch_load_fini(&l);
 	return rc;
 }

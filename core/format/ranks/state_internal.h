@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * state_internal: the optimizers of a load, shared by optimizers.c, which finds them, and
- * state.c, which shows their state. Used by the thread that loads the checkpoint.
+ * state_internal: the optimizers of a load, shared by optimizers.c, which finds
+ * them, and optimizer_state.c, which shows their state. Used by the thread that
+ * loads the checkpoint.
  */
 #ifndef CK_STATE_INTERNAL_H
 #define CK_STATE_INTERNAL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* complete: checks whether a subdirectory of a run directory is a complete step. Called
- * with the lock of the run directory held (ck_run_look()). */
+ * with the lock of the run directory held (ck_run_scan()). */
 #include "format/detect.h"
 #include "run_internal.h"
 #include "run_kind.h"

@@ -35,7 +35,7 @@ static int below(struct probe *p, int dirfd, unsigned level);
 static bool is_step(struct probe *p, int fd, unsigned level)
 {
 	const struct ck_src src = { .dirfd = fd,
-				    .brief = true,
+				    .by_search = true,
 				    .level = level - 1,
 				    .kinds = p->kinds };
 
@@ -225,7 +225,7 @@ static bool is_as_found(struct ck_rundir *r, const struct ck_step *step,
 		       f->mtime.tv_sec == st.st_mtim.tv_sec &&
 		       f->mtime.tv_nsec == st.st_mtim.tv_nsec;
 		if (f->id == step->id && !same)
-			r->looked = 0; /* the list is no longer fresh */
+			r->last_scan = 0; /* the list is no longer fresh */
 	}
 	pthread_mutex_unlock(&r->lock);
 	return same;

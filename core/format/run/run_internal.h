@@ -16,7 +16,7 @@
 #include "format/kind.h"
 #include "run.h"
 
-/* A subdirectory, as the last look found it. Texts are owned. */
+/* A subdirectory, as the last scan found it. Texts are owned. */
 struct ck_found {
 	char *name;
 	dev_t dev;
@@ -24,7 +24,7 @@ struct ck_found {
 	struct timespec mtime;
 	bool was_seen; /* dev, ino and mtime are set */
 	bool is_there;
-	bool is_settled;		/* two looks found the same mtime */
+	bool is_settled;		/* two scans found the same mtime */
 	const struct ck_format *format; /* NULL if it is not a checkpoint */
 	char *why;			/* why it is not shown; NULL if it is */
 	uint32_t id;			/* 0 if it has no id yet */
@@ -48,8 +48,8 @@ struct ck_rundir {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	bool was_looked;
-	bool is_settled; /* two looks found the same mtime of the directory */
-	uint64_t looked; /* time of the last look, ck_msec_now() */
+	bool is_settled; /* two scans found the same mtime of the directory */
+	uint64_t last_scan; /* time of the last scan, ck_msec_now() */
 	struct timespec mtime;
 	struct ck_found *found; /* by name in natural order */
 	size_t n, cap;
@@ -58,7 +58,7 @@ struct ck_rundir {
 	uint32_t next, latest; /* the next free id; the id of `latest` */
 	/* contents of `latest` that name no shown step; or NULL */
 	char *overruled;
-	/* number of successive looks that found it, - 1 */
+	/* number of successive scans that found it, - 1 */
 	unsigned overruled_at;
 	struct ck_steps *steps; /* the current list */
 };
@@ -67,7 +67,7 @@ struct ck_rundir {
 
 /* Updates r->found and r->links from the directory. Must hold r->lock. Returns 0, or:
  * -ENOMEM; errors of fstat(2), open(2) and readdir(3). */
-CK_MUST_USE int ck_run_look(struct ck_rundir *r);
+CK_MUST_USE int ck_run_scan(struct ck_rundir *r);
 /* Appends the first 1,024 bytes of a file of the directory, without white space at the
  * end. Returns 0, or: -ENOENT if it is empty or not a regular file; -ENOMEM; errors of
  * open(2). */

@@ -11,9 +11,9 @@
 #define LATEST	  "latest"
 #define ITERATION "latest_checkpointed_iteration.txt"
 
-/* Interval of looks into the run directory, in milliseconds; tests shorten it. */
-#ifndef CK_RUN_LOOK_MSEC
-#define CK_RUN_LOOK_MSEC 1000
+/* Interval of scans of the run directory, in milliseconds; tests shorten it. */
+#ifndef CK_RUN_SCAN_MSEC
+#define CK_RUN_SCAN_MSEC 1000
 #endif
 
 /* Ids from here on are reserved for other uses. */
@@ -191,12 +191,12 @@ static const struct ck_found *greatest(const struct ck_rundir *r)
 	return out;
 }
 
-/* Returns the shown step that training programs name as the latest: by `said`, the
- * contents of `latest` or NULL, or by the file of Megatron. NULL if neither names a
- * shown step. */
-static const struct ck_found *named(const struct ck_rundir *r, const char *said)
+/* Returns the shown step that training programs name as the latest: by `name`,
+ * the contents of `latest` or NULL, or by the file of Megatron. NULL if neither
+ * names a shown step. */
+static const struct ck_found *named(const struct ck_rundir *r, const char *name)
 {
-	const struct ck_found *out = said ? shown_find(r, said) : NULL;
+	const struct ck_found *out = name ? shown_find(r, name) : NULL;
 	struct ck_buf text = { 0 };
 	const char *at;
 	uint64_t number;
@@ -213,48 +213,48 @@ static const struct ck_found *named(const struct ck_rundir *r, const char *said)
 
 /* Returns the contents of `latest`, a link or a file; NULL without one. It may name no
  * step. Caller must free it. */
-static char *latest_said(const struct ck_rundir *r)
+static char *latest_name(const struct ck_rundir *r)
 {
 	struct ck_buf text = { 0 };
-	char *said = NULL;
+	char *name = NULL;
 
-	for (size_t i = 0; i < r->nlinks && !said; i++)
+	for (size_t i = 0; i < r->nlinks && !name; i++)
 		if (strcmp(r->links[i].name, LATEST) == 0)
-			said = strdup(r->links[i].target);
-	if (!said && ck_run_text(r, LATEST, &text) == 0 && text.len)
-		said = strdup(text.data);
+			name = strdup(r->links[i].target);
+	if (!name && ck_run_text(r, LATEST, &text) == 0 && text.len)
+		name = strdup(text.data);
 	ck_buf_fini(&text);
-	return said;
+	return name;
 }
 
-/* Logs once that `latest` names no shown step, for example by a path, and leads to
- * another one. The first look does not log: the step may be appearing right now. Takes
- * `said`, which may be NULL. */
-static void overruled_say(struct ck_rundir *r, char *said,
+/* Logs once that `latest` names no shown step, for example by a path, and leads
+ * to another one. The first scan does not log: the step may be appearing right
+ * now. Takes `name`, which may be NULL. */
+static void overruled_log(struct ck_rundir *r, char *name,
 			  const struct ck_found *by)
 {
-	bool again = said && r->overruled && strcmp(said, r->overruled) == 0;
+	bool again = name && r->overruled && strcmp(name, r->overruled) == 0;
 
 	r->overruled_at = again ? r->overruled_at + 1 : 0;
 	free(r->overruled);
-	r->overruled = said;
+	r->overruled = name;
 	if (r->overruled_at == 1)
 		ck_log("%s: " LATEST
 		       " says %s, which is not the name of a step "
 		       "that is shown; it leads to %s",
 		       ck_show(ck_str_from(r->cp->path)),
-		       ck_show(ck_str_from(said)),
+		       ck_show(ck_str_from(name)),
 		       ck_show(ck_str_from(by->name)));
 }
 
 static int latest_add(struct ck_rundir *r, struct list *l)
 {
-	ck_auto_free char *said = latest_said(r);
-	const struct ck_found *f = named(r, said), *by = f ? f : greatest(r);
+	ck_auto_free char *name = latest_name(r);
+	const struct ck_found *f = named(r, name), *by = f ? f : greatest(r);
 
 	if (!by || shown_find(r, LATEST))
 		return 0;
-	overruled_say(r, f ? NULL : ck_steal(&said), by);
+	overruled_log(r, f ? NULL : ck_steal(&name), by);
 	number_give(r, &r->latest);
 	l->steps.nlinks++;
 	return row_add(l, &(struct ck_step){ .name = LATEST,
@@ -310,11 +310,11 @@ int ck_run_steps(struct ck_rundir *r, const struct ck_steps **out)
 	int rc = 0;
 
 	pthread_mutex_lock(&r->lock);
-	if (!r->steps || ck_msec_now() - r->looked >= CK_RUN_LOOK_MSEC) {
-		rc = ck_run_look(r);
+	if (!r->steps || ck_msec_now() - r->last_scan >= CK_RUN_SCAN_MSEC) {
+		rc = ck_run_scan(r);
 		if (rc == 0)
 			rc = ck_run_names(r);
-		r->looked = ck_msec_now();
+		r->last_scan = ck_msec_now();
 	}
 	if (rc == 0) {
 		struct list *l = (struct list *)(uintptr_t)r->steps;
@@ -332,6 +332,6 @@ void ck_run_renew(struct ck_rundir *r, uint32_t id)
 	for (size_t i = 0; i < r->n; i++)
 		if (r->found[i].id == id)
 			r->found[i].id = 0;
-	(void)!ck_run_names(r); /* on failure the next look does it */
+	(void)!ck_run_names(r); /* on failure the next scan does it */
 	pthread_mutex_unlock(&r->lock);
 }

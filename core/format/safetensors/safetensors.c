@@ -296,7 +296,7 @@ static int notes_add(const struct ck_safetensors_load *l)
 
 /* cp->own. All bytes of a torch file are in use, also those between storages. */
 struct own {
-	struct ck_torch_own *beside; /* torch files */
+	struct ck_torch_state *beside; /* torch files */
 	size_t n;
 	/* of the header, or of a torch file, by number in cp->files */
 	uint64_t bytes[];
@@ -319,7 +319,7 @@ static int own_keep(struct ck_safetensors_load *l, struct ck_torch_load *beside)
 
 		own->bytes[file] = ck_files_info(l->cp->files, file)->size;
 	}
-	return ck_torch_own_add(beside, &own->beside);
+	return ck_torch_state_add(beside, &own->beside);
 }
 
 static uint64_t head(const struct ck_checkpoint *cp, uint32_t file)
@@ -335,14 +335,14 @@ static struct ck_sum *sum(const struct ck_checkpoint *cp,
 {
 	const struct own *own = cp->own;
 
-	return ck_torch_own_sum(own->beside, item);
+	return ck_torch_state_sum(own->beside, item);
 }
 
 static struct ck_sum *pickle_sum(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct own *own = cp->own;
 
-	return ck_torch_own_pickle_sum(own->beside, file);
+	return ck_torch_state_pickle_sum(own->beside, file);
 }
 
 static bool record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
@@ -350,7 +350,7 @@ static bool record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
 {
 	const struct own *own = cp->own;
 
-	return ck_torch_own_record(own->beside, file, i, out);
+	return ck_torch_state_record(own->beside, file, i, out);
 }
 
 static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
@@ -406,7 +406,7 @@ static void forget(struct ck_checkpoint *cp)
 	struct own *own = cp->own;
 
 	if (own)
-		ck_torch_own_free(own->beside);
+		ck_torch_state_free(own->beside);
 	free(own);
 }
 

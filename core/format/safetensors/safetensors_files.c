@@ -116,5 +116,5 @@ int ck_safetensors_files_read(struct ck_safetensors_load *l)
 	}
 	if (rc || some || l->nfiles == 0)
 		return rc;
-	return ck_say_none_is_good(l->c, l->files[0].name, l->nfiles, l->d);
+	return ck_fail_none_usable(l->c, l->files[0].name, l->nfiles, l->d);
 }

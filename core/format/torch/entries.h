@@ -12,11 +12,11 @@
 #define CK_ENTRIES_H
 
 #include "ckptfs/table.h"
-#include "format/flat/said.h"
+#include "format/flat/sidecar_source.h"
 #include "format/ranks/ranks.h"
 #include "model/catalog/flat.h"
-#include "own.h"
 #include "torch_internal.h"
+#include "torch_state.h"
 
 /* A path in the nested state dict, of one or several files. */
 struct ck_torch_path {
@@ -94,8 +94,8 @@ struct ck_torch_read {
 };
 
 /* A map from texts to objects. Zero-initialise. */
-struct ck_torch_known {
-	struct ck_torch_known_as {
+struct ck_torch_intern {
+	struct ck_torch_interned {
 		struct ck_str text;
 		void *is;
 	} * all;
@@ -147,7 +147,7 @@ struct ck_torch_load {
 	size_t nrows, rows_cap;
 	struct ck_torch_read *reads; /* of the file that is being read */
 	size_t nreads, reads_cap;
-	struct ck_torch_known known_paths, known_specs, known_values;
+	struct ck_torch_intern known_paths, known_specs, known_values;
 	struct ck_buf text; /* scratch: the text of a path in known_paths */
 	struct ck_torch_sums **sums; /* of zip records, one for each file */
 	size_t nsums, sums_cap;
@@ -159,7 +159,7 @@ struct ck_torch_load {
 	struct ck_table same; /* numbers in bytes */
 	struct ck_torch_flat *flats;
 	size_t nflats, flats_cap;
-	struct ck_flat_said said; /* the sidecar of their parameters */
+	struct ck_sidecar_source source; /* the sidecar of their parameters */
 	uint64_t world; /* number of ranks, from the files; 0 if unknown */
 	uint64_t given; /* rows of the catalog before this load */
 	uint64_t made;	/* rows that the sidecar added */
@@ -168,12 +168,12 @@ struct ck_torch_load {
 
 /* --- torch_files.c ---------------------------------------------------------------- */
 
-/* Lists the torch files of a directory that `called` accepts, by name and first bytes, in
- * natural order. If `brief`, reads only the first entries. Caller frees `out`. Errors of
- * open(2). */
+/* Lists the torch files of a directory that `called` accepts, by name and first
+ * bytes, in natural order. If `by_search`, reads only the first entries. Caller
+ * frees `out`. Errors of open(2). */
 CK_MUST_USE int ck_torch_names_find(struct ck_directory dir,
 				    bool (*called)(const char *name),
-				    bool brief, struct ck_dir_names *out);
+				    bool by_search, struct ck_dir_names *out);
 /* Adds a file by its name, relative to the checkpoint. */
 CK_MUST_USE int ck_torch_file_add(struct ck_torch_load *l, const char *path);
 void ck_torch_load_fini(struct ck_torch_load *l);
@@ -210,13 +210,13 @@ CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str *name);
 
-/* --- known.c ------------------------------------------------------------------------ */
+/* --- torch_intern.c ------------------------------------------------------- */
 
 /* Finds or adds the row of a text. (*as)->is of a new one is NULL; caller sets it. */
-CK_MUST_USE int ck_torch_known_find(struct ck_torch_known *k,
-				    struct ck_arena *arena, struct ck_str text,
-				    struct ck_torch_known_as **as);
-void ck_torch_known_fini(struct ck_torch_known *k);
+CK_MUST_USE int ck_torch_intern_find(struct ck_torch_intern *k,
+				     struct ck_arena *arena, struct ck_str text,
+				     struct ck_torch_interned **as);
+void ck_torch_intern_fini(struct ck_torch_intern *k);
 /* Replaces row->path by the load's copy of an equal path. Sets *twice if the file
  * already has a row with it. */
 CK_MUST_USE int ck_torch_path_know(struct ck_torch_load *l,
@@ -229,7 +229,7 @@ int ck_torch_twice(const struct ck_torch_path *path, struct ck_diag *d);
 CK_MUST_USE int ck_torch_paths_know(struct ck_torch_load *l, size_t first,
 				    struct ck_diag *d);
 
-/* --- hold.c ------------------------------------------------------------------------- */
+/* --- torch_copy.c --------------------------------------------------------- */
 
 /* Copies the rows of a file, from `first` on, from its pickle to the arena of the
  * load. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * torch: the format of files of torch.save that one process wrote. A checkpoint is one
- * file with a state dict, several independent files, or the pieces of one state dict.
- * Pieces may have an index, as transformers wrote it before safetensors. The load runs
- * in one thread (struct ck_torch_load); the state that remains is in own.c.
+ * torch: the format of files of torch.save that one process wrote. A checkpoint
+ * is one file with a state dict, several independent files, or the pieces of
+ * one state dict. Pieces may have an index, as transformers wrote it before
+ * safetensors. The load runs in one thread (struct ck_torch_load); the state
+ * that remains is in torch_state.c.
  */
 #include "format/load/load_gather.h"
 #include "format/load/numbered.h"
@@ -70,7 +71,8 @@ static int has_here(const struct ck_src *src, bool (*called)(const char *name))
 	struct wanted w = { src->dirfd, called };
 
 	return ck_dir_each(ck_src_dir(src),
-			   src->brief ? CK_DIR_BRIEF : SIZE_MAX, entry_is, &w);
+			   src->by_search ? CK_DIR_BRIEF : SIZE_MAX, entry_is,
+			   &w);
 }
 
 static int has_files(const struct ck_src *src, bool (*called)(const char *name),
@@ -231,7 +233,8 @@ static int load_files(struct ck_torch_load *l, struct ck_torch_load **beside,
 	if (rc == 0)
 		rc = ck_checkpoint_gather(l->cp, l->c, options, NULL, l->d);
 	if (rc == 0)
-		rc = ck_flat_said_read(l->cp, l->c, options, &l->said, l->d);
+		rc = ck_sidecar_source_read(l->cp, l->c, options, &l->source,
+					    l->d);
 	if (rc == 0)
 		rc = ck_torch_files_read(l);
 	if (rc == 0)
@@ -239,10 +242,10 @@ static int load_files(struct ck_torch_load *l, struct ck_torch_load **beside,
 	if (rc == 0)
 		rc = rank_note(l);
 	if (rc == 0)
-		rc = ck_torch_own_keep(l);
+		rc = ck_torch_state_keep(l);
 	if (rc == 0 && *beside)
 		rc = ck_torch_beside_add(*beside);
-	return rc || !*beside ? rc : ck_torch_own_keep(*beside);
+	return rc || !*beside ? rc : ck_torch_state_keep(*beside);
 }
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,

@@ -15,11 +15,11 @@ bool ck_torch_is_name(const char *name)
 }
 
 int ck_torch_names_find(struct ck_directory dir,
-			bool (*called)(const char *name), bool brief,
+			bool (*called)(const char *name), bool by_search,
 			struct ck_dir_names *out)
 {
 	const struct ck_dir_want want = { called, SIZE_MAX,
-					  brief ? CK_DIR_BRIEF : SIZE_MAX };
+					  by_search ? CK_DIR_BRIEF : SIZE_MAX };
 	int rc = ck_dir_names_read(dir, &want, out);
 
 	return rc ? rc : ck_dir_names_begin(dir, ck_torch_begins, out);
@@ -190,7 +190,7 @@ int ck_torch_files_read(struct ck_torch_load *l)
 
 	if (rc || some || l->nfiles == 0)
 		return rc;
-	return ck_say_none_is_good(l->c, l->files[0].name, l->nfiles, l->d);
+	return ck_fail_none_usable(l->c, l->files[0].name, l->nfiles, l->d);
 }
 
 /* --- entries ----------------------------------------------------------------------------- */

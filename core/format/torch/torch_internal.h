@@ -7,9 +7,10 @@
  *   legacy.c       the container before torch 1.6
  *   flatten.c      a nested state dict to paths
  *
- * The further steps, in entries.h, turn the leaves of all files into catalog entries:
- * torch_files.c, torch_rows.c, known.c, hold.c, entries.c, torch_values.c, zero.c. Files
- * beside a checkpoint are in torch_beside.h. Used by one thread, that of the load.
+ * The further steps, in entries.h, turn the leaves of all files into catalog
+ * entries: torch_files.c, torch_rows.c, torch_intern.c, torch_copy.c,
+ * entries.c, torch_values.c, zero.c. Files beside a checkpoint are in
+ * torch_beside.h. Used by one thread, that of the load.
  */
 #ifndef CK_TORCH_INTERNAL_H
 #define CK_TORCH_INTERNAL_H
@@ -27,7 +28,7 @@ struct ck_torch_storage {
 	const char *bad; /* why it cannot be read; or NULL */
 };
 
-struct ck_torch_own; /* own.h */
+struct ck_torch_state; /* torch_state.h */
 
 /* A file of torch.save. */
 struct ck_torch_file {

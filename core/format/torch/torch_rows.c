@@ -221,9 +221,9 @@ void ck_torch_rows_fini(struct ck_torch_load *l)
 	ck_table_fini(&l->names);
 	ck_table_fini(&l->same);
 	ck_buf_fini(&l->text);
-	ck_torch_known_fini(&l->known_paths);
-	ck_torch_known_fini(&l->known_specs);
-	ck_torch_known_fini(&l->known_values);
+	ck_torch_intern_fini(&l->known_paths);
+	ck_torch_intern_fini(&l->known_specs);
+	ck_torch_intern_fini(&l->known_values);
 	free(l->rows);
 	free(l->reads);
 	for (size_t i = 0; i < l->nsums; i++)
@@ -234,7 +234,7 @@ void ck_torch_rows_fini(struct ck_torch_load *l)
 	for (size_t i = 0; i < l->nflats; i++)
 		free(l->flats[i].shards);
 	free(l->flats);
-	ck_flat_said_fini(&l->said);
+	ck_sidecar_source_fini(&l->source);
 	ck_rank_trees_free(l->trees);
 }
 

@@ -107,13 +107,13 @@ static const struct ck_torch_value *value_keep(struct ck_torch_load *l,
 					       const struct met *m,
 					       struct ck_str pickle)
 {
-	struct ck_torch_known_as *as = NULL, own = { .text = pickle };
+	struct ck_torch_interned *as = NULL, own = { .text = pickle };
 	size_t bytes = m->n * sizeof(*m->items);
 	struct ck_torch_value *value;
 	struct ck_item *storages;
 
 	if (m->n == 0 &&
-	    ck_torch_known_find(&l->known_values, &l->arena, pickle, &as))
+	    ck_torch_intern_find(&l->known_values, &l->arena, pickle, &as))
 		return NULL;
 	if (as && as->is)
 		return as->is;

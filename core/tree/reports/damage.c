@@ -164,7 +164,7 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 
 		faulty = item->err ||
 			 (item->file != last &&
-			  ck_checkpoint_away(known->cp, item->file));
+			  ck_checkpoint_down(known->cp, item->file));
 		last = item->file;
 	}
 	return faulty;

@@ -129,7 +129,7 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 	for (size_t i = 0; i < r->n; i++)
 		if (r->views[i]->status)
 			r->views[i]->status(c, r->states[i], out);
-	ck_checkpoint_print_beside(r->cp, out);
+	ck_checkpoint_print_unshown(r->cp, out);
 	if (r->made)
 		ck_made_status(r, out);
 	else

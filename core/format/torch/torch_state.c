@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own: the state of a checkpoint with torch files: the ranks of its files, and the
- * CRC-32 of the records of zip containers, for reads of all bytes. The sums that were
- * computed are allocated at the first use, by any thread; all else is constant after
- * the load.
+ * torch_state: the state of a checkpoint with torch files: the ranks of its
+ * files, and the CRC-32 of the records of zip containers, for reads of all
+ * bytes. The sums that were computed are allocated at the first use, by any
+ * thread; all else is constant after the load.
  */
 #include "ckptfs/table.h"
 #include "entries.h"
@@ -34,7 +34,7 @@ struct ck_torch_sums {
 	_Atomic(struct ck_sum *) found;
 };
 
-struct ck_torch_own {
+struct ck_torch_state {
 	uint64_t *ranks; /* by number of the file */
 	/* offset of data.pkl, by number of the file; 0 without one */
 	uint64_t *pickles;
@@ -141,7 +141,7 @@ int ck_torch_sums_take(struct ck_torch_load *l, const struct ck_torch_file *f)
 	return 0;
 }
 
-void ck_torch_own_free(struct ck_torch_own *s)
+void ck_torch_state_free(struct ck_torch_state *s)
 {
 	if (s) {
 		for (size_t i = 0; s->sums && i < s->nranks; i++)
@@ -154,9 +154,9 @@ void ck_torch_own_free(struct ck_torch_own *s)
 }
 
 /* NULL if out of memory. */
-static struct ck_torch_own *own_make(size_t n)
+static struct ck_torch_state *own_make(size_t n)
 {
-	struct ck_torch_own *s = calloc(1, sizeof(*s));
+	struct ck_torch_state *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -165,7 +165,7 @@ static struct ck_torch_own *own_make(size_t n)
 	s->pickles = calloc(n + 1, sizeof(*s->pickles));
 	s->sums = calloc(n + 1, sizeof(struct ck_torch_sums *));
 	if (!s->ranks || !s->pickles || !s->sums) {
-		ck_torch_own_free(s);
+		ck_torch_state_free(s);
 		return NULL;
 	}
 	for (size_t i = 0; i < n; i++)
@@ -173,10 +173,10 @@ static struct ck_torch_own *own_make(size_t n)
 	return s;
 }
 
-int ck_torch_own_add(struct ck_torch_load *l, struct ck_torch_own **own)
+int ck_torch_state_add(struct ck_torch_load *l, struct ck_torch_state **own)
 {
-	struct ck_torch_own *s = *own ? *own
-				      : own_make(ck_files_count(l->cp->files));
+	struct ck_torch_state *s =
+		*own ? *own : own_make(ck_files_count(l->cp->files));
 
 	if (!s)
 		return ck_fail(l->d, ENOMEM, "out of memory");
@@ -198,10 +198,10 @@ int ck_torch_own_add(struct ck_torch_load *l, struct ck_torch_own **own)
 	return 0;
 }
 
-int ck_torch_own_keep(struct ck_torch_load *l)
+int ck_torch_state_keep(struct ck_torch_load *l)
 {
-	struct ck_torch_own *s = l->cp->own;
-	int rc = ck_torch_own_add(l, &s);
+	struct ck_torch_state *s = l->cp->own;
+	int rc = ck_torch_state_add(l, &s);
 
 	l->cp->own = s;
 	return rc;
@@ -209,14 +209,14 @@ int ck_torch_own_keep(struct ck_torch_load *l)
 
 uint64_t ck_torch_rank(const struct ck_checkpoint *cp, uint32_t file)
 {
-	const struct ck_torch_own *s = cp->own;
+	const struct ck_torch_state *s = cp->own;
 
 	return file < s->nranks ? s->ranks[file] : CK_NO_RANK;
 }
 
 void ck_torch_forget(struct ck_checkpoint *cp)
 {
-	ck_torch_own_free(cp->own);
+	ck_torch_state_free(cp->own);
 }
 
 /* --- computed sums ---------------------------------------------------------------- */
@@ -279,8 +279,8 @@ static bool record_find(const struct ck_torch_sums *s,
 	return into == 0 || into < len_of(s, &s->records[lo - 1]);
 }
 
-struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
-				const struct ck_item *item)
+struct ck_sum *ck_torch_state_sum(struct ck_torch_state *own,
+				  const struct ck_item *item)
 {
 	/* Used without memory: the sum is then computed again each time. */
 	static _Thread_local struct ck_sum alone;
@@ -301,30 +301,31 @@ struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
 	return &alone;
 }
 
-struct ck_sum *ck_torch_own_pickle_sum(struct ck_torch_own *s, uint32_t file)
+struct ck_sum *ck_torch_state_pickle_sum(struct ck_torch_state *s,
+					 uint32_t file)
 {
 	struct ck_item item = { .file = file };
 
 	if (file >= s->nranks || s->pickles[file] == 0)
 		return NULL;
 	item.fpos = s->pickles[file];
-	return ck_torch_own_sum(s, &item);
+	return ck_torch_state_sum(s, &item);
 }
 
 struct ck_sum *ck_torch_sum(const struct ck_checkpoint *cp,
 			    const struct ck_item *item)
 {
-	return ck_torch_own_sum(cp->own, item);
+	return ck_torch_state_sum(cp->own, item);
 }
 
 struct ck_sum *ck_torch_pickle_sum(const struct ck_checkpoint *cp,
 				   uint32_t file)
 {
-	return ck_torch_own_pickle_sum(cp->own, file);
+	return ck_torch_state_pickle_sum(cp->own, file);
 }
 
-bool ck_torch_own_record(const struct ck_torch_own *own, uint32_t file,
-			 size_t i, struct ck_item *out)
+bool ck_torch_state_record(const struct ck_torch_state *own, uint32_t file,
+			   size_t i, struct ck_item *out)
 {
 	const struct ck_torch_sums *s = file < own->nranks ? own->sums[file]
 							   : NULL;
@@ -341,5 +342,5 @@ bool ck_torch_own_record(const struct ck_torch_own *own, uint32_t file,
 bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
 		     struct ck_item *out)
 {
-	return ck_torch_own_record(cp->own, file, i, out);
+	return ck_torch_state_record(cp->own, file, i, out);
 }

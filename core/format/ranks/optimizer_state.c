@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * state: shows the state that optimizers of FSDP1 have under numbers. A number stands for a flat
- * parameter, or for a parameter of which each rank has a piece; the sidecar describes which.
- * Each parameter gets its own state:
+ * optimizer_state: shows the state that optimizers of FSDP1 have under numbers.
+ * A number stands for a flat parameter, or for a parameter of which each rank
+ * has a piece; the sidecar describes which. Each parameter gets its own state:
  *
  *   elements of the parameter    if the rows of all ranks have the length of a rank's part
  *   value of the lowest rank     if all ranks have the same kind of value
  *
- * local/ alone then shows the rows under numbers. Rows of other kinds are shown as without a
- * sidecar. Rows are first taken one path at a time (ck_rank_state_take()), and then shown in
- * three passes: classify all numbers, make state, show the rows. Used by the thread that loads
- * the checkpoint.
+ * local/ alone then shows the rows under numbers. Rows of other kinds are shown
+ * as without a sidecar. Rows are first taken one path at a time
+ * (ck_rank_state_take()), and then shown in three passes: classify all numbers,
+ * make state, show the rows. Used by the thread that loads the checkpoint.
  *
  * Source: torch/distributed/fsdp/_optim_utils.py, _unflatten_optim_state().
  */
@@ -33,7 +33,7 @@ struct state {
 	uint32_t n;
 	uint32_t number; /* index of the part of their path that is a number */
 	struct ck_rank_tree *tree;
-	const struct ck_sidecar_state *said;
+	const struct ck_sidecar_state *entry;
 	const struct ck_sidecar_unit *unit;   /* NULL: in no flat parameter */
 	const struct ck_sidecar_param *param; /* NULL: the whole unit */
 	struct ck_str name;		      /* the sidecar's */
@@ -51,8 +51,8 @@ static bool rank_of(const struct state *s, const struct ck_torch_row *row,
 {
 	const struct ck_torch_load *l = s->l;
 
-	*ranks = l->said.is.world ? l->said.is.world
-				  : ck_max(l->world, UINT64_C(1));
+	*ranks = l->source.is.world ? l->source.is.world
+				    : ck_max(l->world, UINT64_C(1));
 	*rank = l->files[row->file].rank;
 	if (*rank == CK_NO_RANK && *ranks > 1)
 		return false;
@@ -232,7 +232,7 @@ static int cut_add(const struct state *s, const struct ck_torch_row *row,
 	struct ck_torch_load *l = s->l;
 
 	if (ck_flat_tensor_add(l->c, key, row->spec->dtype, p->ndim,
-			       ck_sidecar_shape(&l->said.is, p),
+			       ck_sidecar_shape(&l->source.is, p),
 			       s->param ? 0 : p->offset, s->shards, s->nshards))
 		return no_memory(l);
 	return ck_torch_path_add(l, row);
@@ -298,7 +298,7 @@ static int one_add(const struct state *s, struct ck_str fqn,
 /* Adds the state of the parameter, or of all parameters of the unit. */
 static int all_add(const struct state *s)
 {
-	const struct ck_sidecar *is = &s->l->said.is;
+	const struct ck_sidecar *is = &s->l->source.is;
 	int more = 1;
 
 	if (!s->unit || s->param)
@@ -317,7 +317,7 @@ static int all_add(const struct state *s)
 /* Returns 1 if a path is state that the sidecar describes: fills *s; else 0. */
 static int state_find(struct state *s, const struct ck_torch_path *path)
 {
-	const struct ck_sidecar *is = &s->l->said.is;
+	const struct ck_sidecar *is = &s->l->source.is;
 	struct ck_rank_trees *trees = s->l->trees;
 	const struct ck_rank_at at = ck_rank_at_find(path);
 	int64_t tree;
@@ -328,15 +328,15 @@ static int state_find(struct state *s, const struct ck_torch_path *path)
 	if (tree < 0 || !trees->all[tree].known)
 		return 0;
 	s->tree = &trees->all[tree];
-	s->said = ck_sidecar_state(is, s->tree->optimizer, at.number);
-	if (!s->said)
+	s->entry = ck_sidecar_state(is, s->tree->optimizer, at.number);
+	if (!s->entry)
 		return 0;
 	s->number = at.part + 1;
-	s->name = s->said->name;
-	if (s->said->unit != CK_SIDECAR_NONE)
-		s->unit = &is->units[s->said->unit];
-	if (s->said->param != CK_SIDECAR_NONE)
-		s->param = &is->params[s->said->param];
+	s->name = s->entry->name;
+	if (s->entry->unit != CK_SIDECAR_NONE)
+		s->unit = &is->units[s->entry->unit];
+	if (s->entry->param != CK_SIDECAR_NONE)
+		s->param = &is->params[s->entry->param];
 	return 1;
 }
 
@@ -401,7 +401,7 @@ static int number_look(struct ck_torch_load *l, struct ck_rank_found *found)
 	if (rc == 0)
 		rc = look(&s);
 	if (rc > 0)
-		l->trees->numbers[s.said - l->said.is.states] |=
+		l->trees->numbers[s.entry - l->source.is.states] |=
 			(s.cut ? CK_RANK_HAS_CUT : 0) |
 			(s.odd ? CK_RANK_HAS_ODD : 0);
 	free(s.shards);
@@ -412,7 +412,7 @@ static int number_look(struct ck_torch_load *l, struct ck_rank_found *found)
  * them. */
 static void units_look(struct ck_torch_load *l)
 {
-	const struct ck_sidecar *is = &l->said.is;
+	const struct ck_sidecar *is = &l->source.is;
 	struct ck_str prefix;
 
 	for (int fits = 0; fits < 2; fits++)
@@ -448,12 +448,12 @@ static int number_refuse(const struct state *s)
 static int state_make(struct state *s)
 {
 	const struct ck_rank_trees *trees = s->l->trees;
-	const struct ck_sidecar *is = &s->l->said.is;
+	const struct ck_sidecar *is = &s->l->source.is;
 	int rc;
 
 	if (s->unit && trees->refused[s->unit - is->units])
 		return 0;
-	if (trees->numbers[s->said - is->states] == CK_RANK_HAS_ODD) {
+	if (trees->numbers[s->entry - is->states] == CK_RANK_HAS_ODD) {
 		rc = number_refuse(s);
 		return rc;
 	}
@@ -513,8 +513,8 @@ int ck_rank_states_show(struct ck_torch_load *l)
 
 	if (!trees || trees->nfound == 0)
 		return 0;
-	trees->numbers = calloc(l->said.is.nstates + 1, 1);
-	trees->refused = calloc(l->said.is.nunits + 1, 1);
+	trees->numbers = calloc(l->source.is.nstates + 1, 1);
+	trees->refused = calloc(l->source.is.nunits + 1, 1);
 	trees->rows = calloc(trees->most + 1UL, sizeof(*trees->rows));
 	if (!trees->numbers || !trees->refused || !trees->rows)
 		return no_memory(l);

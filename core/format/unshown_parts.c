@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * beside: the line of `status` about files and subdirectories in the directory of a
- * checkpoint that look like parts of a checkpoint, but are not shown. Files are judged by
- * their names and not opened; subdirectories are detected like any source. It is stateless,
- * and any thread may call it.
+ * unshown_parts: the line of `status` about files and subdirectories in the
+ * directory of a checkpoint that look like parts of a checkpoint, but are not
+ * shown. Files are judged by their names and not opened; subdirectories are
+ * detected like any source. It is stateless, and any thread may call it.
  */
 #include "detect.h"
 #include "format/load/load_gather.h"
@@ -86,7 +86,7 @@ static void note(struct beside *b, const char *name)
 static bool is_checkpoint(struct beside *b, const char *name)
 {
 	ck_auto_fd int fd = -1;
-	struct ck_src src = { .brief = true };
+	struct ck_src src = { .by_search = true };
 	const struct ck_kind *kind;
 
 	if (name[0] == '.' || b->cp->elsewhere || b->opens++ >= OPENS_MOST)
@@ -109,7 +109,7 @@ static int directory_look(void *arg, const struct dirent *e)
 	return 0;
 }
 
-static int entry_look(void *arg, const struct dirent *e)
+static int entry_check(void *arg, const struct dirent *e)
 {
 	struct beside *b = arg;
 
@@ -137,7 +137,7 @@ static void print(struct beside *b, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out)
+void ck_checkpoint_print_unshown(struct ck_checkpoint *cp, struct ck_buf *out)
 {
 	struct beside b = { .cp = cp };
 	struct ck_directory dir = ck_checkpoint_dir(cp);
@@ -146,11 +146,11 @@ void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out)
 	 * listed. */
 	if (cp->format->metadata)
 		dir.elsewhere = NULL;
-	if (cp->file || (cp->nowhere && !dir.elsewhere))
+	if (cp->file || (cp->no_local_dir && !dir.elsewhere))
 		return;
 	if (known_make(&b, cp) == 0) {
 		/* After an error, the entries read so far are printed. */
-		(void)!ck_dir_each(dir, ENTRIES_MOST, entry_look, &b);
+		(void)!ck_dir_each(dir, ENTRIES_MOST, entry_check, &b);
 		if (!ck_checkpoint_run(cp))
 			(void)!ck_dir_each(dir, ENTRIES_MOST, directory_look,
 					   &b);

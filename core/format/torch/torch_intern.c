@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * known: stores equal facts of several files once. The ranks of a job have the same
- * names in their files, and the same descriptions of the tensors with these names. The
- * maps are in struct ck_torch_load.
+ * torch_intern: stores equal facts of several files once. The ranks of a job
+ * have the same names in their files, and the same descriptions of the tensors
+ * with these names. The maps are in struct ck_torch_load.
  */
 #include "entries.h"
 
@@ -10,15 +10,15 @@
 
 static struct ck_str text_at(const void *arg, uint32_t i)
 {
-	const struct ck_torch_known *k = arg;
+	const struct ck_torch_intern *k = arg;
 
 	return k->all[i].text;
 }
 
-int ck_torch_known_find(struct ck_torch_known *k, struct ck_arena *arena,
-			struct ck_str text, struct ck_torch_known_as **as)
+int ck_torch_intern_find(struct ck_torch_intern *k, struct ck_arena *arena,
+			 struct ck_str text, struct ck_torch_interned **as)
 {
-	struct ck_torch_known_as *all = ck_grow(k->all, &k->cap, k->n, 1,
+	struct ck_torch_interned *all = ck_grow(k->all, &k->cap, k->n, 1,
 						sizeof(*all));
 	uint32_t n = (uint32_t)k->n, number;
 	int64_t at;
@@ -37,11 +37,11 @@ int ck_torch_known_find(struct ck_torch_known *k, struct ck_arena *arena,
 	if (!text.p || ck_table_add(&k->table, text, n, &number))
 		return -ENOMEM;
 	*as = &all[k->n++];
-	**as = (struct ck_torch_known_as){ .text = text };
+	**as = (struct ck_torch_interned){ .text = text };
 	return 0;
 }
 
-void ck_torch_known_fini(struct ck_torch_known *k)
+void ck_torch_intern_fini(struct ck_torch_intern *k)
 {
 	ck_table_fini(&k->table);
 	free(k->all);
@@ -98,15 +98,16 @@ int ck_torch_path_know(struct ck_torch_load *l, struct ck_torch_row *row,
 		       bool *twice)
 {
 	struct ck_buf *text = &l->text;
-	struct ck_torch_known_as *as;
+	struct ck_torch_interned *as;
 	struct ck_torch_path *path;
 	int rc;
 
 	text_make(row->path, text);
 	if (text->err)
 		return -ENOMEM;
-	rc = ck_torch_known_find(&l->known_paths, &l->arena,
-				 (struct ck_str){ text->data, text->len }, &as);
+	rc = ck_torch_intern_find(&l->known_paths, &l->arena,
+				  (struct ck_str){ text->data, text->len },
+				  &as);
 	if (rc)
 		return rc;
 	if (!as->is)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holds: detects that a value, such as a tuple, contains a DTensor with the part of one rank
- * only. The walk does not recurse, and has a stack of its own. A value that is in several
- * places is visited in each. Therefore the number of visits is bounded, not the depth. The
- * state is local to one call.
+ * rank_partial: detects that a value, such as a tuple, contains a DTensor with
+ * the part of one rank only. The walk does not recurse, and has a stack of its
+ * own. A value that is in several places is visited in each. Therefore the
+ * number of visits is bounded, not the depth. The state is local to one call.
  */
 #include "format/item/item_tensor.h"
 #include "ranks_internal.h"

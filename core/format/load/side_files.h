@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * others: small files beside the tensors of a checkpoint, or in a directory that
- * the user names with hf_template=. They describe how a model is used:
+ * side_files: small files beside the tensors of a checkpoint, or in a directory
+ * that the user names with hf_template=. They describe how a model is used:
  * configuration, tokenizer, code. A part of format.
  *
- * A list is filled by one call and constant after that; then any thread may use it.
+ * A list is filled by one call and constant after that; then any thread may use
+ * it.
  */
-#ifndef CKPTFS_OTHERS_H
-#define CKPTFS_OTHERS_H
+#ifndef CKPTFS_SIDE_FILES_H
+#define CKPTFS_SIDE_FILES_H
 
 #include "base/system/reach.h"
 #include "ckptfs/source.h"
@@ -17,9 +18,9 @@ struct ck_checkpoint;
 struct ck_format_options;
 
 /* Bytes: larger files are ignored. */
-#define CK_OTHER_MOST (UINT64_C(64) << 20)
+#define CK_SIDE_FILE_MOST (UINT64_C(64) << 20)
 
-struct ck_other {
+struct ck_side_file {
 	char *name;
 	uint64_t size;
 	struct timespec mtime;
@@ -29,12 +30,12 @@ struct ck_other {
 	void *pages; /* contents of a file on another host; NULL: it is local */
 };
 
-/* Constant after ck_others_read(). */
-struct ck_others {
-	struct ck_other *all; /* in natural order */
+/* Constant after ck_side_files_read(). */
+struct ck_side_files {
+	struct ck_side_file *all; /* in natural order */
 	uint32_t n;
 	size_t cap; /* private */
-	/* Set by the caller of ck_others_read(): */
+	/* Set by the caller of ck_side_files_read(): */
 	struct ck_reach reach; /* The directory. Caller owns its descriptors. */
 	bool anywhere;	       /* follow links to any target */
 	const struct ck_files *files; /* files of that directory, or NULL */
@@ -42,31 +43,31 @@ struct ck_others {
 };
 
 /* Lists the regular files *.json *.txt *.model *.jinja *.tiktoken *.py of a
- * directory that can be opened, without indexes and hidden files. Returns 0, or:
- * -ENOMEM; errors of readdir(3). Caller must call ck_others_fini(), also after an
- * error. */
-CK_MUST_USE int ck_others_read(struct ck_others *o);
-void ck_others_fini(struct ck_others *o);
-void ck_others_free(struct ck_others *o); /* NULL is allowed */
+ * directory that can be opened, without indexes and hidden files. Returns 0,
+ * or: -ENOMEM; errors of readdir(3). Caller must call ck_side_files_fini(),
+ * also after an error. */
+CK_MUST_USE int ck_side_files_read(struct ck_side_files *o);
+void ck_side_files_fini(struct ck_side_files *o);
+void ck_side_files_free(struct ck_side_files *o); /* NULL is allowed */
 /* Opens local file i. Returns a descriptor, or: -ESTALE if it was replaced or
  * removed; errors of open(2). Caller owns the descriptor. */
-CK_MUST_USE int ck_other_open(const struct ck_others *o, uint32_t i);
+CK_MUST_USE int ck_side_file_open(const struct ck_side_files *o, uint32_t i);
 /* Compares an open file with its record. Returns 0, or: -ESTALE if it was replaced;
  * -EIO. */
-CK_MUST_USE int ck_other_check(const struct ck_other *o, int fd);
+CK_MUST_USE int ck_side_file_check(const struct ck_side_file *o, int fd);
 
 /* Sets *out to the files beside the tensors of a checkpoint; an empty list if it is
  * a single file. The first call lists the directory; with several hosts that is
  * done when the checkpoint is opened. Valid as long as the checkpoint. Any thread.
- * Returns 0, or an error of ck_others_read(). */
-CK_MUST_USE int ck_checkpoint_others(struct ck_checkpoint *cp,
-				     const struct ck_others **out);
+ * Returns 0, or an error of ck_side_files_read(). */
+CK_MUST_USE int ck_checkpoint_side_files(struct ck_checkpoint *cp,
+					 const struct ck_side_files **out);
 
 /* A directory that the user names, with its index of safetensors if it has one. */
 struct ck_template {
 	bool is_open;
 	int dirfd;
-	struct ck_others others;
+	struct ck_side_files others;
 	/* names of files, which end in .safetensors */
 	struct ck_weight_map map;
 	bool has_map;

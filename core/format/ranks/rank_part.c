@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * part: reads a pickled value as the part that its rank has of a tensor, and compares a local
- * tensor with it. Also combines the ranks that the values of a file have. Stateless.
+ * rank_part: reads a pickled value as the part that its rank has of a tensor,
+ * and compares a local tensor with it. Also combines the ranks that the values
+ * of a file have. Stateless.
  */
 #include "ranks_internal.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hold: copies rows from the pickle of their file to the arena of the load, so that the
- * pickle can be freed. A tensor becomes a description, which tensors of other files may
- * share, and the locations of its boxes. A struct holding lives for the rows of one
- * file.
+ * torch_copy: copies rows from the pickle of their file to the arena of the
+ * load, so that the pickle can be freed. A tensor becomes a description, which
+ * tensors of other files may share, and the locations of its boxes. A struct
+ * holding lives for the rows of one file.
  */
 #include "entries.h"
 #include "format/item/item_tensor.h"
@@ -96,15 +96,15 @@ static struct ck_torch_spec *spec_copy(struct ck_arena *arena,
 /* Gives the row the one copy of an equal description. */
 static int spec_hold(struct holding *h, const struct ck_torch_spec *spec)
 {
-	struct ck_torch_known_as *as;
+	struct ck_torch_interned *as;
 	int rc;
 
 	spec_text(&h->text, spec);
 	if (h->text.err)
 		return -ENOMEM;
-	rc = ck_torch_known_find(&h->l->known_specs, &h->l->arena,
-				 (struct ck_str){ h->text.data, h->text.len },
-				 &as);
+	rc = ck_torch_intern_find(&h->l->known_specs, &h->l->arena,
+				  (struct ck_str){ h->text.data, h->text.len },
+				  &as);
 	if (rc)
 		return rc;
 	if (!as->is)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* others: lists the small files beside the tensors of a checkpoint, or in a directory
- * that the user names. Over several hosts the list is made by ck_others_bring() when
- * the checkpoint is opened. On one host the first ck_checkpoint_others() makes it, in
- * any thread; if two threads do so, the first one wins (cp->lock). */
-#include "others.h"
+/* side_files: lists the small files beside the tensors of a checkpoint, or in a
+ * directory that the user names. Over several hosts the list is made by
+ * ck_side_files_fetch() when the checkpoint is opened. On one host the first
+ * ck_checkpoint_side_files() makes it, in any thread; if two threads do so, the
+ * first one wins (cp->lock). */
+#include "side_files.h"
 #include "ckptfs/memory.h"
 #include "load_gather.h"
 
@@ -44,9 +45,10 @@ static int open_at(const struct ck_reach *reach, bool anywhere,
 			: ck_open_reached(reach, ck_str_from(name), OPEN_FLAGS);
 }
 
-static struct ck_other *other_add(struct ck_others *o, const char *name)
+static struct ck_side_file *other_add(struct ck_side_files *o, const char *name)
 {
-	struct ck_other *all = ck_grow(o->all, &o->cap, o->n, 1, sizeof(*all));
+	struct ck_side_file *all = ck_grow(o->all, &o->cap, o->n, 1,
+					   sizeof(*all));
 	char *text = strdup(name);
 
 	if (all)
@@ -55,18 +57,19 @@ static struct ck_other *other_add(struct ck_others *o, const char *name)
 		free(text);
 		return NULL;
 	}
-	all[o->n] = (struct ck_other){ .name = text };
+	all[o->n] = (struct ck_side_file){ .name = text };
 	return &all[o->n++];
 }
 
 static bool is_good(const struct stat *st)
 {
-	return S_ISREG(st->st_mode) && (uint64_t)st->st_size <= CK_OTHER_MOST;
+	return S_ISREG(st->st_mode) &&
+	       (uint64_t)st->st_size <= CK_SIDE_FILE_MOST;
 }
 
 /* Returns the r bits that the path denies. The path to the target of a link is not
  * checked, so only the owner may read it. */
-static mode_t closed_at(const struct ck_others *o, const char *name)
+static mode_t closed_at(const struct ck_side_files *o, const char *name)
 {
 	struct stat st;
 
@@ -76,10 +79,10 @@ static mode_t closed_at(const struct ck_others *o, const char *name)
 }
 
 /* Adds a local file; skips one that cannot be opened. Returns 0, or: -ENOMEM. */
-static int here_add(struct ck_others *o, const char *name)
+static int local_add(struct ck_side_files *o, const char *name)
 {
 	ck_auto_fd int fd = open_at(&o->reach, o->anywhere, name);
-	struct ck_other *other;
+	struct ck_side_file *other;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) || !is_good(&st))
@@ -98,19 +101,19 @@ static int here_add(struct ck_others *o, const char *name)
 	return 0;
 }
 
-int ck_others_read(struct ck_others *o)
+int ck_side_files_read(struct ck_side_files *o)
 {
 	struct ck_dir_names names = { 0 };
 	int rc = names_read((struct ck_directory){ .fd = o->reach.dirfd },
 			    &names);
 
 	for (size_t i = 0; i < names.n && rc == 0; i++)
-		rc = here_add(o, names.all[i]);
+		rc = local_add(o, names.all[i]);
 	ck_dir_names_fini(&names);
 	return rc;
 }
 
-void ck_others_fini(struct ck_others *o)
+void ck_side_files_fini(struct ck_side_files *o)
 {
 	for (uint32_t i = 0; i < o->n; i++) {
 		if (o->all[i].pages)
@@ -118,10 +121,10 @@ void ck_others_fini(struct ck_others *o)
 		free(o->all[i].name);
 	}
 	free(o->all);
-	*o = (struct ck_others){ 0 };
+	*o = (struct ck_side_files){ 0 };
 }
 
-int ck_other_check(const struct ck_other *o, int fd)
+int ck_side_file_check(const struct ck_side_file *o, int fd)
 {
 	struct ck_file_access now = o->access;
 	struct stat st;
@@ -140,7 +143,7 @@ int ck_other_check(const struct ck_other *o, int fd)
 		       : -ESTALE;
 }
 
-int ck_other_open(const struct ck_others *o, uint32_t i)
+int ck_side_file_open(const struct ck_side_files *o, uint32_t i)
 {
 	int fd = open_at(&o->reach, o->anywhere, o->all[i].name);
 	int rc;
@@ -150,7 +153,7 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 		return -ESTALE;
 	if (fd < 0)
 		return fd;
-	rc = ck_other_check(&o->all[i], fd);
+	rc = ck_side_file_check(&o->all[i], fd);
 	if (rc == 0)
 		return fd;
 	close(fd);
@@ -159,10 +162,10 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 
 /* --- files of other hosts --------------------------------------------------------- */
 
-static int far_add(struct ck_others *o, const char *name,
-		   const struct ck_file_info *reported, void *pages)
+static int remote_add(struct ck_side_files *o, const char *name,
+		      const struct ck_file_info *reported, void *pages)
 {
-	struct ck_other *other = other_add(o, name);
+	struct ck_side_file *other = other_add(o, name);
 
 	if (!other) {
 		ck_pages_free(pages, (size_t)reported->size);
@@ -181,13 +184,14 @@ static int far_add(struct ck_others *o, const char *name,
 /* Adds a file, from the host that has it. Skips one that is too large or not a regular
  * file. If hosts have different ones, a note names the file. */
 static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
-		 const char *name, struct ck_others *out, uint64_t *bytes)
+		 const char *name, struct ck_side_files *out, uint64_t *bytes)
 {
 	struct ck_file_info reported = { 0 };
 	struct ck_diag why = { 0 };
 	void *pages = NULL;
 	int rc = cp->elsewhere->text(cp->elsewhere, ck_str_from(name),
-				     CK_OTHER_MOST, &reported, &pages, &why);
+				     CK_SIDE_FILE_MOST, &reported, &pages,
+				     &why);
 
 	if (ck_is_shortage(rc))
 		return rc;
@@ -197,10 +201,10 @@ static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (rc)
 		return 0;
 	if (!pages)
-		return here_add(out, name);
+		return local_add(out, name);
 	*bytes += reported.size;
-	if (*bytes <= CK_OTHER_MOST)
-		return far_add(out, name, &reported, pages);
+	if (*bytes <= CK_SIDE_FILE_MOST)
+		return remote_add(out, name, &reported, pages);
 	ck_pages_free(pages, (size_t)reported.size);
 	return ck_catalog_note_add(
 		c, ck_shown("hf: not shown: %s: other hosts have too much of "
@@ -208,22 +212,22 @@ static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
 			    ck_show(ck_str_from(name))));
 }
 
-static struct ck_others others_of(const struct ck_checkpoint *cp,
-				  const struct ck_catalog *c)
+static struct ck_side_files others_of(const struct ck_checkpoint *cp,
+				      const struct ck_catalog *c)
 {
-	return (struct ck_others){ .reach = cp->reach,
-				   .files = cp->files,
-				   .shown = { c->meta.uid, c->meta.gid } };
+	return (struct ck_side_files){ .reach = cp->reach,
+				       .files = cp->files,
+				       .shown = { c->meta.uid, c->meta.gid } };
 }
 
-int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c)
+int ck_side_files_fetch(struct ck_checkpoint *cp, struct ck_catalog *c)
 {
-	struct ck_others *all = calloc(1, sizeof(*all));
+	struct ck_side_files *all = calloc(1, sizeof(*all));
 	struct ck_dir_names names = { 0 };
 	uint64_t bytes = 0;
 	int rc = all ? 0 : -ENOMEM;
 
-	cp->others = all;
+	cp->side_files = all;
 	if (all)
 		*all = others_of(cp, c);
 	if (rc == 0 && !cp->file)
@@ -239,32 +243,33 @@ int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c)
 
 /* --- the list of a checkpoint ----------------------------------------------------- */
 
-static struct ck_others *present(struct ck_checkpoint *cp)
+static struct ck_side_files *present(struct ck_checkpoint *cp)
 {
-	struct ck_others *others;
+	struct ck_side_files *others;
 
 	pthread_mutex_lock(&cp->lock);
-	others = cp->others;
+	others = cp->side_files;
 	pthread_mutex_unlock(&cp->lock);
 	return others;
 }
 
 /* Publishes a list. If another thread was first, its list stays. */
-static void publish(struct ck_checkpoint *cp, struct ck_others *found)
+static void publish(struct ck_checkpoint *cp, struct ck_side_files *found)
 {
-	struct ck_others *others = found;
+	struct ck_side_files *others = found;
 
 	pthread_mutex_lock(&cp->lock);
-	if (!cp->others)
-		cp->others = ck_steal(&others);
+	if (!cp->side_files)
+		cp->side_files = ck_steal(&others);
 	pthread_mutex_unlock(&cp->lock);
-	ck_others_free(others);
+	ck_side_files_free(others);
 }
 
-int ck_checkpoint_others(struct ck_checkpoint *cp, const struct ck_others **out)
+int ck_checkpoint_side_files(struct ck_checkpoint *cp,
+			     const struct ck_side_files **out)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_others *found;
+	struct ck_side_files *found;
 	int rc;
 
 	*out = present(cp);
@@ -274,9 +279,9 @@ int ck_checkpoint_others(struct ck_checkpoint *cp, const struct ck_others **out)
 	if (!found)
 		return -ENOMEM;
 	*found = others_of(cp, c);
-	rc = cp->file ? 0 : ck_others_read(found);
+	rc = cp->file ? 0 : ck_side_files_read(found);
 	if (rc) {
-		ck_others_free(found);
+		ck_side_files_free(found);
 		return rc;
 	}
 	publish(cp, found);
@@ -284,9 +289,9 @@ int ck_checkpoint_others(struct ck_checkpoint *cp, const struct ck_others **out)
 	return 0;
 }
 
-void ck_others_free(struct ck_others *o)
+void ck_side_files_free(struct ck_side_files *o)
 {
 	if (o)
-		ck_others_fini(o);
+		ck_side_files_fini(o);
 	free(o);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: reads a run directory. It is listed again if its mtime has changed. A
- * subdirectory is checked again if its mtime has changed, or as long as it is not
- * shown: growing files change no directory. Timestamps are coarse, so a changed
- * directory is checked once more at the next look. Links are not followed. The state is
- * in struct ck_rundir, under its lock.
+ * run_scan: reads a run directory. It is listed again if its mtime has changed.
+ * A subdirectory is checked again if its mtime has changed, or as long as it is
+ * not shown: growing files change no directory. Timestamps are coarse, so a
+ * changed directory is checked once more at the next scan. Links are not
+ * followed. The state is in struct ck_rundir, under its lock.
  */
 #include "format/load/load_names.h"
 #include "run_internal.h"
@@ -204,7 +204,7 @@ static int judge(struct ck_rundir *r, struct ck_found *f, bool other)
 }
 
 /* Stats a subdirectory, and checks it if necessary. */
-static int found_look(struct ck_rundir *r, struct ck_found *f)
+static int found_check(struct ck_rundir *r, struct ck_found *f)
 {
 	struct stat st;
 	bool other, changed;
@@ -227,7 +227,7 @@ static int found_look(struct ck_rundir *r, struct ck_found *f)
 	return judge(r, f, other);
 }
 
-int ck_run_look(struct ck_rundir *r)
+int ck_run_scan(struct ck_rundir *r)
 {
 	struct stat st;
 	bool changed;
@@ -239,7 +239,7 @@ int ck_run_look(struct ck_rundir *r)
 	if (changed || !r->is_settled)
 		rc = list(r);
 	for (size_t i = 0; i < r->n && rc == 0; i++)
-		rc = found_look(r, &r->found[i]);
+		rc = found_check(r, &r->found[i]);
 	if (rc)
 		return rc;
 	prune(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* said: finds and reads the sidecar of a checkpoint. A sidecar that cannot be used
- * becomes a line of damage or a doubt, and the load continues without it. Used by the
- * thread of the load. */
-#include "said.h"
+/* sidecar_source: finds and reads the sidecar of a checkpoint. A sidecar that
+ * cannot be used becomes a line of damage or a doubt, and the load continues
+ * without it. Used by the thread of the load. */
+#include "sidecar_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,16 +71,16 @@ static bool is_passing(const struct ck_checkpoint *cp, int rc)
 
 /* Continues without the sidecar. A malformed one is a line of damage. One that cannot be read
  * is a doubt: the caller may lack a permission. Returns 0, or: -ENOMEM. */
-static int refuse(struct ck_catalog *c, struct ck_flat_said *said, int err,
-		  const struct ck_diag *why, struct ck_diag *d)
+static int refuse(struct ck_catalog *c, struct ck_sidecar_source *source,
+		  int err, const struct ck_diag *why, struct ck_diag *d)
 {
 	const struct ck_loss loss = { .file = CK_NO_FILE,
 				      .err = EBADMSG,
 				      .what = ck_str_from(why->text) };
 	int rc;
 
-	ck_sidecar_fini(&said->is);
-	said->is = (struct ck_sidecar){ 0 };
+	ck_sidecar_fini(&source->is);
+	source->is = (struct ck_sidecar){ 0 };
 	rc = err == -EBADMSG || err == -ESTALE
 		     ? ck_catalog_loss_add(c, &loss)
 		     : ck_catalog_doubt_add(
@@ -90,21 +90,22 @@ static int refuse(struct ck_catalog *c, struct ck_flat_said *said, int err,
 	return rc ? ck_fail(d, ENOMEM, "out of memory") : 0;
 }
 
-static int parse(struct ck_flat_said *said, const char *name, struct ck_diag *d)
+static int parse(struct ck_sidecar_source *source, const char *name,
+		 struct ck_diag *d)
 {
 	int rc = ck_sidecar_read(
-		&said->is, (struct ck_str){ said->text.pages, said->text.len },
-		d);
+		&source->is,
+		(struct ck_str){ source->text.pages, source->text.len }, d);
 
-	said->len = said->text.len;
+	source->len = source->text.len;
 	if (rc)
 		ck_diag_prefix(d, "%s", name);
 	return rc;
 }
 
-int ck_flat_said_read(const struct ck_checkpoint *cp, struct ck_catalog *c,
-		      const struct ck_format_options *options,
-		      struct ck_flat_said *out, struct ck_diag *d)
+int ck_sidecar_source_read(const struct ck_checkpoint *cp, struct ck_catalog *c,
+			   const struct ck_format_options *options,
+			   struct ck_sidecar_source *out, struct ck_diag *d)
 {
 	struct ck_diag why = { 0 };
 	int rc;
@@ -125,9 +126,10 @@ int ck_flat_said_read(const struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc < 0 ? refuse(c, out, rc, &why, d) : 0;
 }
 
-int ck_flat_said_unread(const struct ck_checkpoint *cp, struct ck_catalog *c,
-			const struct ck_format_options *options,
-			const char *when, struct ck_diag *d)
+int ck_sidecar_source_note_unread(const struct ck_checkpoint *cp,
+				  struct ck_catalog *c,
+				  const struct ck_format_options *options,
+				  const char *when, struct ck_diag *d)
 {
 	bool here = !cp->file && faccessat(cp->dirfd, CK_FLAT_SIDECAR, F_OK,
 					   AT_SYMLINK_NOFOLLOW) == 0;
@@ -142,14 +144,14 @@ int ck_flat_said_unread(const struct ck_checkpoint *cp, struct ck_catalog *c,
 		       : 0;
 }
 
-void ck_flat_said_fini(struct ck_flat_said *said)
+void ck_sidecar_source_fini(struct ck_sidecar_source *source)
 {
-	ck_sidecar_fini(&said->is);
-	ck_metadata_text_fini(&said->text);
+	ck_sidecar_fini(&source->is);
+	ck_metadata_text_fini(&source->text);
 }
 
-int ck_flat_said_check(const struct ck_format_options *options,
-		       struct ck_diag *d)
+int ck_sidecar_source_check(const struct ck_format_options *options,
+			    struct ck_diag *d)
 {
 	struct ck_metadata_text text = { 0 };
 	int rc = options->sidecar ? named(options, &text, d) : 0;
