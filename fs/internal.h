@@ -83,7 +83,8 @@ struct ck_fs {
 	atomic_bool advised;
 	atomic_bool was_asked;
 	atomic_bool ends; /* the mount ends: stop long work */
-	sem_t asked;	  /* posted at the first request of the kernel */
+	/* posted at the first request of the kernel */
+	sem_t first_request;
 
 	pthread_mutex_t handles_lock;
 	/* Under handles_lock: */

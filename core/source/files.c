@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * files: the set of data files of a checkpoint, by number and by path. The
- * facts of a local file never change once they are recorded. look.c records and
- * compares them, and open_cache.c opens files. One thread at a time adds files; any
- * thread uses files that were added before.
+ * facts of a local file never change once they are recorded. revalidate.c
+ * records and compares them, and open_cache.c opens files. One thread at a time
+ * adds files; any thread uses files that were added before.
  */
 #include "files_internal.h"
 #include <errno.h>

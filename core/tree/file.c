@@ -155,7 +155,7 @@ void ck_tree_file_changed(const struct ck_tree_file *f)
 		if (ck_slice_part(slice, i).kind == CK_PART_BOX)
 			layout = ck_open_slice_known(f->opened, i);
 		if (layout)
-			ck_damage_look(f->node.dir.root->damage, layout);
+			ck_damage_check_files(f->node.dir.root->damage, layout);
 	}
 }
 

@@ -218,9 +218,9 @@ bool ck_root_is_renewed(struct ck_root *r)
 	return __atomic_exchange_n(&r->renewals, now, __ATOMIC_ACQ_REL) != now;
 }
 
-bool ck_root_say_once(struct ck_root *r, unsigned bit)
+bool ck_root_log_once(struct ck_root *r, unsigned bit)
 {
-	return !(__atomic_fetch_or(&r->said, bit, __ATOMIC_ACQ_REL) & bit);
+	return !(__atomic_fetch_or(&r->logged, bit, __ATOMIC_ACQ_REL) & bit);
 }
 
 struct ck_damage *ck_root_damage(const struct ck_root *r)

@@ -34,7 +34,7 @@ struct ck_root {
 	/* Atomic: */
 	bool gone;	   /* the step was removed or replaced */
 	uint64_t renewals; /* changes of access that were logged */
-	unsigned said;	   /* bits: messages that were logged */
+	unsigned logged;   /* bits: messages that were logged */
 };
 
 struct ck_tree {

@@ -135,7 +135,7 @@ int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
 	return 0;
 }
 
-void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
+void ck_detacher_send(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		      bool detach)
 {
 	struct order order = { *mounted, detach };

@@ -11,7 +11,7 @@
 
 /* Sends the identity of the daemon's mount, and whether to detach it when the
  * daemon ends. The last message counts. */
-void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
+void ck_detacher_send(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		      bool detach);
 /* Ends the process after it has unmounted, and waits up to 10 seconds. -EBUSY
  * if it failed, was killed, or is still unmounting. */

@@ -55,7 +55,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_readahead = CK_READ_AHEAD_KB << 10;
 	conn->time_gran = 1;
 	atomic_store(&fs->was_asked, true);
-	sem_post(&fs->asked);
+	sem_post(&fs->first_request);
 }
 
 struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs)

@@ -78,7 +78,7 @@ static void *thread_run(void *arg)
 	sigset_t signals;
 	int sig = 0;
 
-	while (sem_wait(&k->fs->asked) && errno == EINTR)
+	while (sem_wait(&k->fs->first_request) && errno == EINTR)
 		;
 	if (atomic_load(&k->fs->was_asked))
 		mount_finish(k);
@@ -130,7 +130,7 @@ void ck_mount_ready_stop(struct ck_mount_ready *k)
 void ck_mount_ready_join(struct ck_mount_ready *k)
 {
 	/* the kernel may not have sent a request */
-	sem_post(&k->fs->asked);
+	sem_post(&k->fs->first_request);
 	pthread_kill(k->thread, SIGTERM);
 	pthread_join(k->thread, NULL);
 }

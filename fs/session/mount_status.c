@@ -49,7 +49,7 @@ static enum ck_fate noticed_fate(struct ck_fs *fs, struct ck_root *of, int *err)
 
 	if (!who)
 		who = ck_show(ck_str_from(ck_metadata_name(cp)));
-	if (fates[fate].what && ck_root_say_once(of, bit))
+	if (fates[fate].what && ck_root_log_once(of, bit))
 		ck_log("%s: %s %s%s%s; this mount keeps what it read",
 		       ck_show(ck_str_from(cp->path)), who, fates[fate].what,
 		       *err ? ": " : "", *err ? strerror(*err) : "");

@@ -156,7 +156,7 @@ static int mount_as_root(struct session *s, struct ck_diag *d)
 		s->identified = !ck_mount_find_new(fsname, s->mountpoint,
 						   &before, &s->mounted);
 	if (s->identified)
-		ck_detacher_tell(s->detacher, &s->mounted,
+		ck_detacher_send(s->detacher, &s->mounted,
 				 s->fs->options->auto_unmount);
 	else if (rc == 0)
 		ck_log("%s: cannot identify the new mount%s%s; unmount it "
@@ -216,7 +216,7 @@ static int session_unmount(struct session *s)
 	}
 	gone = session_is_gone(s->fuse);
 	if (!gone && s->identified)
-		ck_detacher_tell(s->detacher, &s->mounted, true);
+		ck_detacher_send(s->detacher, &s->mounted, true);
 	device_close(s->fuse);
 	fuse_session_unmount(s->fuse);
 	left = ck_detacher_wait(s->detacher) != 0 || !s->identified;
@@ -407,13 +407,13 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 	if (rc)
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
 			       strerror(-rc));
-	sem_init(&fs.asked, 0, 0);
+	sem_init(&fs.first_request, 0, 0);
 	rc = ck_fs_open_writer(&fs, d);
 	if (rc == 0)
 		rc = ck_fs_make(&fs, d);
 	if (rc == 0)
 		rc = serve(&s, d);
 	ck_fs_fini(&fs);
-	sem_destroy(&fs.asked);
+	sem_destroy(&fs.first_request);
 	return rc;
 }

@@ -39,7 +39,7 @@ struct job {
 	enum job_kind kind;
 	fuse_req_t req;		      /* for the reply */
 	struct ck_write_handle *wh;   /* a reference, or NULL */
-	bool asked;		      /* an incomplete file is an error */
+	bool explicit;		      /* an incomplete file is an error */
 	struct ck_deferred *deferred; /* owned */
 	unsigned cmd;
 	int rc;		    /* result */
@@ -120,7 +120,7 @@ static void advise(struct ck_fs *fs)
 /* A commit that fails after its rename is visible all the same, so readers are
  * notified. */
 static int commit(struct ck_commit_thread *p, struct ck_write_handle *wh,
-		  bool asked)
+		  bool explicit)
 {
 	struct ck_fs *fs = p->fs;
 	uint32_t tensor = ck_write_handle_node(wh)->about.number;
@@ -131,7 +131,7 @@ static int commit(struct ck_commit_thread *p, struct ck_write_handle *wh,
 	pthread_mutex_lock(&p->commit);
 	version = ck_tensor_version(fs, tensor);
 	atomic_fetch_add(&fs->commits, 1);
-	rc = ck_write_handle_commit(fs, wh, asked);
+	rc = ck_write_handle_commit(fs, wh, explicit);
 	atomic_fetch_add(&fs->commits, 1);
 	changed = ck_tensor_version(fs, tensor) != version;
 	pthread_mutex_unlock(&p->commit);
@@ -218,7 +218,7 @@ static void answer(struct ck_commit_thread *p, struct job *job)
 static void job_do(struct ck_commit_thread *p, struct job *job)
 {
 	if (job->kind == JOB_COMMIT)
-		job->rc = commit(p, job->wh, job->asked);
+		job->rc = commit(p, job->wh, job->explicit);
 	else
 		do_control(p, job);
 	answer(p, job);
@@ -331,9 +331,11 @@ static int publish(struct ck_fs *fs, const struct job *what,
 }
 
 int ck_commit_thread_commit(struct ck_fs *fs, fuse_req_t req,
-			    struct ck_write_handle *wh, bool asked)
+			    struct ck_write_handle *wh, bool explicit)
 {
-	struct job job = { .kind = JOB_COMMIT, .req = req, .asked = asked };
+	struct job job = { .kind = JOB_COMMIT,
+			   .req = req,
+			   .explicit = explicit };
 
 	return publish(fs, &job, wh);
 }

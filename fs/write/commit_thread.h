@@ -24,10 +24,11 @@ void ck_commit_thread_end(struct ck_commit_thread *p);
 void ck_commit_thread_free(
 	struct ck_commit_thread *p); /* ended; NULL is allowed */
 /* Commits a write handle, and replies to req when its bytes are durable and an
- * open gets them. asked: as of ck_write_handle_check(). -ENOMEM: the caller
+ * open gets them. explicit: as of ck_write_handle_check(). -ENOMEM: the caller
  * must reply. */
 CK_MUST_USE int ck_commit_thread_commit(struct ck_fs *fs, fuse_req_t req,
-					struct ck_write_handle *wh, bool asked);
+					struct ck_write_handle *wh,
+					bool explicit);
 /* Runs a deferred request in the thread, where it may commit. Takes l, unless
  * it returns -ENOMEM. */
 CK_MUST_USE int ck_commit_thread_retry(struct ck_fs *fs, struct ck_deferred *l);

@@ -236,7 +236,8 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 	return 0;
 }
 
-void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout)
+void ck_damage_check_files(struct ck_damage *known,
+			   const struct ck_layout *layout)
 {
 	bool transient = false;
 

@@ -38,7 +38,8 @@ CK_MUST_USE int ck_damage_locate(struct ck_damage *known,
 				 const uint64_t *window,
 				 const struct ck_layout **out, bool *faulty);
 /* Checks the files of a layout, after a read of it found a changed file. */
-void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout);
+void ck_damage_check_files(struct ck_damage *known,
+			   const struct ck_layout *layout);
 /* Window of its tensor that a file shows: offsets, then sizes, in elements; NULL:
  * the whole tensor. The tensor must not have an err. */
 const uint64_t *ck_about_window(const struct ck_catalog *c,
