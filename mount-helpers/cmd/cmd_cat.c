@@ -57,7 +57,7 @@ static int cat(struct catting *k, const struct ck_named *named)
 		rc = cat_file(k, &f);
 	ck_tree_file_close(&f);
 	if (rc)
-		(void)ck_offline_say(&named->node, named->path, rc);
+		(void)ck_offline_report(&named->node, named->path, rc);
 	return rc || k->full ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 

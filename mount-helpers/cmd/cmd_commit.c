@@ -67,7 +67,7 @@ static const char *why_not(int rc)
 
 enum { ORDER_MSEC = 60000 };
 
-struct asked {
+struct request {
 	const struct ck_mount *mount;
 	unsigned long order;
 	struct ck_mount_record daemon;
@@ -75,7 +75,7 @@ struct asked {
 
 static int order_work(void *arg, struct ck_buf *out)
 {
-	const struct asked *a = arg;
+	const struct request *a = arg;
 	ck_auto_fd int fd = ck_mount_open(a->mount, ".",
 					  O_RDONLY | O_DIRECTORY);
 	struct ck_control_reply answer = { 0 };
@@ -92,10 +92,10 @@ static int order_work(void *arg, struct ck_buf *out)
  * within 60 s. */
 static bool order_goes_on(void *arg)
 {
-	const struct asked *a = arg;
+	const struct request *a = arg;
 
 	return ck_mount_record_life(&a->daemon) != CK_LIFE_DEAD &&
-	       ck_mount_asked(a->mount, ORDER_MSEC) == 0;
+	       ck_mount_ping(a->mount, ORDER_MSEC) == 0;
 }
 
 /* Has no deadline, while the mount answers, for a mount of root or of the caller. For a mount
@@ -104,7 +104,7 @@ static bool order_goes_on(void *arg)
 static int give_order(const struct ck_mount *m, unsigned long order,
 		      struct ck_buf *out)
 {
-	struct asked a = { .mount = m, .order = order };
+	struct request a = { .mount = m, .order = order };
 
 	if (m->user != 0 && m->user != geteuid())
 		return ck_probe(order_work, &a, ORDER_MSEC, NULL, out);

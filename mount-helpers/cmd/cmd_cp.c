@@ -223,7 +223,7 @@ static int look_at_mark(struct cp *k, const char *dest)
 {
 	if (!k->deep || k->names.n == 0)
 		return CK_EXIT_FINE;
-	switch (ck_cp_mark_look(dest, k->mark)) {
+	switch (ck_cp_mark_read(dest, k->mark)) {
 	case CK_CP_MARK_NONE: return check_unmarked(k, dest);
 	case CK_CP_MARK_IN: return CK_EXIT_FINE;
 	case CK_CP_MARK_IS:
@@ -420,7 +420,7 @@ static int copy(struct cp *k, const char *dest)
 	say_resume(k, dest, rc);
 	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
 	    !ck_cp_signalled())
-		ck_cp_mark_say(k->how.mark);
+		ck_cp_mark_print_skipped(k->how.mark);
 	return rc;
 }
 

@@ -46,7 +46,7 @@ enum state {
  * answer or does not admit the caller. */
 static enum state look(struct ending *e)
 {
-	int rc = ck_mount_asked(&e->mount, CK_PROBE_MSEC);
+	int rc = ck_mount_ping(&e->mount, CK_PROBE_MSEC);
 
 	ck_mount_record_read(&e->mount, &e->daemon);
 	if (rc == 0)
@@ -194,7 +194,7 @@ static bool has_connections(void)
 }
 
 /* True if the kernel has no FUSE connection of the mount: no namespace has it mounted. */
-static bool is_nowhere(const struct ck_mount *m)
+static bool is_unreachable(const struct ck_mount *m)
 {
 	char name[64];
 
@@ -321,20 +321,21 @@ static int settle(struct ending *e)
  * no namespace gets more time: it has to end its processes on other hosts. */
 static void await_end(const struct ending *e)
 {
-	bool nowhere = false;
+	bool unreachable = false;
 
-	for (int i = 0; i < END_TRIES || (nowhere && i < LONG_END_TRIES); i++) {
+	for (int i = 0; i < END_TRIES || (unreachable && i < LONG_END_TRIES);
+	     i++) {
 		if (ck_mount_record_life(&e->daemon) != CK_LIFE_LIVES)
 			return;
 		usleep(END_USEC);
-		nowhere = nowhere || is_nowhere(&e->mount);
+		unreachable = unreachable || is_unreachable(&e->mount);
 	}
 	fprintf(stderr,
 		"ckptfs: %s: unmounted, but its process %d is still running%s\n",
 		e->name, (int)e->daemon.pid,
-		nowhere ? ""
-			: "; another mount namespace, such as a container, "
-			  "may have the mount");
+		unreachable ? ""
+			    : "; another mount namespace, such as a container, "
+			      "may have the mount");
 }
 
 /* True if this is a bind mount of a subdirectory and another mount shows the whole tree:

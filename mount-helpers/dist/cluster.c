@@ -73,11 +73,11 @@ void ck_cluster_log_lines(struct ck_buf *output)
 
 /* Receives a message of the supervisor of a job that is up. False if the job
  * has ended. */
-static bool hear_keeper(struct ck_cluster *c)
+static bool receive_supervisor(struct ck_cluster *c)
 {
 	struct ck_control_msg n;
 
-	if (ck_control_msg_take(c->keeper, &n, c->room))
+	if (ck_control_msg_take(c->supervisor, &n, c->room))
 		return false;
 	ck_control_msg_close(&n);
 	if (n.kind != CK_CONTROL_MSG_SAID)
@@ -234,7 +234,7 @@ static int take_failed(const struct ck_control_msg *n, struct ck_diag *d)
 /* Waits for a message. -ECANCELED if the caller has given up. */
 static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 {
-	struct pollfd fds[] = { { .fd = c->keeper, .events = POLLIN },
+	struct pollfd fds[] = { { .fd = c->supervisor, .events = POLLIN },
 				{ .fd = c->wanted } };
 
 	while (poll(fds, CK_ARRAY_SIZE(fds), -1) < 0)
@@ -253,7 +253,7 @@ static int take_note(struct ck_cluster *c, struct ck_cluster_links *links,
 
 	if (rc)
 		return rc;
-	rc = ck_control_msg_take(c->keeper, &n, c->room);
+	rc = ck_control_msg_take(c->supervisor, &n, c->room);
 	if (rc)
 		return ck_fail(d, EIO, "what starts processes has ended");
 	switch (n.kind) {
@@ -286,8 +286,8 @@ static int let_in(struct ck_cluster *c, struct ck_cluster_links *links,
 	c->there = calloc(c->options->list.n, sizeof(*c->there));
 	if (!c->there || !c->room)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = ck_spawn_helper_begin(&c->starter, (const uint8_t *)c->there,
-				   c->options->list.n, 0, &c->keeper);
+	rc = ck_spawn_helper_begin(&c->spawn_helper, (const uint8_t *)c->there,
+				   c->options->list.n, 0, &c->supervisor);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	do
@@ -307,7 +307,7 @@ static int work(struct ck_cluster *c, uint64_t *next)
 		ck_hosts_revalidate(c->hosts);
 		*next = now + HEAR_MSEC;
 	}
-	ck_restart_look(c);
+	ck_restart_poll(c);
 	if (__atomic_load_n(&c->measures, __ATOMIC_ACQUIRE) &&
 	    ck_hosts_measure(c->hosts))
 		return 0;
@@ -320,24 +320,24 @@ static void *listen_run(void *arg)
 	uint64_t next = ck_msec_now() + HEAR_MSEC;
 	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
 				{ .fd = c->liveness, .events = POLLIN },
-				{ .fd = c->keeper, .events = POLLIN },
+				{ .fd = c->supervisor, .events = POLLIN },
 				{ .events = POLLIN } };
 
 	while (!fds[0].revents) {
 		int wait = work(c, &next);
 
-		fds[3].fd = c->next.keeper;
+		fds[3].fd = c->next.supervisor;
 		if (poll(fds, CK_ARRAY_SIZE(fds), wait) <= 0)
 			continue;
 		if (fds[1].revents) {
 			(void)kill(getpid(), SIGTERM);
 			fds[1].fd = -1;
 		}
-		if (fds[2].revents && !hear_keeper(c))
+		if (fds[2].revents && !receive_supervisor(c))
 			fds[2].fd = -1;
 		if (fds[3].revents) {
-			ck_restart_hear(c);
-			fds[2].fd = c->keeper;
+			ck_restart_receive(c);
+			fds[2].fd = c->supervisor;
 		}
 	}
 	return NULL;
@@ -363,8 +363,8 @@ static void listen_end(struct ck_cluster *c)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->ending = true;
-	if (c->asked)
-		ck_link_cut(c->asked);
+	if (c->next_link)
+		ck_link_cut(c->next_link);
 	pthread_mutex_unlock(&c->lock);
 	(void)eventfd_write(c->stop, 1);
 	pthread_join(c->listener, NULL);
@@ -410,7 +410,7 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	if (rc)
 		return rc;
 	ck_launch_networks(&launch, CK_LAUNCH_RDMA, &c->networks);
-	rc = ck_spawn_helper_make(&launch, &c->starter);
+	rc = ck_spawn_helper_make(&launch, &c->spawn_helper);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	rc = let_in(c, &links, d);
@@ -435,11 +435,12 @@ static struct ck_cluster *make(const struct ck_hosts_options *options,
 		return NULL;
 	c->options = options;
 	c->how = format->shardlinks;
-	c->starter = (struct ck_spawn_helper){
+	c->spawn_helper = (struct ck_spawn_helper){
 		.job = { .ended = -1, .errors = -1 }, .sock = -1
 	};
 	pthread_mutex_init(&c->lock, NULL);
-	c->stop = c->keeper = c->liveness = c->ended = c->next.keeper = -1;
+	c->stop = c->supervisor = c->liveness = c->ended = c->next.supervisor =
+		-1;
 	return c;
 }
 
@@ -518,27 +519,27 @@ struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 }
 
 /* Waits until a supervisor and its job have ended. */
-static void wait_for(struct ck_cluster *c, int *keeper, uint64_t end)
+static void wait_for(struct ck_cluster *c, int *supervisor, uint64_t end)
 {
-	struct pollfd fd = { .fd = *keeper, .events = POLLIN };
+	struct pollfd fd = { .fd = *supervisor, .events = POLLIN };
 	uint64_t now;
 	struct ck_control_msg n;
 
 	while (fd.fd >= 0 && (now = ck_msec_now()) < end) {
 		if (poll(&fd, 1, (int)(end - now)) <= 0)
 			continue;
-		if (ck_control_msg_take(*keeper, &n, c->room))
+		if (ck_control_msg_take(*supervisor, &n, c->room))
 			fd.fd = -1;
 		else
 			ck_control_msg_close(&n);
 	}
-	ck_fd_cleanup(keeper);
+	ck_fd_cleanup(supervisor);
 }
 
-static void keepers_end(struct ck_cluster *c)
+static void supervisors_end(struct ck_cluster *c)
 {
 	uint64_t end = ck_msec_now() + END_MSEC;
-	int *const all[] = { &c->keeper, &c->next.keeper, &c->ended };
+	int *const all[] = { &c->supervisor, &c->next.supervisor, &c->ended };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
 		if (*all[i] >= 0)
@@ -555,8 +556,8 @@ void ck_cluster_end(struct ck_cluster *c)
 	if (c->hosts)
 		ck_hosts_revalidate_end(c->hosts);
 	ck_link_free(c->link);
-	keepers_end(c);
-	ck_spawn_helper_end(&c->starter);
+	supervisors_end(c);
+	ck_spawn_helper_end(&c->spawn_helper);
 	ck_fd_cleanup(&c->liveness);
 	ck_hosts_free(c->hosts);
 	ck_buf_fini(&c->networks);

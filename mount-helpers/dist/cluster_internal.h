@@ -16,7 +16,8 @@
 
 /* A job that may take over. */
 struct ck_next_job {
-	int keeper; /* socket of its supervisor; -1 if there is no such job */
+	/* socket of its supervisor; -1 if there is no such job */
+	int supervisor;
 	struct ck_buf output; /* received from it */
 	/* no hosts if there cannot be other jobs */
 	struct ck_retry_policy tries;
@@ -37,9 +38,9 @@ struct ck_cluster {
 	int wanted;  /* argument of ck_cluster_start() */
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
-	struct ck_spawn_helper starter;
-	int keeper; /* socket of the job's supervisor; -1 without a job */
-	int ended;  /* the same of a job that was replaced */
+	struct ck_spawn_helper spawn_helper;
+	int supervisor; /* socket of the job's supervisor; -1 without a job */
+	int ended;	/* the same of a job that was replaced */
 	struct ck_next_job next;
 	uint32_t links; /* links made so far */
 	/* liveness pipe of the rank, if an external launcher started the job;
@@ -59,7 +60,7 @@ struct ck_cluster {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	/* link of a job that may take over or has; NULL without one */
-	struct ck_link *asked;
+	struct ck_link *next_link;
 	bool ending; /* no further requests on any link */
 };
 
@@ -88,8 +89,8 @@ struct ck_cluster_links ck_cluster_links_of(const struct ck_control_msg *n);
  * -ENOMEM. */
 CK_MUST_USE int ck_restart_prepare(struct ck_cluster *c);
 /* Starts another job if it is time to. */
-void ck_restart_look(struct ck_cluster *c);
+void ck_restart_poll(struct ck_cluster *c);
 /* Receives a message of its supervisor. */
-void ck_restart_hear(struct ck_cluster *c);
+void ck_restart_receive(struct ck_cluster *c);
 
 #endif

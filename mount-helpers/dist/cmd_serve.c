@@ -347,12 +347,12 @@ static int launch(char **words)
 /* Prints what would prevent a job on this host. */
 static int tell_self(const char *net)
 {
-	struct ck_buf said = { 0 };
+	struct ck_buf output = { 0 };
 	int rc;
 
-	ck_launch_self(net, &said);
-	rc = said.err || (said.len && fputs(said.data, stdout) < 0);
-	ck_buf_fini(&said);
+	ck_launch_self(net, &output);
+	rc = output.err || (output.len && fputs(output.data, stdout) < 0);
+	ck_buf_fini(&output);
 	return rc || fflush(stdout) ? fail("standard output", -EIO)
 				    : CK_EXIT_FINE;
 }

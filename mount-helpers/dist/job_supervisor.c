@@ -28,10 +28,10 @@ enum {
 	TRY_MSEC = 3000, /* limit for hosts to start a program */
 	TRIES_MOST = 3,	 /* jobs until the first one is up */
 	END_MSEC = 1000, /* limit to end by themselves */
-	SAY_MOST = 32 << 10,
+	LOG_MOST = 32 << 10,
 };
 
-struct keeper {
+struct supervisor {
 	struct ck_launch_options launch;
 	const uint8_t *how; /* by host: enum ck_try */
 	bool *there;	    /* by host: takes part */
@@ -47,31 +47,31 @@ struct keeper {
 /* --- messages to the requester -------------------------------------------- */
 
 /* Sends output. Errors are ignored: the output is lost if it is not read. */
-static void say(const struct keeper *k, struct ck_buf *said)
+static void send_log(const struct supervisor *k, struct ck_buf *output)
 {
-	for (size_t at = 0; at < said->len; at += SAY_MOST) {
+	for (size_t at = 0; at < output->len; at += LOG_MOST) {
 		const struct ck_control_msg note = {
 			.kind = CK_CONTROL_MSG_SAID,
-			.bytes = { said->data + at,
-				   ck_min(said->len - at, SAY_MOST) },
+			.bytes = { output->data + at,
+				   ck_min(output->len - at, LOG_MOST) },
 			.files = CK_CONTROL_MSG_NO_FILES
 		};
 
 		(void)!ck_control_msg_send(k->sock, &note, false);
 	}
-	said->len = 0;
+	output->len = 0;
 }
 
-static void pass_on(const struct keeper *k)
+static void pass_on(const struct supervisor *k)
 {
-	struct ck_buf said = { 0 };
+	struct ck_buf output = { 0 };
 
-	ck_subprocess_read(&k->job, &said);
-	say(k, &said);
-	ck_buf_fini(&said);
+	ck_subprocess_read(&k->job, &output);
+	send_log(k, &output);
+	ck_buf_fini(&output);
 }
 
-static void say_failed(const struct keeper *k, const struct ck_diag *d)
+static void send_failed(const struct supervisor *k, const struct ck_diag *d)
 {
 	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_FAILED,
 					     .err = (uint32_t)d->err,
@@ -81,7 +81,7 @@ static void say_failed(const struct keeper *k, const struct ck_diag *d)
 	(void)!ck_control_msg_send(k->sock, &note, true);
 }
 
-static int say_up(const struct keeper *k, struct ck_cluster_links *links)
+static int send_up(const struct supervisor *k, struct ck_cluster_links *links)
 {
 	const struct ck_rendezvous_link *rounds = &links->rounds;
 	const struct ck_control_msg note = {
@@ -98,7 +98,7 @@ static int say_up(const struct keeper *k, struct ck_cluster_links *links)
 }
 
 /* Sends the state of each host, for the retry policy. */
-static void say_tried(const struct keeper *k)
+static void send_tried(const struct supervisor *k)
 {
 	struct ck_buf tried = { 0 };
 	struct ck_control_msg note = { .kind = CK_CONTROL_MSG_TRIED,
@@ -117,7 +117,7 @@ static void say_tried(const struct keeper *k)
 /* --- before the start ----------------------------------------------------- */
 
 /* True if a host takes part that is not up already. */
-static bool has_more(const struct keeper *k)
+static bool has_more(const struct supervisor *k)
 {
 	bool more = false;
 
@@ -127,7 +127,7 @@ static bool has_more(const struct keeper *k)
 }
 
 /* All hosts that are up must take part. */
-static int check_up(const struct keeper *k, struct ck_diag *d)
+static int check_up(const struct supervisor *k, struct ck_diag *d)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
 
@@ -140,7 +140,7 @@ static int check_up(const struct keeper *k, struct ck_diag *d)
 }
 
 /* Suspect hosts take no part if other hosts are back. */
-static void leave_out(struct keeper *k)
+static void leave_out(struct supervisor *k)
 {
 	bool others = false;
 
@@ -153,12 +153,12 @@ static void leave_out(struct keeper *k)
 }
 
 /* Probes which hosts can take part. */
-static int ask(struct keeper *k, struct ck_diag *d)
+static int ask(struct supervisor *k, struct ck_diag *d)
 {
 	struct ck_buf lines = { 0 };
 	int rc = ck_launch_preflight(&k->launch, k->there, &lines, d);
 
-	say(k, &lines);
+	send_log(k, &lines);
 	ck_buf_fini(&lines);
 	if (rc == 0)
 		leave_out(k);
@@ -171,7 +171,7 @@ static int ask(struct keeper *k, struct ck_diag *d)
 
 /* Starts mpirun by way of this program, so that it is killed when this process
  * ends, also if it waits for a dead host. */
-static int job_start(struct keeper *k, char **mpirun, char **environment)
+static int job_start(struct supervisor *k, char **mpirun, char **environment)
 {
 	static char serve[] = "serve", how[] = "--launch";
 	ck_auto_free char *program = ck_subprocess_program();
@@ -192,7 +192,7 @@ static int job_start(struct keeper *k, char **mpirun, char **environment)
 	return ck_subprocess_start(argv, environment, &k->job);
 }
 
-static int run_mpirun(struct keeper *k, struct ck_diag *d)
+static int run_mpirun(struct supervisor *k, struct ck_diag *d)
 {
 	char **argv = ck_launch_argv(&k->launch, k->there);
 	char **environment = ck_launch_environment(environ);
@@ -212,7 +212,7 @@ static int watch(int epoll, int fd, uint32_t events)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-static int watch_end(struct keeper *k)
+static int watch_end(struct supervisor *k)
 {
 	int rc;
 
@@ -224,14 +224,14 @@ static int watch_end(struct keeper *k)
 }
 
 /* Ends the job's processes, and frees its resources. */
-static void job_over(struct keeper *k)
+static void job_over(struct supervisor *k)
 {
 	ck_subprocess_end(&k->job, END_MSEC);
 	ck_fd_cleanup(&k->over);
 }
 
 /* Accepts the job's first rank, and a second connection if there are rounds. */
-static int let_in(const struct keeper *k, int msec,
+static int let_in(const struct supervisor *k, int msec,
 		  struct ck_cluster_links *links)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
@@ -248,8 +248,8 @@ static int let_in(const struct keeper *k, int msec,
 
 /* Starts a job with these hosts. Returns 0; errors of ck_rendezvous_wait() if
  * mpirun runs but no rank connects; or an errno with a message. */
-static int job_try(struct keeper *k, int msec, struct ck_cluster_links *links,
-		   struct ck_diag *d)
+static int job_try(struct supervisor *k, int msec,
+		   struct ck_cluster_links *links, struct ck_diag *d)
 {
 	int rc = ck_rendezvous_open(&k->door);
 
@@ -271,7 +271,7 @@ static int job_try(struct keeper *k, int msec, struct ck_cluster_links *links,
 
 /* Finds the hosts on which no program can be started, by starting the launch
  * command on each. lines: a line for each that fails. */
-static void find_bad(struct keeper *k, struct ck_buf *lines)
+static void find_bad(struct supervisor *k, struct ck_buf *lines)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
 	struct ck_launch_options launch = k->launch;
@@ -288,7 +288,7 @@ static void find_bad(struct keeper *k, struct ck_buf *lines)
 }
 
 /* "; nothing can be started on h2, h3", or "". */
-static const char *show_bad(const struct keeper *k)
+static const char *show_bad(const struct supervisor *k)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
 	struct ck_buf names = { 0 };
@@ -304,7 +304,7 @@ static const char *show_bad(const struct keeper *k)
 	return text;
 }
 
-static int fail_with(const struct keeper *k, int rc, int msec,
+static int fail_with(const struct supervisor *k, int rc, int msec,
 		     struct ck_diag *d)
 {
 	const char *bad = show_bad(k);
@@ -324,23 +324,23 @@ static int fail_with(const struct keeper *k, int rc, int msec,
 }
 
 /* Logs what mpirun has printed; at the first job only if no host explains the failure. */
-static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
+static int job_failed(struct supervisor *k, int rc, int msec, struct ck_diag *d)
 {
-	struct ck_buf said = { 0 }, lines = { 0 };
+	struct ck_buf output = { 0 }, lines = { 0 };
 
-	ck_subprocess_read(&k->job, &said);
+	ck_subprocess_read(&k->job, &output);
 	find_bad(k, &lines);
 	if (k->launch.ask_msec || lines.len == 0)
-		say(k, &said);
-	say(k, &lines);
-	ck_buf_fini(&said);
+		send_log(k, &output);
+	send_log(k, &lines);
+	ck_buf_fini(&output);
 	ck_buf_fini(&lines);
-	say_tried(k);
+	send_tried(k);
 	return fail_with(k, rc, msec, d);
 }
 
 /* Excludes these hosts. False if there is no such host. */
-static bool leave_out_bad(struct keeper *k)
+static bool leave_out_bad(struct supervisor *k)
 {
 	bool any = false;
 
@@ -354,7 +354,7 @@ static bool leave_out_bad(struct keeper *k)
 
 /* The first job is retried without the hosts that failed; later jobs are
  * retried by the policy. */
-static int start(struct keeper *k, struct ck_diag *d)
+static int start(struct supervisor *k, struct ck_diag *d)
 {
 	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
 	int most = k->launch.ask_msec ? 1 : TRIES_MOST;
@@ -367,10 +367,10 @@ static int start(struct keeper *k, struct ck_diag *d)
 	for (int i = 1;; i++) {
 		rc = job_try(k, msec, &links, d);
 		if (rc == 0)
-			return say_up(k, &links);
+			return send_up(k, &links);
 		if (k->job.ended < 0)
 			return rc;
-		rc = no_mover(k, rc, msec, d);
+		rc = job_failed(k, rc, msec, d);
 		if (i == most || !leave_out_bad(k))
 			return rc;
 		job_over(k);
@@ -379,7 +379,7 @@ static int start(struct keeper *k, struct ck_diag *d)
 }
 
 /* Waits until the job has ended, or the requester has closed the socket. */
-static void keep(const struct keeper *k)
+static void keep(const struct supervisor *k)
 {
 	struct pollfd fds[] = { { .fd = k->over, .events = POLLIN },
 				{ .fd = k->job.errors, .events = POLLIN } };
@@ -394,21 +394,21 @@ static void keep(const struct keeper *k)
 }
 
 void ck_job_supervisor_run(const struct ck_launch_options *launch,
-			   const struct ck_control_msg *asked)
+			   const struct ck_control_msg *request)
 {
-	struct keeper k = { .launch = *launch,
-			    .how = (const uint8_t *)asked->bytes.p,
-			    .there = calloc(launch->hosts->n, sizeof(bool)),
-			    .bad = calloc(launch->hosts->n, sizeof(bool)),
-			    .sock = asked->files[0],
-			    .over = -1,
-			    .door = { .listener = -1 },
-			    .shelter = { .locks = { -1, -1 } },
-			    .job = { .ended = -1, .errors = -1 } };
+	struct supervisor k = { .launch = *launch,
+				.how = (const uint8_t *)request->bytes.p,
+				.there = calloc(launch->hosts->n, sizeof(bool)),
+				.bad = calloc(launch->hosts->n, sizeof(bool)),
+				.sock = request->files[0],
+				.over = -1,
+				.door = { .listener = -1 },
+				.shelter = { .locks = { -1, -1 } },
+				.job = { .ended = -1, .errors = -1 } };
 	struct ck_diag d = { 0 };
 	int rc;
 
-	k.launch.ask_msec = (int)asked->err;
+	k.launch.ask_msec = (int)request->err;
 	k.launch.stop = k.sock;
 	rc = k.there && k.bad ? start(&k, &d)
 			      : ck_fail(&d, ENOMEM, "out of memory");
@@ -418,6 +418,6 @@ void ck_job_supervisor_run(const struct ck_launch_options *launch,
 		ck_subprocess_end(&k.job, END_MSEC);
 	ck_mpi_tmpdir_end(&k.shelter);
 	if (rc)
-		say_failed(&k, &d);
+		send_failed(&k, &d);
 	_exit(CK_EXIT_FINE);
 }

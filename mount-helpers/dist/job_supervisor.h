@@ -8,9 +8,9 @@
 #include "ckptfs/launch.h"
 #include "dist/launch/control_msg.h"
 
-/* Runs the supervisor of the requested job. asked: the request, with the socket
- * to report to. Does not return. */
+/* Runs the supervisor of the requested job. request: the request, with the
+ * socket to report to. Does not return. */
 _Noreturn void ck_job_supervisor_run(const struct ck_launch_options *launch,
-				     const struct ck_control_msg *asked);
+				     const struct ck_control_msg *request);
 
 #endif

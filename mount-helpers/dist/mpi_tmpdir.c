@@ -153,7 +153,7 @@ static pid_t start(char **words)
 }
 
 /* Reports the exit status to the parent. */
-static void say(int status, int report)
+static void print_line(int status, int report)
 {
 	char number = (char)(WIFEXITED(status) ? WEXITSTATUS(status)
 					       : 128 + WTERMSIG(status));
@@ -178,7 +178,7 @@ static void wait_for_all(pid_t first, int report)
 		if (ended < 0 && errno != EINTR)
 			return;
 		if (ended == first)
-			say(status, report);
+			print_line(status, report);
 	}
 }
 

@@ -36,7 +36,7 @@ static void log_suspects(struct ck_cluster *c)
  * job is due. */
 static void next_end(struct ck_cluster *c)
 {
-	ck_fd_cleanup(&c->next.keeper);
+	ck_fd_cleanup(&c->next.supervisor);
 	c->next.output.len = 0;
 	c->next.was_tried = false;
 	if (c->next.tries.due > ck_msec_now())
@@ -68,10 +68,10 @@ static void next_is_over(struct ck_cluster *c)
 static void take_over(struct ck_cluster *c, struct ck_link *link)
 {
 	ck_fd_cleanup(&c->ended);
-	c->ended = c->keeper;
+	c->ended = c->supervisor;
 	(void)shutdown(c->ended, SHUT_WR);
-	c->keeper = c->next.keeper;
-	c->next.keeper = -1;
+	c->supervisor = c->next.supervisor;
+	c->next.supervisor = -1;
 	memcpy(c->there, c->next.there, c->options->list.n * sizeof(*c->there));
 	ck_link_free(c->link);
 	c->link = link;
@@ -97,13 +97,13 @@ static bool *ranks_there(const struct ck_cluster *c, const bool *there)
 
 /* Sets the link that ck_cluster_end() cuts. Returns 0, or -ECANCELED if the
  * cluster is ending. */
-static int asked_set(struct ck_cluster *c, struct ck_link *link)
+static int next_link_set(struct ck_cluster *c, struct ck_link *link)
 {
 	bool ending;
 
 	pthread_mutex_lock(&c->lock);
 	ending = c->ending;
-	c->asked = link;
+	c->next_link = link;
 	pthread_mutex_unlock(&c->lock);
 	return ending ? -ECANCELED : 0;
 }
@@ -117,12 +117,12 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_links *links)
 	int rc = ck_cluster_link_make(c, &links->link, numbers, &link, &d);
 
 	if (rc == 0)
-		rc = asked_set(c, link);
+		rc = next_link_set(c, link);
 	if (rc == 0)
 		rc = ranks ? ck_hosts_renew(c->hosts, ck_link_calls(link),
 					    ranks)
 			   : -ENOMEM;
-	(void)asked_set(c, NULL);
+	(void)next_link_set(c, NULL);
 	if (rc == 0) {
 		ck_cluster_rounds_give(c, &links->rounds, numbers);
 		ck_cluster_links_fini(links);
@@ -135,7 +135,7 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_links *links)
 	next_failed(c);
 }
 
-static void hear_failed(struct ck_cluster *c, const struct ck_control_msg *n)
+static void receive_failed(struct ck_cluster *c, const struct ck_control_msg *n)
 {
 	if (n->err == EALREADY) {
 		ck_retry_policy_silent(&c->next.tries, ck_msec_now());
@@ -147,12 +147,12 @@ static void hear_failed(struct ck_cluster *c, const struct ck_control_msg *n)
 }
 
 /* Handles output, success or failure of the next job. */
-void ck_restart_hear(struct ck_cluster *c)
+void ck_restart_receive(struct ck_cluster *c)
 {
 	struct ck_cluster_links links;
 	struct ck_control_msg n;
 
-	if (ck_control_msg_take(c->next.keeper, &n, c->room)) {
+	if (ck_control_msg_take(c->next.supervisor, &n, c->room)) {
 		next_failed(c);
 		return;
 	}
@@ -168,7 +168,7 @@ void ck_restart_hear(struct ck_cluster *c)
 		links = ck_cluster_links_of(&n);
 		next_is_up(c, &links);
 	} else {
-		hear_failed(c, &n);
+		receive_failed(c, &n);
 	}
 }
 
@@ -189,8 +189,8 @@ static void begin(struct ck_cluster *c)
 
 	if (rc == 0) {
 		ck_retry_policy_choose(&c->next.tries, ck_msec_now(), how);
-		rc = ck_spawn_helper_begin(&c->starter, how, n, ASK_MSEC,
-					   &c->next.keeper);
+		rc = ck_spawn_helper_begin(&c->spawn_helper, how, n, ASK_MSEC,
+					   &c->next.supervisor);
 	}
 	if (rc == -EPIPE)
 		no_more(c);
@@ -200,14 +200,14 @@ static void begin(struct ck_cluster *c)
 
 /* A job is tried as soon as a host goes down, and then at intervals of the
  * retry policy. */
-void ck_restart_look(struct ck_cluster *c)
+void ck_restart_poll(struct ck_cluster *c)
 {
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
 
 	if (!c->next.tries.n || !up || !ck_hosts_states(c->hosts, up))
 		return;
 	if (ck_retry_policy_update(&c->next.tries, up, ck_msec_now()) &&
-	    c->next.keeper < 0)
+	    c->next.supervisor < 0)
 		begin(c);
 }
 

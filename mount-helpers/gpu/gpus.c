@@ -42,7 +42,7 @@ int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
 }
 
 /* Called by the link's thread. */
-static int mover_start(void *arg, int sock, int memory)
+static int worker_start(void *arg, int sock, int memory)
 {
 	const struct ck_gpus *g = arg;
 	const struct ck_control_msg note = { .kind = CK_CONTROL_MSG_START,
@@ -88,10 +88,10 @@ static void print_status(void *arg, struct ck_buf *out)
  * Returns the reason, or NULL. */
 static const char *why_none(const struct ck_mount_options *o)
 {
-	bool asked = o->gpu.n || o->gpu.gather == CK_GATHER_GPU ||
-		     o->hosts.rounds;
+	bool requested = o->gpu.n || o->gpu.gather == CK_GATHER_GPU ||
+			 o->hosts.rounds;
 
-	return asked || ck_loader_may_find("libcuda.so.1")
+	return requested || ck_loader_may_find("libcuda.so.1")
 		       ? NULL
 		       : "no driver of CUDA: libcuda.so.1 is nowhere where the "
 			 "loader looks";
@@ -104,7 +104,7 @@ static int link_start(struct ck_gpus *g)
 	const struct ck_gpulink_options link = {
 		.pinned = o->gpu.pinned ? o->gpu.pinned : pinned,
 		.timeout_msec = timeout * 1000,
-		.start = mover_start,
+		.start = worker_start,
 		.arg = g,
 		.thread_init = ck_fs_thread_init(g->options),
 		.none = why_none(o),

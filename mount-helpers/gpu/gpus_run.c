@@ -39,7 +39,7 @@ static int keep_sockets(struct ck_diag *d)
 }
 
 /* Runs a worker, which is killed when its parent ends. */
-static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
+static int worker_run(struct ck_gpuserve_options *options, pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
 		return CK_EXIT_TROUBLE;
@@ -50,22 +50,22 @@ static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
 	return ck_gpuserve_run(options) ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 
-static pid_t mover_fork(struct ck_gpuserve_options *options)
+static pid_t worker_fork(struct ck_gpuserve_options *options)
 {
 	pid_t parent = getpid(), child = fork();
 
 	if (child == 0)
-		_exit(mover_run(options, parent));
+		_exit(worker_run(options, parent));
 	return child;
 }
 
 /* SIGKILL, since a call of the driver may never return. */
-static void mover_end(pid_t mover)
+static void worker_end(pid_t worker)
 {
-	if (mover <= 0)
+	if (worker <= 0)
 		return;
-	(void)kill(mover, SIGKILL);
-	while (waitpid(mover, NULL, 0) < 0 && errno == EINTR)
+	(void)kill(worker, SIGKILL);
+	while (waitpid(worker, NULL, 0) < 0 && errno == EINTR)
 		;
 }
 
@@ -105,18 +105,18 @@ int ck_gpus_run(char **words)
 	struct ck_gpuserve_options options = { .devices = devices };
 	ck_auto_free char *room = malloc(CK_CONTROL_MSG_MOST);
 	struct ck_control_msg note;
-	pid_t mover = -1;
+	pid_t worker = -1;
 
 	if (!room || !take_devices(words, devices, &options.n) ||
 	    ck_subprocess_settle())
 		return CK_EXIT_TROUBLE;
 	while (ck_control_msg_take(SOCK, &note, room) == 0) {
-		mover_end(mover);
-		mover = -1;
+		worker_end(worker);
+		worker = -1;
 		if (take_note(&note, &options))
-			mover = mover_fork(&options);
+			worker = worker_fork(&options);
 		ck_control_msg_close(&note);
 	}
-	mover_end(mover);
+	worker_end(worker);
 	return CK_EXIT_FINE;
 }

@@ -14,7 +14,7 @@
 
 enum { SHOWN = 16, HOLDERS_MSEC = 10000, KERNEL_THREAD = 0x00200000 };
 
-enum looked { FREE, HOLDS, HIDDEN };
+enum use { FREE, HOLDS, HIDDEN };
 
 static int open_in(int dirfd, const char *name, int flags)
 {
@@ -42,11 +42,11 @@ static bool is_forbidden(int err)
 	return err == EACCES || err == EPERM;
 }
 
-static enum looked look_at_files(int process, int mount)
+static enum use use_by_files(int process, int mount)
 {
 	int fd = open_in(process, "fdinfo", O_RDONLY | O_DIRECTORY);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	enum looked found = FREE;
+	enum use found = FREE;
 	const struct dirent *e;
 
 	if (!dir) {
@@ -117,21 +117,21 @@ static bool has_files(const char *text)
 }
 
 /* comm: receives the name of a process that uses the mount. */
-static enum looked look_at(int process, const struct ck_mount *m,
-			   struct ck_buf *comm)
+static enum use use_of(int process, const struct ck_mount *m,
+		       struct ck_buf *comm)
 {
 	ck_auto_fd int stat = open_in(process, "stat", O_RDONLY);
 	char text[1024];
 	ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
 	const char *begin, *end;
-	enum looked found;
+	enum use found;
 
 	if (n <= 0)
 		return FREE;
 	text[n] = '\0';
 	if (!has_files(text))
 		return FREE;
-	found = look_at_files(process, m->id);
+	found = use_by_files(process, m->id);
 	if (found == FREE && (leads_there(process, "cwd", m->id) ||
 			      leads_there(process, "root", m->id) ||
 			      maps_file_there(process, m)))
@@ -158,7 +158,7 @@ static void look_at_pid(struct holders *h, int proc, const char *pid)
 
 	if (process < 0)
 		return;
-	switch (look_at(process, h->mount, &comm)) {
+	switch (use_of(process, h->mount, &comm)) {
 	case HOLDS:
 		if (h->n++ < SHOWN)
 			ck_buf_printf(&h->text, "%s%s (%s)",

@@ -144,7 +144,7 @@ static int statfs_work(void *arg, struct ck_buf *answer)
 	return 0;
 }
 
-int ck_mount_asked(const struct ck_mount *m, unsigned msec)
+int ck_mount_ping(const struct ck_mount *m, unsigned msec)
 {
 	struct ck_mount copy = *m;
 	struct ck_buf none = { 0 };

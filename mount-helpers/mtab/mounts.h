@@ -109,7 +109,7 @@ CK_MUST_USE int ck_probe(int (*work)(void *arg, struct ck_buf *answer),
 /* Sends one statfs(2) to a mount. Returns 0 if it answers, or: -ETIMEDOUT if it takes
  * longer than msec; -EACCES if the mount does not admit the caller; -ESTALE if another
  * mount covers it; -ENOTCONN if its daemon is dead; other errors of ck_probe(). */
-CK_MUST_USE int ck_mount_asked(const struct ck_mount *m, unsigned msec);
+CK_MUST_USE int ck_mount_ping(const struct ck_mount *m, unsigned msec);
 
 /* --- records of daemons --------------------------------------------------- */
 

@@ -38,7 +38,7 @@ enum ck_cp_mark_form {
 void ck_cp_mark_name(const struct ck_paths *names, bool several,
 		     char out[static CK_CP_MARK_NAME]);
 /* Reads the mark in the directory DEST. */
-enum ck_cp_mark_form ck_cp_mark_look(const char *dest, const char *name);
+enum ck_cp_mark_form ck_cp_mark_read(const char *dest, const char *name);
 
 /* Location of a mark. */
 struct ck_cp_mark_place {
@@ -60,7 +60,7 @@ CK_MUST_USE int ck_cp_mark_open(const struct ck_cp_mark_place *at,
 /* Unlocks and frees the mark; its file stays. NULL is allowed. */
 void ck_cp_mark_close(struct ck_cp_mark *m);
 /* Prints how many files were skipped. */
-void ck_cp_mark_say(struct ck_cp_mark *m);
+void ck_cp_mark_print_skipped(struct ck_cp_mark *m);
 
 /* --- cp_threads.c ----------------------------------------------------------------------- */
 

@@ -71,7 +71,7 @@ void ck_cp_unread(struct ck_cp *c, const struct ck_named *from, int rc)
 {
 	if (!ck_progress_hide(c->how.progress))
 		return; /* a signal ends the copy */
-	note_status(c, ck_offline_say(&from->node, from->path, rc));
+	note_status(c, ck_offline_report(&from->node, from->path, rc));
 	ck_progress_show(c->how.progress);
 }
 

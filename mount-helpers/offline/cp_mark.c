@@ -358,7 +358,7 @@ void ck_cp_mark_clean(const struct ck_cp_mark *m, int dir)
 
 /* --- making, taking over, removing ------------------------------------------------------------ */
 
-enum ck_cp_mark_form ck_cp_mark_look(const char *dest, const char *name)
+enum ck_cp_mark_form ck_cp_mark_read(const char *dest, const char *name)
 {
 	ck_auto_fd int dir = open(dest, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ck_auto_fd int fd = dir < 0 ? -1
@@ -591,7 +591,7 @@ void ck_cp_mark_remove(struct ck_cp_mark *m)
 	(void)unlinkat(m->dir, m->name, 0);
 }
 
-void ck_cp_mark_say(struct ck_cp_mark *m)
+void ck_cp_mark_print_skipped(struct ck_cp_mark *m)
 {
 	(void)ck_trouble("skipped %llu files of %llu that an earlier run "
 			 "completed",

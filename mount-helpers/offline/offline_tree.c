@@ -296,7 +296,7 @@ const char *ck_path_shown(const char *path)
 	return ck_str_plain(s) ? path : ck_show(s);
 }
 
-int ck_offline_say(const struct ck_node *n, const char *path, int rc)
+int ck_offline_report(const struct ck_node *n, const char *path, int rc)
 {
 	const char *shown = ck_path_shown(path);
 	struct ck_buf why = { 0 };

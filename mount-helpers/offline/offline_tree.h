@@ -92,7 +92,7 @@ CK_MUST_USE int ck_offline_check(struct ck_offline *u,
 /* Reports on stderr that a file cannot be read, with the fault if it is damaged. rc: a
  * negative errno. Returns CK_EXIT_DAMAGE if rc is EIO, ENODATA, EBADMSG or ESTALE, else
  * CK_EXIT_TROUBLE. Any thread. */
-int ck_offline_say(const struct ck_node *n, const char *path, int rc);
+int ck_offline_report(const struct ck_node *n, const char *path, int rc);
 
 /* --- PATH arguments ----------------------------------------------------------------- */
 
