@@ -13,6 +13,7 @@ import re
 import select
 import shutil
 import sys
+import tempfile
 import threading
 
 sys.dont_write_bytecode = True
@@ -259,6 +260,23 @@ def test_common(hosts):
               "it is not Megatron's", shown, damage)
 
 
+def test_beside(hosts):
+    """Trainer's state beside safetensors, on another host than the index, and on two of them."""
+    state = f"{FIXTURES}/files_several/optimizer.pt"
+    with tempfile.TemporaryDirectory(prefix="ckptfs-kinds-") as both:
+        os.chmod(both, 0o755)
+        for path in *(f"{FIXTURES}/hub_index/{name}" for name in os.listdir(f"{FIXTURES}/hub_index")), state:
+            shutil.copy2(path, both)
+        tree = whole_at(hosts, both)
+    dealt(hosts, "hub_index")
+    shutil.copy2(state, hosts.directory("h3"))
+    same(hosts, "torch files beside safetensors that another host has", tree)
+    copy(hosts, "h3", "h2", "optimizer.pt")
+    same(hosts, "torch files beside safetensors that two hosts have", tree)
+    done = command(hosts, "check", "--full")
+    tap.check(done.returncode == 0, "torch files beside safetensors: check --full", done.stdout, done.stderr)
+
+
 def test_aside(hosts):
     """Small files for hf/ on other hosts, equal and different ones."""
     tree = whole(hosts, "hub_index")
@@ -420,6 +438,7 @@ def scene_copies(hosts):
     test_indexes(hosts)
     test_rank_metadata(hosts)
     test_common(hosts)
+    test_beside(hosts)
     test_aside(hosts)
     test_sidecar(hosts)
     test_rename(hosts)
