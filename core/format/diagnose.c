@@ -110,7 +110,7 @@ static DIR *list_open(const struct search *s, const char *name)
 	return dir;
 }
 
-/* Sets the fields of the place that say whose checkpoint the directory is. */
+/* Sets the fields of the place that name the kind of checkpoint in the directory. */
 static void classify(const struct search *s, int fd, struct place *place)
 {
 	const struct ck_src src = { .dirfd = fd, .by_search = true };

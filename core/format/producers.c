@@ -125,7 +125,7 @@ static int look(const struct ck_src *src, struct found *f)
 				       entry_look, f);
 }
 
-/* The first sure mark that was found; NMARKS if there is none. */
+/* The first sure mark that was found; NMARKS if no such mark was found. */
 static size_t sure_mark(const struct found *f)
 {
 	size_t i = SURE;

@@ -66,7 +66,7 @@ const char *ck_producer_name(const struct ck_src *src);
 CK_MUST_USE int ck_deepspeed_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
 /* Adds a note about config.json in the subdirectory huggingface, as verl saves it, if the
- * directory has none. Does nothing for a single file, or over several hosts. Returns 0, or
+ * directory itself has no such file. Does nothing for a single file, or over several hosts. Returns 0, or
  * -ENOMEM. */
 CK_MUST_USE int ck_huggingface_note(const struct ck_checkpoint *cp,
 				    struct ck_catalog *c);

@@ -399,8 +399,8 @@ static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 	return 0;
 }
 
-/* Answers without making a plan, except for a template, which may have none of the
- * tensors. */
+/* Answers without making a plan, except for a template, whose names may all be
+ * absent. */
 static bool hf_is_empty(const struct ck_catalog *c, const void *state)
 {
 	const struct ck_dir dir = { .state = state };

@@ -91,7 +91,7 @@ for name, change, want in (
     table("variants", [("ranks: " + name,)],
           lambda c, change=change: ranks(c, change), want)
 
-table("variants", [("ranks: none is any good",)], lambda c: ranks(
+table("variants", [("ranks: no file is good",)], lambda c: ranks(
     c, lambda path: [open(os.path.join(path, f"__{r}.metadata"), "w").close() for r in range(2)]),
       refused("no other one is any better"))
 

@@ -296,7 +296,7 @@ def main():
     failed = report(count, "bounds: a run that takes too much is found",
                     verify_bounds())
     count += 1
-    failed |= report(count, "canary: what is wrong is found", verify_judge(work))
+    failed |= report(count, "canary: a fault is found", verify_judge(work))
     for key, change in KINDS.items():
         if key[0] not in groups:
             continue

@@ -81,7 +81,7 @@ def test_missing(hosts):
     got = {host: read(hosts, path) for host, path in paths_of(hosts).items()}
     check(got["h1"][0] > 0 and got["h2"][0] > 0, "the others' bytes", got)
     check(got["h3"][0] == -errno.EIO and got["h3"][1] < 2,
-          "EIO for what it has", got)
+          "EIO for its files", got)
     check(umount(hosts) < 5, "umount in time")
     done = mount("allhosts", agent=agent_without(hosts, "h3"))
     check(done.returncode == 2 and "h3" in done.stderr,
@@ -120,7 +120,7 @@ def test_killed(hosts):
         hosts.kill(pid)
     got = {host: read(hosts, path) for host, path in paths.items()}
     check(got["h2"][0] == -errno.EIO and got["h2"][1] < 10,
-          "a process is killed: EIO within 10 s for what it has", got)
+          "a process is killed: EIO within 10 s for its files", got)
     check(got["h1"][0] > 0, "this host's bytes", got)
     check(until(lambda: status(hosts)[0]["h2"] == "down", 5), "it is down",
           status(hosts))
@@ -136,7 +136,7 @@ def test_stopped(hosts):
     begun = time.monotonic()
     got = {host: read(hosts, path) for host, path in paths.items()}
     check(got["h2"][0] == -errno.EIO and got["h2"][1] < 10,
-          "a process is stopped: EIO within 10 s for what it has", got)
+          "a process is stopped: EIO within 10 s for its files", got)
     check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h3"][1] < 2,
           "the others' bytes at once", got)
     reports = reports_of(hosts, paths["h2"])
@@ -161,7 +161,7 @@ def test_link(hosts):
     hosts.link("h3", "down")
     got = {host: read(hosts, path) for host, path in paths.items()}
     check(got["h3"][0] == -errno.EIO and got["h3"][1] < 10,
-          "a cable is out: EIO within 10 s for what it has", got)
+          "a cable is out: EIO within 10 s for its files", got)
     check(got["h1"][0] > 0 and got["h2"][0] > 0, "the others' bytes", got)
     hosts.link("h3", "up")
     check(until(lambda: read(hosts, paths["h3"])[0] > 0, 20),

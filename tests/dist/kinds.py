@@ -99,7 +99,7 @@ def test_whole(hosts):
     for name in ("alone_3", "hub_index", "files_ranks"):
         tree, who = whole(hosts, name), dealt(hosts, name)
         tap.check(all(who.values()), f"{name}: each host has some of it", who)
-        same(hosts, f"{name}: all of it is what it is in one directory", tree)
+        same(hosts, f"{name}: the tree equals that of one directory", tree)
     short(hosts, tree)
 
 
@@ -152,7 +152,7 @@ def test_conflict(hosts):
         kept = sizes(hosts, "raw/of.rank0", "raw/of.rank2", "raw/model.norm.weight",
                      "local/rank-0/model.embed.weight.npy")
         damage = hosts_mount.report(hosts, "damage")
-    tap.check(lost == [-5, -5, -5], "copies that differ: what is in them is an error", lost)
+    tap.check(lost == [-5, -5, -5], "copies that differ: their tensors are an error", lost)
     tap.check(min(kept) > 0, "and nothing else is", kept)
     tap.check(re.search("differs between hosts.*h2.*h3", damage), "both hosts are named", damage)
     with hosts_mount.mounted(hosts, CKPTFS, "prefer=h2"):
@@ -356,7 +356,7 @@ def test_missing(hosts):
     lost, kept = sizes(hosts, "raw/model.embed.weight"), sizes(hosts, "raw/of.rank1")
     shown_status = hosts_mount.report(hosts, "status")
     hosts_mount.must_umount(tap, CKPTFS, hosts)
-    tap.check((lost, kept) == ([-5], [8]), "what it may have is an error", lost, kept)
+    tap.check((lost, kept) == ([-5], [8]), "tensors it may have are an error", lost, kept)
     tap.check("a host that was not there may have more files" in shown_status, "and that is said", shown_status)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Many mounts one after the other, with every kind of end: none of them leaves anything. Prints TAP.
+"""Many mounts one after the other, with every kind of end: each removes all its files and processes. Prints TAP.
 
     many.py CKPTFS [TEST]...
 
@@ -110,7 +110,7 @@ def crashed(hosts, before):
     said = mount(hosts)
     end(hosts, None)
     rest = gone(hosts, before)
-    tap.check(not said and not rest, "another job removes what has crashed", said, rest)
+    tap.check(not said and not rest, "another job removes the files of a crash", said, rest)
 
 
 def mounts(hosts, before):

@@ -194,7 +194,7 @@ def goes_on(hosts, pids):
 def check_others(what, seen, most):
     rounds, longest, call, faults = seen
     tap.check(not faults and rounds and longest < SOON,
-              f"{what}: what others have is read, opened and listed at once", *seen)
+              f"{what}: files of other hosts are read, opened and listed at once", *seen)
     tap.check(most >= 0.9 * ALL, f"{what}: canary: so many wait", most)
     print(f"# {most} wait; {rounds} rounds of others, at most {longest:.2f} s: {call}")
 

@@ -247,9 +247,9 @@ def test_no_starter(hosts, _):
     for pid in hosts.programs("h2", "ckptfs", "--mpi"):
         hosts.kill(pid)
     got, took = read(hosts, BOX["h2"])
-    check(got == -errno.EIO and took < 10, "nobody starts jobs: EIO within 10 s", got, took)
+    check(got == -errno.EIO and took < 10, "no process starts jobs: EIO within 10 s", got, took)
     check(log(hosts).count("the process that starts others has ended") == 1,
-          "nobody starts jobs: the log says so", log(hosts))
+          "no process starts jobs: the log has it", log(hosts))
     umount(hosts)
 
 

@@ -74,7 +74,7 @@ def test_well(hosts):
           list(begun["wire_bytes"]) == ["h2", "h3"], "stats: its members",
           begun)
     check(not begun["errors"] and begun["copies"] == begun["read_bytes"] ==
-          begun["cache_bytes"] == begun["restarts"] == 0, "nothing was read: nothing is said", begun)
+          begun["cache_bytes"] == begun["restarts"] == 0, "nothing was read: no message", begun)
     sizes = {host: read(hosts, path)[0] for host, path in BOX.items()}
     now = stats(hosts)
     check(now["read_bytes"] == sum(sizes.values()), "read_bytes", now, sizes)
@@ -98,7 +98,7 @@ def test_snapshot(hosts):
         kept.seek(0)
         again = kept.read()
     check(before == again != report(hosts, "stats"),
-          "an open stats stays what it was", before, again)
+          "an open stats does not change", before, again)
     umount(hosts)
 
 

@@ -168,7 +168,7 @@ def test_had_the_only_one(hosts, mount):
         mount.kill_rank("h2")
         refused(mount, "h2", "it had the only one")
         mount.kill_rank("h3")
-        check(mount.are_up("h1", "h3"), "who has none comes back without it",
+        check(mount.are_up("h1", "h3"), "a host without a replica comes back without it",
               mount.report("log"))
         deal.flip(file)
         check(mount.are_up("h1", "h2", "h3", seconds=20), "it is used again",
@@ -256,7 +256,7 @@ def others_return(hosts, mount, what):
             mount.find("h3")
         check(mount.are_up("h1", "h3", seconds=20), f"{what}: another one returns, {how}",
               mount.states(), mount.report("log"))
-    check(left_out(mount, "h2") == 1, f"{what}: that is said once", mount.report("log"))
+    check(left_out(mount, "h2") == 1, f"{what}: logged once", mount.report("log"))
 
 
 def test_unstartable(hosts, mount):
@@ -301,7 +301,7 @@ def test_silent(hosts, mount):
         mount.let_in("h2")
         check(until(lambda: mount.report("log").count(
             "no other job: host h3 is up, and has not answered") >= 2, 14),
-            "one that is up is silent: that is said, and it is tried again", mount.report("log"))
+            "one that is up is silent: logged, and tried again", mount.report("log"))
         check(mount.states()["h3"] == "up", "it is up", mount.states())
         mount.let_in("h3")
         check(mount.are_up(*hosts.names), "it is not: both are up", mount.report("log"))

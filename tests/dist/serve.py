@@ -159,7 +159,7 @@ def one_mount(hosts, tree):
     seen = look(hosts, "h2")
     found = list(differ(tree, seen))
     check(not found and hosts_of(seen) == set(hosts.names),
-          "one mount: what one directory shows", *found[:20], hosts_of(seen))
+          "one mount: the tree of one directory", *found[:20], hosts_of(seen))
     check(all_up(hosts, "h2"), "status", status(hosts, "h2"))
     check(not is_mounted(hosts, "h1") and not is_mounted(hosts, "h3"),
           "no other host has a mount")
@@ -186,7 +186,7 @@ def all_mount(hosts, tree):
     job = start(hosts, everywhere(hosts), hosts.names)
     for host in hosts.names:
         found = list(differ(tree, look(hosts, host)))
-        check(not found, f"a mount on each: what one directory shows, {host}",
+        check(not found, f"a mount on each: the tree of one directory, {host}",
               *found[:20])
     check(all(all_up(hosts, host) for host in hosts.names), "status of all")
     for host, others in (("h1", ("h2", "h3")), ("h2", ("h3",))):

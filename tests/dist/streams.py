@@ -157,7 +157,7 @@ def test_lost(hosts):
             lost += gone
             if got[at:at + PIECE] != (b"?" * len(piece) if gone else piece):
                 wrong.append(f"{name} at {at}: {'bytes' if gone else 'an error'}")
-    tap.result(not wrong and lost, "a host is lost: only what it has is EIO", wrong[:5])
+    tap.result(not wrong and lost, "a host is lost: only its files are EIO", wrong[:5])
     print(f"# {lost} reads of {PIECE} are lost, {time.monotonic() - begin:.1f} s")
 
 

@@ -92,12 +92,12 @@ def check_counted(name, before, after, size, want, seconds):
     note = (f"{size} bytes were read, {want} of them of others: given {given}, "
             f"read here {here}, there {there}; came {wire}, by the network "
             f"{network}")
-    tap.check(given == size, f"{name}: stats has what was read", note)
+    tap.check(given == size, f"{name}: stats has the bytes read", note)
     tap.check(size - want <= here <= size - want + headers and
               want <= there <= want + headers,
-              f"{name}: stats has what was read of files", note)
+              f"{name}: stats has the bytes read of files", note)
     tap.check(there <= wire <= network <= 1.1 * wire + MORE + IDLE * seconds,
-              f"{name}: stats has what came over the network", note)
+              f"{name}: stats has the bytes of the network", note)
 
 
 def test_reads(hosts, name, chance):
@@ -145,12 +145,12 @@ def test_idle(hosts):
     moved = {name: sum(hosts.bytes(name)) - before[name]
              for name in hosts.names}
     tap.result(max(moved.values()) <= IDLE * seconds,
-               "nobody reads: next to nothing moves", [str(moved)])
+               "without a reader: next to nothing moves", [str(moved)])
     hertz = os.sysconf("SC_CLK_TCK") * seconds / 100
     after = ticks(hosts)
     used = {who: (after[who] - used[who]) / hertz for who in used}
     tap.check(len(used) > 3 and max(used.values()) <= WORK,
-              "nobody reads: next to no work is done", used)
+              "without a reader: next to no work is done", used)
     print(f"# {seconds} s: {moved} bytes, {used} % of a core")
 
 

@@ -46,7 +46,7 @@ for options in allow_other allow_other,write allow_other,direct; do
 	may_not "$options: a data file of mode 600, another tensor" raw/$two
 	may "$options: a data file of mode 600, another one" \
 		local/rank-1/$one.npy .ckptfs/tensors.csv
-	check "$options: what is open is read" cat <&3
+	check "$options: an open file is read" cat <&3
 	exec 3<&-
 	chmod 644 "$source/__0_0.distcp"
 	may "$options: of mode 644 again" "${all[@]}"

@@ -68,7 +68,7 @@ for how in 'rm' 'truncate -s 1000'; do
 	check "$how: and by who has a file open" \
 		cmp -s /dev/fd/7 <(cat "$mnt/raw/$one")
 	exec 7<&-
-	check "$how: the log says so" grep -q \
+	check "$how: the log has it" grep -q \
 		'__1_0.distcp: Stale file handle; it is read on other hosts' \
 		"$mnt/.ckptfs/log"
 	unmounted

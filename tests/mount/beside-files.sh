@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
-# Files of torch.save beside a model, as Trainer saves the state of a job: what is shown of
-# them, what damage of one costs, and that hf/ has the model alone. A model of which a file is
-# missing, and a whole one beside an index.
+# Files of torch.save beside a model, as Trainer saves the state of a job: their tensors
+# and objects, the cost of a damaged file, and hf/ with the model alone. A model with a missing
+# file, and a whole model beside an index.
 need python3 sha256sum
 damage() {
 	sed '/^damaged entries /d; /^items checked /d' "$mnt/.ckptfs/damage"

@@ -39,11 +39,11 @@ equal 'it cannot be written: status' "$("$CKPTFS" mount -o write ranks "$mnt" 2>
 # lost REASON: exactly the data of rank 2 is lost.
 lost() {
 	mounted ranks
-	fails "$1: what it had is lost" 'No data available' cat "$mnt/raw/even"
+	fails "$1: its tensors are lost" 'No data available' cat "$mnt/raw/even"
 	equal "$1: others have the rest" "$(head -c 96 "$mnt/raw/even" | wc -c)" 96
 	check "$1: replicas are read" cat "$mnt/raw/plain"
 	check "$1: what it alone had has no name" test ! -e "$mnt/raw/of.rank2"
-	check "$1: what others alone had is there" cat "$mnt/raw/of.rank3"
+	check "$1: tensors of other ranks are there" cat "$mnt/raw/of.rank3"
 }
 rm ranks/__2.metadata
 lost 'a rank is missing'

@@ -60,7 +60,7 @@ static void files_ask(struct ck_checkpoint *cp)
 {
 	uint32_t n = ck_files_count(cp->files);
 	struct ck_str *names = calloc(n + 1, sizeof(*names));
-	struct ck_name_stat *said = calloc(n + 1, sizeof(*said));
+	struct ck_name_stat *replies = calloc(n + 1, sizeof(*replies));
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_ids shown = { c->meta.uid, c->meta.gid };
 
@@ -71,14 +71,14 @@ static void files_ask(struct ck_checkpoint *cp)
 		/* One by one, since some are too long to be asked for. */
 		if (names[i].len > CK_WIRE_NAME_MAX ||
 		    ck_calls_stat(ck_link_calls(far.link), 0, shown, &names[i],
-				  1, &said[i]) ||
-		    !said[i].seen)
+				  1, &replies[i]) ||
+		    !replies[i].seen)
 			continue;
-		far.files[i].number = said[i].number;
-		ck_files_set_remote(cp->files, i, &said[i].info);
+		far.files[i].number = replies[i].number;
+		ck_files_set_remote(cp->files, i, &replies[i].info);
 	}
 	free(names);
-	free(said);
+	free(replies);
 	ck_remote_client_init(
 		&far.requester,
 		&(struct ck_routes){ .calls = ck_link_calls(far.link),
@@ -107,17 +107,17 @@ static int far_open(const char *path, const struct ck_format_options *options,
 
 static void far_close(struct ck_checkpoint *cp)
 {
-	struct ck_buf said = { 0 };
+	struct ck_buf replies = { 0 };
 
 	ck_link_free(far.link);
 	if (far.link) {
-		ck_subprocess_read(&far.job, &said);
+		ck_subprocess_read(&far.job, &replies);
 		ck_subprocess_end(&far.job, 5000);
 		if (far.job.status)
 			ck_log("the owner ended with %d: %.*s", far.job.status,
-			       (int)said.len, said.data);
+			       (int)replies.len, replies.data);
 	}
-	ck_buf_fini(&said);
+	ck_buf_fini(&replies);
 	ck_checkpoint_close(cp);
 	free(far.files);
 }

@@ -187,7 +187,7 @@ clean log "$CKPTFS" log "$mnt"
 clean commit "$CKPTFS" commit "$mnt"
 clean abort "$CKPTFS" abort "$mnt"
 clean version "$CKPTFS" status --json "$mnt"
-check 'regression: status --json of what is no status' jq -e \
+check 'regression: status --json of another text' jq -e \
 	'.version == 1 and .cut != null' said
 clean mountpoint "$CKPTFS" mounts --json
 check 'mounts --json: the mount point is what it is' jq -e --arg m "$mnt" \

@@ -124,7 +124,7 @@ some() {
 	done
 }
 
-# fixture NAME: a copy that the test may change, whoever owns the original. Its data files
+# fixture NAME: a copy that the test may change, for any owner of the original. Its data files
 # are not newer than .metadata, even after a slow checkout of the repository.
 fixture() {
 	cp -a --no-preserve=ownership "$FIXTURES/$1" "$WORK/$1"

@@ -144,8 +144,8 @@ ln -s ../hub/config template/config.json
 "$CKPTFS" mount "$source" "$mnt" -o hf_template=template 2>said
 equal 'its files' "$(cd "$mnt/hf" && ls | xargs)" 'config.json model.safetensors.index.json part-a.safetensors part-b.safetensors'
 equal 'its other files, links too' "$(cat "$mnt/hf/config.json")" '{"of": "template"}'
-equal 'a line for what is not there' "$(cat said)" "ckptfs: $(realpath "$source"): hf_template: 1 names of its index are not in the checkpoint; .ckptfs/status has them"
-equal 'what is left out' "$(getfattr --absolute-names --only-values -n user.ckptfs.left_out "$mnt/hf/part-a.safetensors")" \
+equal 'a line for absent files' "$(cat said)" "ckptfs: $(realpath "$source"): hf_template: 1 names of its index are not in the checkpoint; .ckptfs/status has them"
+equal 'tensors that are left out' "$(getfattr --absolute-names --only-values -n user.ckptfs.left_out "$mnt/hf/part-a.safetensors")" \
 	"[\"model.${names[0]}\",\"only.here\"]"
 equal 'status says why' "$(grep -c '^hf: left out: ' "$mnt/.ckptfs/status")" 2
 check 'each is where the template has it' python3 - "$mnt/hf" <<'P'
@@ -188,7 +188,7 @@ chmod -R u+w "$source"
 victim=$(ls "$source"/__1_*.distcp | head -n 1)
 truncate -s $(($(stat -c %s "$victim") / 8)) "$victim"
 mounted "$source"
-check 'a file that is cut: what is good is read' hf
+check 'a file that is cut: good bytes are read' hf
 check 'error names the first' test -n "$(getfattr --only-values --absolute-names -n user.ckptfs.error "$mnt/hf/model.safetensors")"
 unmounted
 rm "$victim"

@@ -168,10 +168,10 @@ static void ranks_wait(void)
 	const struct ck_str name = CK_STR("of no file");
 
 	for (uint32_t i = 0; i < job.ranks; i++) {
-		struct ck_name_stat said;
+		struct ck_name_stat replies;
 		int rc = ck_calls_stat(ck_link_calls(job.link), i,
 				       (struct ck_ids){ 0, 0 }, &name, 1,
-				       &said);
+				       &replies);
 
 		if (rc && rc != -ENODATA)
 			die("a rank", rc);
@@ -219,19 +219,20 @@ static void ranks_end(void)
 	if (job.sends)
 		pthread_join(job.sender, NULL);
 	for (uint32_t i = 0; i < job.ranks; i++) {
-		struct ck_buf said = { 0 };
+		struct ck_buf replies = { 0 };
 
 		/* The first one ends by itself; a launcher ends the others. */
 		(void)kill(job.jobs[i].process, SIGCONT);
 		if (i)
 			(void)kill(job.jobs[i].process, SIGTERM);
-		ck_subprocess_read(&job.jobs[i], &said);
+		ck_subprocess_read(&job.jobs[i], &replies);
 		ck_subprocess_end(&job.jobs[i], 5000);
 		if (WIFEXITED(job.jobs[i].status) && job.jobs[i].status)
 			fprintf(stderr, "rank %u ended with %d: %.*s\n", i,
-				WEXITSTATUS(job.jobs[i].status), (int)said.len,
-				said.data ? said.data : "");
-		ck_buf_fini(&said);
+				WEXITSTATUS(job.jobs[i].status),
+				(int)replies.len,
+				replies.data ? replies.data : "");
+		ck_buf_fini(&replies);
 	}
 	(void)rmdir(job.mesh);
 }

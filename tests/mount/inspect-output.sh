@@ -116,7 +116,7 @@ equal 'nothing matches: the end of a name' "$(nothing norm.weight)" \
 equal 'nothing matches: a part of a name' "$(nothing attention.wq)" \
 	'ckptfs: attention.wq: no name matches; the nearest is model.layers.0.attention.wq.weight
 0'
-equal 'nothing matches: none is near' "$(nothing 'zzzz*' --json)" \
+equal 'nothing matches: no name is near' "$(nothing 'zzzz*' --json)" \
 	'ckptfs: zzzz*: no name matches
 0'
 equal 'something matches' "$(nothing 'model.norm*')" 0

@@ -73,19 +73,19 @@ for step in 1000 2000 3000; do
 done
 cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank0.pt
 cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank1.pt
-said='3 files such as checkpoint_1000.pt are read as one file per rank,'
+note='3 files such as checkpoint_1000.pt are read as one file per rank,'
 "$CKPTFS" mount steps "$mnt" 2>err
-equal 'regression: steps taken as ranks: the mount says so' "$(grep -c "$said" err)" 1
-equal 'and so does status' "$(grep -c "^ranks: $said" "$mnt/.ckptfs/status")" 1
+equal 'regression: steps taken as ranks: the mount reports it' "$(grep -c "$note" err)" 1
+equal 'and so does status' "$(grep -c "^ranks: $note" "$mnt/.ckptfs/status")" 1
 equal 'regression: no rank of theirs is missing' "$(grep -c 'have no file' "$mnt/.ckptfs/damage")" 0
 unmounted
 mounted steps -o kind=torch
 equal 'each by itself' "$(ls "$mnt/full" | sed 's/\..*//' | sort -u | paste -sd ' ')" \
 	'checkpoint_1000 checkpoint_2000 checkpoint_3000'
-equal 'of which nothing is said' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
+equal 'of which no message' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
 unmounted
 mounted ranks
-equal 'nor of names that say rank' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
+equal 'nor of names with the word rank' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
 unmounted
 
 # --- a step of verl: its own state in a file, and the models in subdirectories
@@ -93,14 +93,14 @@ mkdir -p verl/global_step_8/logs
 cp -r "$FIXTURES/files_ranks" verl/global_step_8/actor
 cp -r "$FIXTURES/files_ranks" verl/global_step_8/critic
 cp "$FIXTURES/files_zip/checkpoint.pt" verl/global_step_8/data.pt
-said="checkpoints in subdirectories are not shown; try $WORK/verl/global_step_8/actor, $WORK/verl/global_step_8/critic"
+note="checkpoints in subdirectories are not shown; try $WORK/verl/global_step_8/actor, $WORK/verl/global_step_8/critic"
 mounted verl/global_step_8
-equal 'checkpoints in subdirectories: status' "$(grep -c "^$said\$" "$mnt/.ckptfs/status")" 1
+equal 'checkpoints in subdirectories: status' "$(grep -c "^$note\$" "$mnt/.ckptfs/status")" 1
 equal 'checkpoints in subdirectories: not shown' "$(beside)" 'actor/, critic/'
-equal 'checkpoints in subdirectories: the log' "$(grep -c "$said\$" "$mnt/.ckptfs/log")" 1
+equal 'checkpoints in subdirectories: the log' "$(grep -c "$note\$" "$mnt/.ckptfs/log")" 1
 unmounted
 "$CKPTFS" inspect verl/global_step_8 >out 2>&1
-equal 'checkpoints in subdirectories: inspect' "$(grep -c "$said\$" out)" 1
+equal 'checkpoints in subdirectories: inspect' "$(grep -c "$note\$" out)" 1
 mounted verl/global_step_8 -o kind=run
 equal 'checkpoints in subdirectories: kind=run shows them' \
 	"$(ls "$mnt" | paste -sd ' ') $(beside)" 'actor critic latest data.pt'
@@ -108,19 +108,19 @@ unmounted
 
 # --- the file of one rank, and config.json where verl saves it
 "$CKPTFS" inspect "$FIXTURES/files_ranks/model_world_size_3_rank_1.pt" >out 2>&1
-said="one file: rank 1 of 3; whole tensors need the files of all ranks: try the directory"
-equal 'the file of one rank: inspect' "$(grep -c "$said .*/files_ranks\$" out)" 1
+note="one file: rank 1 of 3; whole tensors need the files of all ranks: try the directory"
+equal 'the file of one rank: inspect' "$(grep -c "$note .*/files_ranks\$" out)" 1
 cp "$FIXTURES/files_ranks/model_world_size_3_rank_1.pt" alone.pt
 mounted alone.pt
-equal 'the file of one rank: status' "$(grep -c "^$said $WORK\$" "$mnt/.ckptfs/status")" 1
+equal 'the file of one rank: status' "$(grep -c "^$note $WORK\$" "$mnt/.ckptfs/status")" 1
 unmounted
 mkdir verl/global_step_8/actor/huggingface
 echo '{}' >verl/global_step_8/actor/huggingface/config.json
 mounted verl/global_step_8/actor
-said="hf: config.json is in a subdirectory: use -o hf_template=$WORK/verl/global_step_8/actor/huggingface"
-equal 'config.json in huggingface/: status' "$(grep -c "^$said\$" "$mnt/.ckptfs/status")" 1
+note="hf: config.json is in a subdirectory: use -o hf_template=$WORK/verl/global_step_8/actor/huggingface"
+equal 'config.json in huggingface/: status' "$(grep -c "^$note\$" "$mnt/.ckptfs/status")" 1
 unmounted
-mounted verl/global_step_8/actor -o "${said#*-o }"
+mounted verl/global_step_8/actor -o "${note#*-o }"
 check 'config.json in huggingface/: hf/ has it' test -e "$mnt/hf/config.json"
 unmounted
 done_testing

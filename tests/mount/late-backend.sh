@@ -129,7 +129,7 @@ sample=$plain
 LATE_NEVER=1 late 0
 (cd "$mnt" && timeout 5 find . -type f -size +0 -printf '%p %s\n' |
 	grep -v '\.ckptfs/' | LC_ALL=C sort) >never
-check 'nobody answers: names, sizes and reports are there' sh -c \
+check 'no reply: names, sizes and reports are there' sh -c \
 	"[ -s never ] && timeout 5 cat '$mnt'/.ckptfs/* >reports &&
 	timeout 5 cat '$mnt'/objects/*.json >values && [ -s values ]"
 timeout -s INT 1 cat "$mnt/raw/$one" >got 2>/dev/null

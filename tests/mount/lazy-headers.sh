@@ -19,11 +19,11 @@ equal 'the mount reads no item' "$(checked)" 0
 find "$mnt" -ls >"$WORK/out"
 find "$mnt" -exec getfattr -d --absolute-names {} + >"$WORK/attributes"
 cat "$mnt"/.ckptfs/* >/dev/null
-equal 'listings, attributes and reports read none' "$(checked)" 0
+equal 'listings, attributes and reports read no item' "$(checked)" 0
 equal 'all were listed' "$(grep -c '^user.ckptfs.fqn=' "$WORK/attributes")" \
 	"$(find "$mnt/full" "$mnt/raw" "$mnt/local" "$mnt/objects" -type f |
 		wc -l)"
-equal 'a fault that nobody met is not listed' "$(attributes "$mnt/raw/$bad")" 0
+equal 'a fault that no read met is not listed' "$(attributes "$mnt/raw/$bad")" 0
 
 head -c 0 "$mnt/raw/$good"
 equal 'an open reads the headers of its own boxes' "$(checked)" \
@@ -33,7 +33,7 @@ before=$(checked)
 head -c 0 "$mnt/full/$good.npy"
 equal 'and not again in another view' "$(checked)" "$before"
 
-fails 'asking for error: a good one has none' 'No such attribute' \
+fails 'asking for error: a good tensor has no such attribute' 'No such attribute' \
 	getfattr -n user.ckptfs.error "$mnt/raw/$good"
 check 'asking for error finds the fault' \
 	getfattr -n user.ckptfs.error "$mnt/raw/$bad"

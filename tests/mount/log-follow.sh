@@ -72,7 +72,7 @@ stop "$follower"
 names 12000
 kill -CONT "$follower"
 check '-f: slower than the log: goes on' come
-check '-f: slower than the log: says so' grep -q 'bytes are missing here' \
+check '-f: slower than the log: reports it' grep -q 'bytes are missing here' \
 	"$WORK/errors"
 numbers "$WORK/lines" | sort -n >"$WORK/numbers"
 check '-f: slower than the log: no line twice' sort -c -n -u "$WORK/numbers"

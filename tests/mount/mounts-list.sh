@@ -48,7 +48,7 @@ mkdir "$odd"
 "$CKPTFS" plain "$odd" -o fsname=$'a\fb'
 equal 'regression: a mount point with a carriage return: its source' \
 	"$(row "$odd" source)" $'a\fb'
-equal 'regression: a mount point with a carriage return: what is before it' \
+equal 'regression: a mount point with a carriage return: the text before it' \
 	"$(row "$WORK/second" source)" ''
 check 'regression: a mount point with a carriage return: umount' \
 	"$CKPTFS" umount "$odd"

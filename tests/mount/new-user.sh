@@ -14,7 +14,7 @@ rm step-1000/__2_0.distcp
 
 "$CKPTFS" step-1000 ck >"$WORK/out" 2>&1
 equal 'it mounts' $? 0
-equal 'and says how much is lost, and where to look' "$(cat "$WORK/out")" \
+equal 'with the size of the loss, and where to look' "$(cat "$WORK/out")" \
 	"ckptfs: $WORK/step-1000: 70 of 84 tensors and 4 of 13 other entries are damaged; .ckptfs/damage in the mount names them"
 equal 'the report begins with a tensor, and why' "$(head -n 2 ck/.ckptfs/damage)" \
 	'model.layers.0.attention.wk.weight: 256 of 1024 bytes are lost
@@ -68,7 +68,7 @@ for command in mount inspect check dump; do
 	[ "$command" != mount ] || arguments+=(ck)
 	"$CKPTFS" "$command" "${arguments[@]}" >"$WORK/out" 2>"$WORK/err"
 	equal "malicious .metadata: $command: exit status" $? 2
-	equal "malicious .metadata: $command: names what it would do" \
+	equal "malicious .metadata: $command: names its next action" \
 		"$(cat "$WORK/err")" \
 		"ckptfs: $WORK/gift: .metadata: pickle: dangerous global posix.system: refused"
 	equal "malicious .metadata: $command: no output" "$(cat "$WORK/out")" ''

@@ -56,7 +56,7 @@ check 'log=FILE' test -e "$WORK/messages"
 unmounted
 
 mkfifo fifo
-fails 'regression: log=FIFO that nobody reads' 'cannot open the log' \
+fails 'regression: log=FIFO without a reader' 'cannot open the log' \
 	timeout 100 "$CKPTFS" mount "$source" "$mnt" -o "log=$WORK/fifo"
 
 linked=$(fixture plain)
@@ -232,7 +232,7 @@ hint 'rw without write, among others: a hint' "$read_only" \
 hint 'rw with write: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,write
 hint 'rw and ro: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,ro
 hint 'rw of mount(8): none' '' ./mount.ckptfs "$copy" "$mnt" -o rw
-hint 'rw of mount.fuse3: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,dev,suid
+hint 'rw of mount.fuse3: no hint' '' "$CKPTFS" "$copy" "$mnt" -o rw,dev,suid
 
 "$CKPTFS" dump "$source" >/dev/full 2>"$WORK/err"
 equal 'a full disk is told' $? 2

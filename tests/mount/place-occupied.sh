@@ -25,7 +25,7 @@ for name in file .hidden dir/; do
 	case $name in */) mkdir "full/$name" ;; *) touch "full/$name" ;; esac
 	"$CKPTFS" mount "$source" full >"$WORK/said" 2>&1
 	equal "$name: exit status" $? 2
-	check "$name: says why" grep -qx \
+	check "$name: the reason" grep -qx \
 		'ckptfs: .*/full: not empty; .* -o nonempty allows' "$WORK/said"
 	fails "$name: not mounted" '' is_mounted "$WORK/full"
 	check "$name: -o nonempty" "$CKPTFS" mount "$source" full -o nonempty

@@ -80,9 +80,9 @@ cp "$source/.metadata" new
 touch -d '2030-01-01' new
 mv new "$source/.metadata"
 check 'status: a new generation is seen' grep -q 'newer' "$dir/status"
-check 'log: it is said there' grep -q 'saved anew' "$dir/log"
+check 'log: it has the line' grep -q 'saved anew' "$dir/log"
 equal 'log: once' "$(cat "$dir/status" "$dir/log" | grep -c 'saved anew')" 1
-fails 'an open status stays what it was' '' grep -q newer <&3
+fails 'an open status does not change' '' grep -q newer <&3
 exec 3<&-
 one=$(stems sample | head -n 1)
 check 'the old catalog is still served' cat "$mnt/full/$one.npy"
@@ -135,7 +135,7 @@ some=$(printf 'layers.%s._orig_mod.w, ' 4 5 6 7 8)
 some="${some%, } and 2 more"
 "$CKPTFS" mount "$WORK/twice" "$mnt" >"$WORK/out" 2>&1
 equal 'prefixed: the mount' $? 0
-equal 'prefixed: told at the mount, once' "$(cat "$WORK/out")" \
+equal 'prefixed: logged at the mount, once' "$(cat "$WORK/out")" \
 	"ckptfs: $WORK/twice: shown with the prefixes of wrappers, since names would be equal without them: $some"
 equal 'prefixed: the log' "$(grep -c 'prefixes of wrappers' "$dir/log")" 1
 equal 'prefixed: status' "$(grep '^prefixed' "$dir/status")" \

@@ -132,7 +132,7 @@ for end in KILL TERM; do
 	mount -t tmpfs next "$mnt"
 	kill -$end "$pid"
 	check "replaced, SIG$end: the process is gone" gone "$other"
-	equal "replaced, SIG$end: what came then is there" \
+	equal "replaced, SIG$end: the new mount is there" \
 		"$(findmnt -rno SOURCE "$mnt")" next
 	umount "$mnt"
 	exec 3<&-

@@ -40,7 +40,7 @@ fails 'it cannot be written' 'checkpoints of kind run cannot be written' \
 check 'mount' "$CKPTFS" mount "$run" "$mnt"
 equal 'a link' "$(readlink "$mnt/best")" step-2
 equal 'latest' "$(readlink "$mnt/latest")" step-10
-check 'status: what is not shown' grep -q '^  torn: ' "$mnt/.ckptfs/status"
+check 'status: parts that are not shown' grep -q '^  torn: ' "$mnt/.ckptfs/status"
 equal 'regression: status --json: steps and files that are not shown' \
 	"$("$CKPTFS" status --json "$mnt" | jq -c '[.steps, .steps_not_shown, .not_shown]')" \
 	'[2,["logs: no checkpoint is in it","torn: no checkpoint is in it"],["rng_state_0.pth"]]'
@@ -55,7 +55,7 @@ is_said() {
 	ls "$mnt" >/dev/null && grep -q "$said" "$mnt/.ckptfs/log"
 }
 comes is_said
-equal 'a latest that names no step: the log says so, once' \
+equal 'a latest that names no step: logged once' \
 	"$(sleep 2.2; ls "$mnt" >/dev/null; grep -c "$said" "$mnt/.ckptfs/log")" 1
 check 'unmount' umount "$mnt"
 done_testing

@@ -116,7 +116,7 @@ unmounted
 check 'dcp: check' "$CKPTFS" check --full -o sidecar=elsewhere/of_dcp.json dcp
 rm dcp/__1_0.distcp
 mounted dcp -o sidecar=elsewhere/of_dcp.json
-fails 'dcp: a lost rank costs what it had' 'No data available' cat "$mnt/raw/net1.0.weight"
+fails 'dcp: a lost rank costs its own elements' 'No data available' cat "$mnt/raw/net1.0.weight"
 check 'dcp: and no more' sh -c 'dd if="$1/raw/net1.0.weight" bs=80 count=1 status=none | cmp -n 80 - "$2"' - "$mnt" \
 	<("$CKPTFS" cat "$flat" raw/net1.0.weight)
 unmounted
@@ -146,12 +146,12 @@ rm dcp/ckptfs-flat.json
 cp elsewhere/of_dcp.json dcp/ckptfs-flat.json
 said='sidecar: ckptfs-flat.json is not read with -o write'
 "$CKPTFS" mount -o write dcp "$mnt" 2>err
-equal 'dcp, write: the mount and status say that it is not read' \
+equal 'dcp, write: the mount and status report that it is not read' \
 	"$(grep -c "$said" err) $(grep -c "^$said" "$mnt/.ckptfs/status")" '1 1'
 check 'dcp, write: none is made' test ! -e "$mnt/raw/net1.0.weight"
 unmounted
 
 # For another kind of checkpoint the sidecar is not read either.
-check 'another kind: dump says that it is not read' sh -c '"$1" dump -o sidecar=elsewhere/side.json "$2" |
+check 'another kind: dump reports that it is not read' sh -c '"$1" dump -o sidecar=elsewhere/side.json "$2" |
 	grep -q "^note sidecar: sidecar=elsewhere/side.json is not read of"' - "$CKPTFS" "$FIXTURES/hub_one"
 done_testing

@@ -106,7 +106,7 @@ source=$(fixture sample)
 rm "$source/__1_0.distcp"
 "$CKPTFS" mount "$source" "$mnt" 2>"$WORK/err"
 equal 'missing: mounts' $? 0
-equal 'missing: one line says so' "$(grep -c damaged "$WORK/err")" 1
+equal 'missing: one line reports it' "$(grep -c damaged "$WORK/err")" 1
 equal 'missing: what it held fails' "$(failing "${hit[@]}")" "${#hit[@]}"
 equal 'missing: as no data' "$(grep -vc 'No data available' "$WORK/out")" 0
 equal 'missing: nothing else fails' "$(failing "${spared[@]}")" 0

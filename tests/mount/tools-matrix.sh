@@ -314,7 +314,7 @@ os.kill(os.getpid(), signal.SIGKILL)' "$raw"
 cp "$raw" raw.want
 cp "$npy" full.want
 (killed; true) 2>"$WORK/out"
-replaced 'killed while it writes anew'
+replaced 'killed while it rewrites'
 into 'the next one writes' cp raw.bin "$raw"
 
 check 'scratch files' python3 "$HERE/tools-scratch.py" "$mnt" "$one"

@@ -155,7 +155,7 @@ if unshare -m --propagation private true 2>/dev/null; then
 	until [ -s other ]; do sleep 0.05; done
 	"$CKPTFS" umount "$mnt" 2>said
 	equal 'another namespace: umount' $? 0
-	check 'another namespace: it is told' grep -q "process $pid is still running" said
+	check 'another namespace: a message' grep -q "process $pid is still running" said
 	check 'another namespace: not mounted here' not_mounted
 	kill "$other"
 	check 'another namespace: the daemon ends with it' gone "$pid"

@@ -254,7 +254,7 @@ mounted "$source" -o write
 echo x >"$mnt/raw/a"
 rm "$mnt/raw/a"
 check 'no scratch files: umount' umounts "$mnt"
-equal 'no scratch files: nothing is said' "$(cat "$WORK/said")" ''
+equal 'no scratch files: no message' "$(cat "$WORK/said")" ''
 
 # umount -l does not commit; a log line has the number of lost tensors.
 fixture sample >/dev/null
@@ -265,7 +265,7 @@ cat "$mnt/raw/$norm" >"$WORK/bytes"
 cat "$WORK/bytes" >"$mnt/raw/$norm"
 exec 3<"$mnt/full/$norm.npy"
 check 'staged, manual: umount -l' umounts -l "$mnt"
-equal 'staged, manual: umount -l: said' "$(cat "$WORK/said")" \
+equal 'staged, manual: umount -l: reported' "$(cat "$WORK/said")" \
 	"ckptfs: $mnt: tensors were staged and not committed: 1; they are dropped"
 exec 3<&-
 gone "$pid"

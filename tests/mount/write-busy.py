@@ -89,7 +89,7 @@ last_close('open to write anew', os.open, raw, os.O_WRONLY | os.O_TRUNC)
 last_close('open to write anew, after such a one', os.open, raw,
            os.O_WRONLY | os.O_TRUNC, flags=os.O_TRUNC)
 last_close('truncate', os.truncate, raw, 5, want=-errno.EINVAL)
-last_close('truncate to what it is', os.truncate, raw, len(data))
+last_close('truncate to the present size', os.truncate, raw, len(data))
 last_close('chmod', os.chmod, raw, 0o600, want=-errno.EPERM)
 last_close('create', os.open, raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL,
            before=lambda: os.unlink(raw))

@@ -30,23 +30,23 @@ not() {
 before=$(lines)
 : >nothing
 not 'cp of nothing' cp /dev/null "$npy"
-logged 'cp of nothing: the log says so' "$one: was truncated, and nothing"
+logged 'cp of nothing: the log has it' "$one: was truncated, and nothing"
 not 'python, opened and closed' python3 -c '
 import sys
 open(sys.argv[1], "wb").close()' "$raw"
-logged 'python, opened and closed: the log says so' 'nothing was written'
+logged 'python, opened and closed: the log has it' 'nothing was written'
 not 'install of nothing' install nothing "$raw"
-logged 'install of nothing: the log says so' 'nothing was written'
+logged 'install of nothing: the log has it' 'nothing was written'
 if command -v rsync >/dev/null; then
 	not 'rsync of nothing' rsync -I --inplace nothing "$raw"
-	logged 'rsync of nothing: the log says so' 'nothing was written'
+	logged 'rsync of nothing: the log has it' 'nothing was written'
 fi
 not 'truncate to nothing' truncate -s 0 "$raw"
-logged 'truncate to nothing: the log says so' 'nothing was written'
+logged 'truncate to nothing: the log has it' 'nothing was written'
 not 'mv of nothing' sh -c 'cp nothing "$1/x"; mv "$1/x" "$2"' - "$mnt/raw" \
 	"$raw"
 rm -f "$mnt/raw/x"
-logged 'mv of nothing: the log says so' 'nothing was written'
+logged 'mv of nothing: the log has it' 'nothing was written'
 not 'fsync of nothing' python3 -c '
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -54,8 +54,8 @@ try:
     os.fsync(fd)
 finally:
     os._exit(1)' "$raw"
-logged 'fsync of nothing: the log says so' 'nothing was written'
-not_logged 'fsync of nothing: said once'
+logged 'fsync of nothing: the log has it' 'nothing was written'
+not_logged 'fsync of nothing: logged once'
 not 'fsync of nothing, then of a part' python3 -c '
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -66,9 +66,9 @@ for data in b"", b"x" * 9:
     except OSError:
         pass
 os.close(fd)' "$raw"
-logged 'then of a part: the log says that, too' 'expected 1024 bytes, found 9;'
+logged 'then of a part: the log has that, too' 'expected 1024 bytes, found 9;'
 check 'cut to the present size' truncate -s "$size" "$raw"
-not_logged 'cut to the present size: nothing is said'
+not_logged 'cut to the present size: no message'
 
 # A tensor without elements needs no bytes.
 shapes=$(fixture shapes)
@@ -97,7 +97,7 @@ shells() {
 		# shellcheck disable=SC2086
 		check "$shell: $what" env F="$raw" $shell -e -c "$script"
 		check "$shell: $what: bytes" cmp raw.bin "$raw"
-		not_logged "$shell: $what: nothing is said"
+		not_logged "$shell: $what: no message"
 	done
 }
 shells 'cat >' 'cat raw.bin >"$F"'
@@ -121,7 +121,7 @@ with open(sys.argv[1], "wb") as f:
     subprocess.Popen(["cat", "raw.bin"], stdout=f).wait()' "$raw"
 before=$(lines)
 check 'a shell that opens, and nothing else' sh -c ': >"$1"' - "$raw"
-logged 'a shell that opens: the log says so' 'nothing was written'
+logged 'a shell that opens: the log has it' 'nothing was written'
 
 # --- bytes are skipped --------------------------------------------------------
 
@@ -133,7 +133,7 @@ logged 'a part, without truncating: the log names -o patch' \
 	'bytes 0 to 11 were not written; a mount with -o patch keeps them'
 head -c "$size" zeros >raw.bin
 not 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
-logged 'cp --sparse=always of a hole: the log says so' 'nothing but holes'
+logged 'cp --sparse=always of a hole: the log has it' 'nothing but holes'
 check 'cp of zeros' cp --sparse=never raw.bin "$raw"
 check 'cp of zeros: bytes' cmp raw.bin "$raw"
 python3 "$HERE/big.py" big 1 1 1048576
@@ -240,7 +240,7 @@ full() {
 		    assert open(path, 'rb').read() == data
 		    before, data = data, os.urandom(len(data))
 	EOF2
-	check 'writes that fail: the log says which bytes' grep -q \
+	check 'writes that fail: the log names the bytes' grep -q \
 		'bytes 0 to 327679 could not be written' big.mnt/.ckptfs/log
 	"$CKPTFS" umount big.mnt
 }

@@ -21,7 +21,7 @@ limited() {
 check 'a limit for files: mounted' limited -o "write,log=$WORK/log"
 pid=$(daemon)
 head -c "$(stat -c %s "$mnt/raw/t1")" /dev/urandom >new
-fails 'a limit for files: the writer is told' 'File too large' \
+fails 'a limit for files: the writer gets an error' 'File too large' \
 	dd if=new of="$mnt/raw/t1" bs=64K
 check 'a limit for files: the daemon lives' readlink "/proc/$pid/exe"
 check 'a limit for files: all is read' python3 "$HERE/big.py" --verify 0 \

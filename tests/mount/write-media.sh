@@ -24,7 +24,7 @@ as_mounted() {
 refused() {
 	"$CKPTFS" mount "$2" "$mnt" -o write >"$WORK/said" 2>&1
 	equal "$1: exit status" $? 2
-	check "$1: what is wrong" grep -qF \
+	check "$1: the reason" grep -qF \
 		"$2: cannot be written: Read-only file system" "$WORK/said"
 	equal "$1: one line" "$(wc -l <"$WORK/said")" 1
 	equal "$1: not mounted" "$(ls "$mnt")" ''
@@ -91,9 +91,9 @@ mounted "$source" -o write
 dd if=/dev/zero of=disk/filler bs=64k status=none 2>"$WORK/out"
 dd if=/dev/zero of=disk/filler2 bs=1k status=none 2>"$WORK/out"
 before=$(state)
-fails 'a full disk: told by a write' 'error writing' \
+fails 'a full disk: reported by a write' 'error writing' \
 	cp raw.bin "$mnt/raw/$one"
-fails 'a full disk: what is told' 'No space left on device' \
+fails 'a full disk: the messages' 'No space left on device' \
 	cp raw.bin "$mnt/raw/$one"
 check 'a full disk: all is read' as_mounted
 equal 'a full disk: the source is untouched' "$(state)" "$before"
@@ -123,7 +123,7 @@ for name, call in ('fsync', os.fsync), ('close', os.close):
     except OSError as e:
         print(name, errno.errorcode[e.errno])
 END
-	equal 'a fault of the medium: what is told' "$(xargs <"$WORK/said")" \
+	equal 'a fault of the medium: the messages' "$(xargs <"$WORK/said")" \
 		'fsync EROFS close EROFS'
 	lost 'a fault of the medium'
 	equal 'a fault of the medium: the source is untouched' "$(state)" \

@@ -44,7 +44,7 @@ cp "$mnt/raw/$one" raw.bin
 check 'a commit' cp raw.bin "$mnt/raw/$one"
 equal 'status: a commit' \
 	"$(sed -n 's/^commits: //p' "$mnt/.ckptfs/status")" 1
-check 'status: what is dead' grep -q '^dead bytes: [1-9]' \
+check 'status: unused bytes' grep -q '^dead bytes: [1-9]' \
 	"$mnt/.ckptfs/status"
 check 'status: our commit is no other' grep -q \
 	"^generation: the source's present one" "$mnt/.ckptfs/status"

@@ -105,7 +105,7 @@ equal 'a typo: the log' \
 	"$(said "raw/model.norm.wieght$nothing\$")" 1
 cat old.bin >>"$mnt/raw/model.norm.wieght"
 cat "$mnt/raw/model.norm.wieght" >copied
-equal 'a typo: it is said once' "$(said raw/model)" 1
+equal 'a typo: logged once' "$(said raw/model)" 1
 equal 'a typo: status' "$(field 'scratch files'), $(field scratch)" \
 	'1, raw/model.norm.wieght'
 cp old.bin "$mnt/raw/$one"

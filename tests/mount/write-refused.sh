@@ -12,16 +12,16 @@ state() {
 before=$(state)
 mounted "$source" -o write
 check 'refused calls' python3 "$HERE/write-refused.py" "$mnt" "$one"
-check 'the log says why, with both sides' grep -q \
+check 'the log has the reason, with both sides' grep -q \
 	"$one: .*expected 1024 bytes, found 100;" "$mnt/.ckptfs/log"
 fails 'a file of no tensor' 'not permitted' cp "$mnt/full/$one.npy" \
 	"$mnt/full/$one.copy.npy"
-check 'a file of no tensor: the log says why' grep -q \
+check 'a file of no tensor: the log has the reason' grep -q \
 	"full/$one.copy.npy: no tensor of this checkpoint; none can be added" \
 	"$mnt/.ckptfs/log"
 fails 'a file of no box' 'not permitted' cp "$mnt/full/$one.npy" \
 	"$mnt/local/rank-1/$one.copy.npy"
-check 'a file of no box: the log says why' grep -q \
+check 'a file of no box: the log has the reason' grep -q \
 	"local/rank-1/$one.copy.npy: no tensor of this checkpoint" \
 	"$mnt/.ckptfs/log"
 

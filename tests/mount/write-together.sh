@@ -63,12 +63,12 @@ equal 'manual: blocks of all files' "$(find "$mnt" -type f -size +0c \
 	-printf '%b %P\n' | grep '^0 ')" ''
 exec 4>&- 2>/dev/null
 rm "$mnt/raw/scratch" "$mnt/raw/empty.tmp"
-equal 'manual: stat shows what is committed' "$(stat -c %i "$mnt/raw/$one")" \
+equal 'manual: stat shows the committed state' "$(stat -c %i "$mnt/raw/$one")" \
 	"$inode"
 equal 'manual: status' "$(sed -n '/^commit: /p; /^staged tensors/p' \
 	"$mnt/.ckptfs/status" | paste -sd' ')" \
 	'commit: manual staged tensors: 2'
-fails 'manual: chmod of what is staged' 'not permitted' \
+fails 'manual: chmod of a staged tensor' 'not permitted' \
 	chmod 600 "$mnt/raw/$one"
 check 'manual: fsync does not commit' sh -c \
 	'dd if="$1" of="$2" conv=fsync status=none' - "new/$one" "$mnt/raw/$one"
@@ -159,7 +159,7 @@ cp other "$mnt/raw/$one"
 pid=$(daemon)
 umount "$mnt" 2>"$WORK/out" || fusermount3 -u "$mnt"
 check 'umount(8): gone' gone "$pid"
-check 'umount(8): the log says what is lost' grep -q \
+check 'umount(8): the log names the losses' grep -q \
 	"unmounted without a commit: dropped 1 tensor ($one)" "$log"
 mounted "$source" -o write,commit=manual
 check 'umount(8): as it was' cmp "new/$one" "$mnt/raw/$one"

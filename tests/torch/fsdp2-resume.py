@@ -188,7 +188,7 @@ def plug_pulled(trial, saved, wanted):
             lost.append(not late.exists() or late.stat().st_size == 0)
         trial.crashes("pulled plug", path, crash, ended)
         # Of the first crash: in others a commit syncs at any time, and with it all that the journal has.
-        trial.tap.line(lost[0] and len(lost) == TURNS + 1, "canary: what nobody synced is lost")
+        trial.tap.line(lost[0] and len(lost) == TURNS + 1, "canary: unsynced bytes are lost")
         trial.resumes("pulled plug", path, wanted)
 
 

@@ -122,13 +122,13 @@ def archives(bench):
                                        check=True).stdout ==
                         subprocess.run([bench.program, "cat", home / "saved.pt", f"full/{name}"], capture_output=True,
                                        check=True).stdout for name in names), "extras, comments, directories: bytes")
-    said = "unsupported: record saved/data.pkl is compressed; load the file with torch and save it again"
-    bench.prints("a compressed archive", 2, f"ckptfs: archives/small.pt: small.pt: {said}", "inspect", "archives/small.pt")
+    reason = "unsupported: record saved/data.pkl is compressed; load the file with torch and save it again"
+    bench.prints("a compressed archive", 2, f"ckptfs: archives/small.pt: small.pt: {reason}", "inspect", "archives/small.pt")
     code, lines = bench.run("check", "archives")
-    bench.tap.check(code == 1 and any(said in line for line in lines), "a compressed archive beside others: check", *lines)
+    bench.tap.check(code == 1 and any(reason in line for line in lines), "a compressed archive beside others: check", *lines)
     with live.Daemon(bench.program, home, "ro") as mount:
         damage = mount.report("damage")
-    bench.tap.check(said in damage and "EOPNOTSUPP" in damage, "a compressed archive beside others: damage", damage)
+    bench.tap.check(reason in damage and "EOPNOTSUPP" in damage, "a compressed archive beside others: damage", damage)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)).save(str(bench.home / "traced.pt"))

@@ -298,7 +298,7 @@ def problems_at(top, entries, held, findings):
 
 
 def found_by_check(ckptfs, home):
-    """-> what `check` says that ranks do not have equal values of, without and with --full."""
+    """Returns the names that `check` reports with different values of ranks, without and with --full."""
     found = []
     for option in ((), ("--full",)):
         run = subprocess.run([ckptfs, "check", *option, "--json", home], capture_output=True, check=False)

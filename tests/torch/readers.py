@@ -242,7 +242,7 @@ def canaries(tap):
              "too new": good._replace(most=8), "an error": good._replace(problem="RuntimeError: bad zip"),
              "a file that is gone": good._replace(problem=FILE_NOT_FOUND)}
     missed = [name for name, load in wrong.items() if not fault(load)]
-    tap.line(not missed and not fault(good), "canary: what is wrong is found", missed)
+    tap.line(not missed and not fault(good), "canary: a fault is found", missed)
     states = states_of_batches(12, 30)
     parts = [[new if i == drawn(number)[0] else old for i, (old, new) in enumerate(zip(states[number - 1], state))]
              for number, state in states.items() if number > 12]

@@ -129,7 +129,7 @@ class Restore:
                      for name in differing(files_of(f"{top.decode()}/{view}"), files_of(self.scratch / "out" / view))]
         self.line(not wrong, f"{len(names)} files put back: all views have the bytes that were copied out", wrong)
         old, new = metadata(self.scratch / "kept"), metadata(self.first)
-        self.line(same_but_places(old, new), ".metadata says the same")
+        self.line(same_but_places(old, new), ".metadata is equal")
         next(entry for entry in new.state_dict_metadata.values() if hasattr(entry, "chunks")).properties.pin_memory = 1
         self.line(not same_but_places(old, new), "canary: one that says something else is found")
 

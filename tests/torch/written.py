@@ -235,7 +235,7 @@ def canary(tap, release, python, jobs):
     out = subprocess.run([python, str(HERE / "written.py"), "--load", str(broken / "jobs")], capture_output=True,
                          check=False, text=True, timeout=600)
     missed = [answer for answer in map(json.loads, out.stdout.splitlines()) if not answer["problems"]]
-    tap.line(not missed and len(out.stdout.splitlines()) == 3, f"canary: {release} finds what is wrong", missed)
+    tap.line(not missed and len(out.stdout.splitlines()) == 3, f"canary: {release} finds faults", missed)
 
 
 def main():

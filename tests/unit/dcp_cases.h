@@ -531,7 +531,7 @@ static const struct {
 	  "\001\000\000\000fq\024X\006\000\000\000offsetq\025K\000X\006\000\000\000lengthq\026K\012ubh\013)\201q\027}q\030"
 	  "(h\016X\002\000\000\000w1q\031h\017K\000ubh\020)\201q\032}q\033(h\023h\024h\025K\000h\026K\012ubuub.",
 	  478, 1, "two items of w1" },
-	{ "two items of one key that nobody asks for",
+	{ "two items of one unused key",
 	  "\200\002ctorch.distributed.checkpoint.metadata\012Metadat"
 	  "a\012q\000)\201q\001}q\002(X\023\000\000\000state_dict_metadataq\003}q\004X\014\000\000\000pl"
 	  "anner_dataq\005NX\014\000\000\000storage_dataq\006}q\007(ctorch.distr"

@@ -237,7 +237,7 @@ case("two items of one key in order", twice(
     (b"w2", b"w1"), pickle.dumps(checkpoint(
         {"w1": Bytes()}, {index("w1"): info(), index("w2"): info()}), 2)),
     "two items of w1", error=True)
-case("two items of one key that nobody asks for", twice(
+case("two items of one unused key", twice(
     (b"w2", b"w1"), pickle.dumps(checkpoint(
         {}, {index("w1"): info(), index("w2"): info()}), 2)),
     "two items of w1", error=True)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* The reason of a host that fails without output. */
-#define SILENT "it said nothing\n"
+#define SILENT "no output\n"
 
 enum { PATIENT_MSEC = 60000 };
 

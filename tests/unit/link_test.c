@@ -21,17 +21,18 @@ static void look_by_hand(struct joined *j)
 {
 	const struct ck_str names[] = { CK_STR("f1"), CK_STR("none"),
 					CK_STR("../f1"), CK_STR("f1") };
-	struct ck_name_stat said[4];
+	struct ck_name_stat replies[4];
 	int rc = ck_calls_stat(ck_link_calls(j->link), 0,
-			       (struct ck_ids){ 0, 0 }, names, 4, said);
+			       (struct ck_ids){ 0, 0 }, names, 4, replies);
 
 	eq_err(rc, 0);
-	ok(said[0].seen && said[3].seen && said[0].number == said[3].number);
-	eq_u64(said[0].info.size, FILE_BYTES);
-	ok(!said[1].seen || said[1].info.err == ENODATA);
-	ok(!said[2].seen || said[2].info.err == ENODATA);
+	ok(replies[0].seen && replies[3].seen &&
+	   replies[0].number == replies[3].number);
+	eq_u64(replies[0].info.size, FILE_BYTES);
+	ok(!replies[1].seen || replies[1].info.err == ENODATA);
+	ok(!replies[2].seen || replies[2].info.err == ENODATA);
 	eq_err(ck_calls_stat(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
-			     names, 0, said),
+			     names, 0, replies),
 	       0);
 }
 
@@ -41,7 +42,7 @@ static int look_many(struct joined *j, size_t long_one)
 	enum { MANY = 10 * CK_WIRE_STAT_MAX + 5 };
 
 	static const char long_name[CK_WIRE_NAME_MAX + 1];
-	struct ck_name_stat *said = calloc(MANY, sizeof(*said));
+	struct ck_name_stat *replies = calloc(MANY, sizeof(*replies));
 	struct ck_str *names = calloc(MANY, sizeof(*names));
 	unsigned wrong = 0;
 	int rc;
@@ -52,12 +53,13 @@ static int look_many(struct joined *j, size_t long_one)
 		names[long_one] = (struct ck_str){ long_name,
 						   sizeof(long_name) };
 	rc = ck_calls_stat(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
-			   names, MANY, said);
+			   names, MANY, replies);
 	for (unsigned i = 0; rc == 0 && i < MANY; i++)
-		wrong += !said[i].seen ||
-			 said[i].number != j->files[i * 7 / 3 % FILES].number;
+		wrong += !replies[i].seen ||
+			 replies[i].number !=
+				 j->files[i * 7 / 3 % FILES].number;
 	eq_u64(wrong, 0);
-	free(said);
+	free(replies);
 	free(names);
 	return rc;
 }

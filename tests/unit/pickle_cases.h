@@ -476,7 +476,7 @@ static const struct {
 	  "\x4b\x01\x4b\x02\x61\x2e"),
 	BAD("setitem on list",
 	  "\x5d\x4b\x01\x4b\x02\x73\x2e"),
-	BAD("setitems on none",
+	BAD("setitems on a value that is no dict",
 	  "\x4e\x28\x4b\x01\x4b\x02\x75\x2e"),
 	BAD("odd setitems",
 	  "\x7d\x28\x4b\x01\x75\x2e"),

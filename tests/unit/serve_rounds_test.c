@@ -258,7 +258,7 @@ static void test_lost(void)
 	end(&s);
 }
 
-/* The reason why a rank takes no part arrives before the notice that it takes none. */
+/* The reason why a rank does not take part arrives before its refusal. */
 static void test_why_not(void)
 {
 	static const char why[] = "\0\0no such library";

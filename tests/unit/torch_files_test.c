@@ -53,7 +53,7 @@ static void test_tensors(void)
 		" chunk off=[0] size=[6] file=0 pos=960 length=24\n"
 		"tensor b dtype=float32 shape=[2] bytes=8 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[2] file=0 pos=1088 length=8\n"
-		"tensor short dtype=float32 shape=[4] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 9: its storage has 12 bytes, its pickle says 16\"\n"
+		"tensor short dtype=float32 shape=[4] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 9: its storage has 12 bytes, its pickle has 16\"\n"
 		"tensor away dtype=float32 shape=[1] bytes=0 chunks=0 kind=tensor err=EBADMSG \"model.pt: storage 10: its storage is not in the file\"\n"
 		"tensor m dtype=float32 shape=[2] bytes=8 chunks=1 kind=tensor\n"
 		" chunk off=[0] size=[2] file=none pos=0 length=0 err=ENODATA\n");
@@ -72,8 +72,8 @@ static void test_tensors(void)
 /* The second tensor, if its storage has a wrong length. */
 #define WRONG_LENGTH                                                           \
 	"tensor b dtype=float32 shape=[2] bytes=0 chunks=0 kind=tensor "       \
-	"err=EBADMSG \"model.pt: storage 8: its storage has another length "   \
-	"than its pickle says\"\n"
+	"err=EBADMSG \"model.pt: storage 8: the lengths in its storage and "   \
+	"its pickle differ\"\n"
 
 static void test_legacy_lengths(void)
 {

@@ -330,8 +330,8 @@ static void test_one_list_of_very_many_dicts(void)
 /* The first tensor, if its storage has a wrong length. */
 #define WRONG_LENGTH                                                           \
 	"tensor a dtype=uint8 shape=[8] bytes=0 chunks=0 kind=tensor "         \
-	"err=EBADMSG \"x.pt: storage a: its storage has another length than "  \
-	"its pickle says\"\n"
+	"err=EBADMSG \"x.pt: storage a: the lengths in its storage and its "   \
+	"pickle differ\"\n"
 
 static void test_a_storage_of_another_length(void)
 {

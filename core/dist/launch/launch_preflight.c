@@ -264,7 +264,7 @@ static const char *last_words(const struct probe *host)
 		if (line.len)
 			last = line;
 	}
-	return last.len ? ck_show(last) : "it said nothing";
+	return last.len ? ck_show(last) : "no output";
 }
 
 static void add_why(struct ck_buf *out, const struct probe *host, int msec)

@@ -156,8 +156,8 @@ static bool arity_is_good(const struct call *c, const struct rebuild *how)
 
 /* --- its arguments ------------------------------------------------------------- */
 
-/* Returns the argument at an index; None if the index is 0 or the call has fewer
- * arguments. */
+/* Returns the argument at an index; Python's null value if the index is 0 or the call
+ * has fewer arguments. */
 static struct ck_pv argument(const struct call *c, uint8_t place)
 {
 	if (place == 0 || place >= ck_pv_count(&c->args))

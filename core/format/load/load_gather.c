@@ -321,7 +321,7 @@ int ck_checkpoint_gather_all(struct ck_checkpoint *cp, struct ck_catalog *c,
 	ck_files_keep(cp->files, &nothing);
 	rc = cp->elsewhere->opened(cp->elsewhere, cp->files, &c->partly);
 	/* Directories may have been listed for small files. A metadata file names all
-	 * data files, so a host that was down hides none. */
+	 * data files, so a host that was down hides no file. */
 	if (cp->format->metadata)
 		c->partly = false;
 	if (rc == 0)

@@ -29,7 +29,7 @@ static inline struct ck_directory ck_checkpoint_dir(
 CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
 				bool (*wanted)(const char *name),
 				struct ck_diag *d);
-/* Fails because none of n files can be used: d names the first one and the first line
+/* Fails because no file of n can be used: d names the first one and the first line
  * of damage about a file that is there. Returns -EBADMSG. */
 CK_MUST_USE int ck_fail_none_usable(const struct ck_catalog *c,
 				    const char *first, size_t n,

@@ -127,7 +127,7 @@ static int shard_take(struct ck_rank_reader *r, const struct ck_pv *v,
 	return 0;
 }
 
-/* Clips a box to the whole tensor. *gone: it had elements, and has none after that. */
+/* Clips a box to the whole tensor. *gone: all its elements were clipped. */
 static void clip(const struct ck_rank_part *part, const int64_t *at,
 		 int64_t *size, bool *gone)
 {

@@ -40,7 +40,7 @@ struct ck_rank_trees {
 	/* For each state of the sidecar, union of CK_RANK_HAS_CUT and _ODD. */
 	uint8_t *numbers;
 	/* For each unit of the sidecar: the files have a flat parameter of its name,
-	 * and none of its size. */
+	 * but with other sizes. */
 	bool *refused;
 	const struct ck_torch_row **rows; /* buffer for the rows of one found */
 	uint32_t most;			  /* its size: most rows of one found */

@@ -249,7 +249,7 @@ static int place(struct ck_stored *s, uint64_t *at, struct ck_torch_storage *t,
 	if (rc == 0 && !ck_mul(&there, count, t->unit))
 		there = UINT64_MAX;
 	if (there != t->len) {
-		t->bad = "its storage has another length than its pickle says";
+		t->bad = "the lengths in its storage and its pickle differ";
 		if (t->fpos > s->length || there > s->length - t->fpos)
 			there = UINT64_MAX;
 	}

@@ -155,7 +155,7 @@ static const char *place_in(struct holding *h, const struct ck_torch_storage *s)
 		return s->bad;
 	if (s->len != t->storage)
 		return ck_shown("its storage has %" PRIu64
-				" bytes, its pickle says %" PRIu64,
+				" bytes, its pickle has %" PRIu64,
 				s->len, t->storage);
 	if (!ck_torch_tensor_reach(t, &empty, &elements))
 		elements = UINT64_MAX;

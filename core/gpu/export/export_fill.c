@@ -116,7 +116,7 @@ static void wait_a_little(struct ck_export_fill *f)
 		f->rc = -EOPNOTSUPP;
 }
 
-/* Starts a piece, and waits for a slot if there is none. Must hold the lock. */
+/* Starts a piece; waits while no slot is free. Must hold the lock. */
 static void bring_piece(struct ck_export_fill *f, struct piece *p)
 {
 	int rc = piece_start(f, p);

@@ -24,7 +24,7 @@ static void turn(struct ck_slab *s, uint32_t unit, uint32_t n)
 		s->taken[unit / 64] ^= (uint64_t)1 << unit % 64;
 }
 
-/* Finds the first free range of n units. Returns false if there is none. */
+/* Finds the first free range of n units. Returns false if no range is long enough. */
 static bool find_place(const struct ck_slab *s, uint32_t n, uint32_t *place)
 {
 	uint32_t there = 0;

@@ -447,7 +447,7 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 	}
 }
 
-/* Checks items, and changes only rows whose error changes: most have none. */
+/* Checks items, and changes only rows whose error changes: most rows have no error. */
 static void items_check(struct check *k, const struct ck_tensor *t)
 {
 	struct ck_item_walk walk = { 0 };
