@@ -39,10 +39,10 @@
 /* Largest request, in bytes, as libfuse and the kernel agree on. */
 #define CK_REQUEST_MAX (1U << 20)
 
-/* Largest read request, in bytes. Measured: two threads serve a direct read of
- * 1 MiB in halves 1.3 to 1.5 times as fast as one, and the gathered bytes fit
- * into the cache of a processor. */
-#define CK_READ_MAX (512U << 10)
+/* Largest read request, in bytes. A direct read of 1 MiB is three requests: two
+ * threads serve them, and the gathered bytes stay in the cache of a processor.
+ * tests/bench/RESULTS.md compares other sizes. */
+#define CK_READ_MAX (384U << 10)
 
 /* One mount. */
 struct ck_fs {
