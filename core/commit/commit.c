@@ -279,7 +279,7 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	follow_owner,	 /* owner changes until the rename */
 	sync_metadata,	 /* only this reports XFS that has shut down */
 	sync_names,	 /* the rename is durable */
-	follow_owner,	 /* changes by callers that opened the old file's name */
+	follow_owner,	 /* changes that found the old file */
 };
 
 /* --- running the steps ------------------------------------------------------------ */
