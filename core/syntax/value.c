@@ -260,6 +260,16 @@ static int call_open(struct ck_json *j, const struct ck_pv *v)
 	return frame_open(j, f, "{");
 }
 
+/* Prints a packed tensor, which never opens a frame. */
+static int packed_print(struct ck_json *j, const struct ck_pv *v)
+{
+	struct ck_pv_room room;
+	const struct ck_pv whole = ck_pv_unpack(v, &room);
+	int rc = ck_json_tensor(j, &whole);
+
+	return rc < 0 ? rc : 0;
+}
+
 /* Prints a value or opens a frame that will. */
 static int value_start(struct ck_json *j, const struct ck_pv *v)
 {
@@ -275,6 +285,7 @@ static int value_start(struct ck_json *j, const struct ck_pv *v)
 	case CK_PV_CALL:
 	case CK_PV_NEW: return call_open(j, v);
 	case CK_PV_PERSID: return ck_json_storage(j, v);
+	case CK_PV_PACKED: return packed_print(j, v);
 	default: return ck_json_leaf(j, v);
 	}
 }

@@ -33,6 +33,7 @@ enum ck_pv_tag {
 	CK_PV_NEW, /* call: NEWOBJ, NEWOBJ_EX; aux 1: object.__new__(class) */
 	CK_PV_PERSID, /* list of one: the persistent id */
 	CK_PV_EXT,    /* created by a hook, which defines aux and i */
+	CK_PV_PACKED, /* a CALL that makes a tensor, for ck_pv_unpack() */
 };
 
 /* A value: 16 bytes, scalars and short tuples of ints need no node. */
@@ -50,6 +51,7 @@ struct ck_pv {
 		struct ck_plist *list;
 		struct ck_pcall *call;
 		struct ck_pv *array; /* private to the reader */
+		const struct ck_ppacked *packed;
 	};
 };
 
@@ -189,6 +191,19 @@ CK_MUST_USE int ck_pickle_walk(struct ck_str bytes,
 			       struct ck_pickle_build *builds, size_t n,
 			       struct ck_pickle_frames *frames,
 			       struct ck_diag *d);
+
+/* --- packed values -------------------------------------------------------- */
+
+/* Nodes of a tensor: a call, its arguments, and its storage. */
+struct ck_pv_room {
+	struct ck_pcall call, hooks;
+	struct ck_plist lists[3];
+	struct ck_pv args[6], id[6], storage;
+};
+
+/* Returns the CALL of a PACKED value, which is valid as long as p and room; any other
+ * value unchanged. Containers may have PACKED items: tensors of torch.save. */
+struct ck_pv ck_pv_unpack(const struct ck_pv *v, struct ck_pv_room *room);
 
 /* --- reading values ------------------------------------------------------- */
 

@@ -15,6 +15,7 @@ struct walk {
 	size_t n;
 	size_t left;
 	uint64_t sum; /* of all bytes seen: they must be readable */
+	struct ck_pv_room room;
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -46,6 +47,13 @@ static void look_call(struct walk *w, const struct ck_pcall *call)
 		push(w, call->state);
 	push_list(w, &call->list);
 	push_list(w, &call->items);
+}
+
+static void look_packed(struct walk *w, const struct ck_pv *v)
+{
+	const struct ck_pv whole = ck_pv_unpack(v, &w->room);
+
+	look_call(w, whole.call);
 }
 
 static void look_dict(struct walk *w, const struct ck_pv *v)
@@ -91,6 +99,7 @@ static void look(struct walk *w, const struct ck_pv *v)
 		look_call(w, v->call);
 		w->sum ^= ck_pv_call(w->p, v, "builtins.set") != NULL;
 		break;
+	case CK_PV_PACKED: look_packed(w, v); break;
 	case CK_PV_NONE:
 	case CK_PV_BOOL:
 	case CK_PV_INT:

@@ -81,8 +81,10 @@ static void sharding(const struct ck_sharding *s)
 static int check(const struct file *f, const struct ck_rank_part *part,
 		 const struct ck_rank_piece *piece, struct ck_diag *d)
 {
-	const struct ck_pcall *call = ck_pv_call(
-		&f->p, &piece->tensor, "torch._utils._rebuild_tensor_v2");
+	struct ck_pv_room room;
+	const struct ck_pv tensor = ck_pv_unpack(&piece->tensor, &room);
+	const struct ck_pcall *call =
+		ck_pv_call(&f->p, &tensor, "torch._utils._rebuild_tensor_v2");
 	int64_t size[CK_MAX_DIMS];
 	struct ck_str class, key;
 	struct ck_pv v, storage;

@@ -59,6 +59,15 @@ static void show_call(const struct ck_pickle *p, const struct ck_pv *v,
 	}
 }
 
+static void show_packed(const struct ck_pickle *p, const struct ck_pv *v,
+			struct ck_buf *b)
+{
+	struct ck_pv_room room;
+	const struct ck_pv whole = ck_pv_unpack(v, &room);
+
+	show_call(p, &whole, b);
+}
+
 static void show(const struct ck_pickle *p, const struct ck_pv *v,
 		 struct ck_buf *b)
 {
@@ -95,6 +104,7 @@ static void show(const struct ck_pickle *p, const struct ck_pv *v,
 		show_list(p, v->list, "()", b);
 		break;
 	case CK_PV_EXT: ck_buf_printf(b, "X%u", v->aux); break;
+	case CK_PV_PACKED: show_packed(p, v, b); break;
 	}
 }
 

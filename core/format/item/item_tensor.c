@@ -346,13 +346,15 @@ static int stored_parse(const struct ck_pickle *p, const struct call *c,
 int ck_torch_tensor_take(const struct ck_pickle *p, const struct ck_pv *v,
 			 struct ck_torch_tensor *out, struct ck_diag *d)
 {
+	struct ck_pv_room room;
+	const struct ck_pv whole = ck_pv_unpack(v, &room);
 	const struct rebuild *how;
 	struct ck_pv type;
 	struct call c;
 	int rc;
 
 	*out = (struct ck_torch_tensor){ .dtype = CK_DTYPE_UNKNOWN };
-	if (!call_take(v, &c)) {
+	if (!call_take(&whole, &c)) {
 		out->name = found(p, v);
 		return 0;
 	}

@@ -149,8 +149,10 @@ struct table {
 static int table_take(struct ck_rank_reader *r, const struct ck_pv *v,
 		      struct table *t)
 {
+	struct ck_pv_room room;
+	const struct ck_pv whole = ck_pv_unpack(v, &room);
 	const struct ck_pcall *call =
-		ck_pv_call(r->p, v, "torch._utils._rebuild_tensor_v2");
+		ck_pv_call(r->p, &whole, "torch._utils._rebuild_tensor_v2");
 	struct ck_pv part[4];
 	uint32_t nstrides;
 

@@ -128,6 +128,8 @@ static bool is_tensor(const struct ck_pickle *p, const struct ck_pv *v)
 {
 	struct ck_torch_tensor t;
 
+	if (v->tag == CK_PV_PACKED)
+		return true;
 	return ck_pv_any_call(v) && (ck_rank_is_part(p, v) ||
 				     ck_torch_tensor_take(p, v, &t, NULL) != 0);
 }

@@ -7,7 +7,7 @@
  * refers to them: so the tree of a large .metadata never exists. One thread at
  * a time for each pickle.
  */
-#include "pickle_internal.h"
+#include "pickle_packed.h"
 
 #include <errno.h>
 
@@ -121,6 +121,8 @@ uint16_t ck_vm_depth(const struct ck_pv *v)
 		return list->depth;
 	if (call)
 		return call->depth;
+	if (v->tag == CK_PV_PACKED)
+		return CK_PACKED_DEPTH;
 	return v->tag == CK_PV_INTS;
 }
 
@@ -316,12 +318,13 @@ void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
 		recycle_ints(vm, v);
 		return;
 	}
-	if (v->tag == CK_PV_NEW) {
+	if (ck_pv_any_call(v)) {
 		recycle_call(vm, v->call);
 		return;
 	}
-	if ((v->tag != CK_PV_TUPLE && v->tag != CK_PV_DICT) || list->shared ||
-	    list->on_heap || list->cap == 0)
+	if ((v->tag != CK_PV_TUPLE && v->tag != CK_PV_DICT &&
+	     v->tag != CK_PV_PERSID) ||
+	    list->shared || list->on_heap || list->cap == 0)
 		return;
 	for (uint32_t i = 0; v->tag == CK_PV_DICT && i < list->count; i++)
 		recycle_child(vm, &list->items[i]);
@@ -405,7 +408,7 @@ int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
 	vm->out = p;
 	vm->hooks = hooks;
 	vm->d = d;
-	vm->getattr = vm->size_class = -1;
+	vm->getattr = vm->size_class = vm->rebuild = -1;
 	vm->hash_seed = ck_hash_seed();
 	vm->is_python2 = true;
 	if (d)

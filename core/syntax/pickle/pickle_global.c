@@ -161,6 +161,9 @@ int ck_vm_global(struct ck_vm *vm, struct ck_str module, struct ck_str name,
 		vm->getattr = number;
 	if (vm->size_class < 0 && ck_str_is(full, "torch.Size"))
 		vm->size_class = number;
+	if (vm->rebuild < 0 &&
+	    ck_str_is(full, "torch._utils._rebuild_tensor_v2"))
+		vm->rebuild = number;
 	vm->getattr_pushed += number == vm->getattr;
 	*out = (struct ck_pv){ .tag = CK_PV_GLOBAL, .i = number };
 	return 0;

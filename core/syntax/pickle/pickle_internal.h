@@ -166,9 +166,9 @@ struct ck_vm {
 	const uint8_t *reduced_at; /* what follows a REDUCE */
 	const uint8_t *popped_at;  /* what follows a POP of its call */
 	struct ck_pv popped;
-	int64_t getattr;    /* number of builtins.getattr, -1: not met */
-	bool is_python2;    /* protocol below 3: names as Python 2 has them */
-	int64_t size_class; /* number of torch.Size, -1: not met */
+	bool is_python2; /* protocol below 3: names as Python 2 has them */
+	/* Numbers of globals or -1; rebuild: torch._utils._rebuild_tensor_v2 */
+	int64_t getattr, size_class, rebuild;
 };
 
 /* One function for each opcode; NULL: pass one refuses it. */

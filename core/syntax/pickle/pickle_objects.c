@@ -5,7 +5,7 @@
  * torch.Size of it. A call becomes a value with the callable and its arguments.
  * The state is that of the machine.
  */
-#include "pickle_internal.h"
+#include "pickle_packed.h"
 
 #include <errno.h>
 
@@ -64,16 +64,9 @@ static int make_tuple(struct ck_vm *vm, size_t n)
 					      .ints = ints });
 }
 
-static struct ck_pv empty_tuple(void)
-{
-	static struct ck_plist none = { .depth = 1, .shared = 1 };
-
-	return (struct ck_pv){ .tag = CK_PV_TUPLE, .list = &none };
-}
-
 int ck_op_empty_tuple(struct ck_vm *vm)
 {
-	return ck_vm_push(vm, empty_tuple());
+	return ck_vm_push(vm, ck_vm_empty_tuple());
 }
 
 int ck_op_tuple1(struct ck_vm *vm)
@@ -142,6 +135,16 @@ int ck_op_dict(struct ck_vm *vm)
 	return gather(vm, CK_PV_DICT, n);
 }
 
+/* Packs the last of each `step` values: in a dict, those behind keys. */
+static int pack(struct ck_vm *vm, struct ck_pv *values, size_t n, size_t step)
+{
+	int rc = 0;
+
+	for (size_t i = step - 1; i < n && rc == 0; i += step)
+		rc = ck_vm_pack(vm, &values[i]);
+	return rc;
+}
+
 /* Adds the n values on top to the container below them: to one of tag
  * `want`, or to an object, in the list or in the items. */
 static int add_to(struct ck_vm *vm, uint8_t want, size_t n)
@@ -161,7 +164,9 @@ static int add_to(struct ck_vm *vm, uint8_t want, size_t n)
 					  : &target->call->list;
 	else
 		return ck_vm_bad(vm, "items for what is no container");
-	rc = n ? ck_vm_extend(vm, list, target + 1, n) : 0;
+	rc = pack(vm, target + 1, n, want == CK_PV_DICT ? 2 : 1);
+	if (rc == 0 && n)
+		rc = ck_vm_extend(vm, list, target + 1, n);
 	if (rc == 0 && target->tag != want &&
 	    list->depth >= target->call->depth)
 		target->call->depth = (uint16_t)(list->depth + 1);
@@ -340,7 +345,7 @@ int ck_op_reduce(struct ck_vm *vm)
 		return rc ? rc : ck_vm_push(vm, v);
 	}
 	if (is_plain_object(vm, &callable, &args, part)) {
-		rc = push_call(vm, CK_PV_NEW, part[0], empty_tuple(),
+		rc = push_call(vm, CK_PV_NEW, part[0], ck_vm_empty_tuple(),
 			       (struct ck_pv){ .tag = CK_PV_NONE });
 		vm->stack[vm->top - 1].aux = rc == 0;
 		return rc;

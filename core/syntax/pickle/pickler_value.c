@@ -50,7 +50,8 @@ struct writing {
 	const struct ck_storage_names *storages;
 	size_t most; /* maximum length of the output buffer */
 	uint32_t ntodo;
-	struct todo *todo; /* stack: the last task is next */
+	struct todo *todo;	/* stack: the last task is next */
+	struct ck_pv_room room; /* of the tensor that is being written */
 	size_t todo_cap;
 };
 
@@ -273,6 +274,7 @@ static int room(struct writing *w)
 static int value_write(struct writing *w, const struct ck_pv *v)
 {
 	const struct ck_numbered *again = ck_named_find(&w->to, v);
+	struct ck_pv whole;
 	int rc = room(w);
 
 	if (rc)
@@ -290,6 +292,9 @@ static int value_write(struct writing *w, const struct ck_pv *v)
 	case CK_PV_CALL:
 	case CK_PV_NEW: return call_write(w, v);
 	case CK_PV_PERSID: return storage_write(w, v);
+	case CK_PV_PACKED:
+		whole = ck_pv_unpack(v, &w->room);
+		return call_write(w, &whole);
 	default: return ck_leaf_write(&w->to, v);
 	}
 }
