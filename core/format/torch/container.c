@@ -169,15 +169,20 @@ int ck_torch_file_read(struct ck_files *files, struct ck_torch_file *f,
 	return ck_stored_put(&stored, rc, d);
 }
 
-void ck_torch_file_fini(struct ck_torch_file *f)
+void ck_torch_pickle_fini(struct ck_torch_file *f)
 {
 	ck_pickle_fini(&f->pickle);
+	free(f->bytes);
+	f->bytes = NULL;
+}
+
+void ck_torch_file_fini(struct ck_torch_file *f)
+{
+	ck_torch_pickle_fini(f);
 	ck_zip_fini(&f->zip);
 	ck_arena_fini(&f->arena);
 	free(f->storages);
-	free(f->bytes);
 	f->zip = (struct ck_zip){ 0 };
 	f->storages = NULL;
 	f->nstorages = 0;
-	f->bytes = NULL;
 }

@@ -79,61 +79,46 @@ static int chunk_add(const struct ck_torch_load *l,
 	return rc ? no_memory(l) : 0;
 }
 
+/* Equal boxes are of equal tensors: `at` is that of the description, of which there is
+ * one, and equal strides are stored once. */
+static struct ck_str bytes_of(const struct ck_torch_box *box)
+{
+	_Static_assert(sizeof(*box) == sizeof(box->at) + sizeof(box->strides) +
+					       sizeof(box->item),
+		       "no padding");
+
+	return (struct ck_str){ (const char *)box, sizeof(*box) };
+}
+
 static struct ck_str bytes_key(const void *arg, uint32_t i)
 {
 	const struct ck_torch_load *l = arg;
 
-	return l->bytes[i].what;
+	return bytes_of(l->bytes[i].box);
 }
 
-/* Appends the location, dtype, shape and strides of a tensor. Tensors that are equal in
- * these are aliases. */
-static void identity(const struct ck_torch_spec *spec,
-		     const struct ck_torch_box *box, struct ck_buf *out)
-{
-	size_t dims = spec->ndim * sizeof(uint64_t);
-
-	ck_buf_u32(out, box->item.file);
-	ck_buf_u64(out, box->item.fpos);
-	ck_buf_u64(out, box->item.length);
-	ck_buf_u8(out, box->item.change);
-	ck_buf_str(out, spec->dtype);
-	ck_buf_u32(out, spec->ndim);
-	ck_buf_add(out, (const char *)spec->shape, dims);
-	if (box->strides)
-		ck_buf_add(out, (const char *)box->strides, dims);
-}
-
-/* Makes the last tensor an alias of an earlier one with the same bytes, if there is
- * one. */
-static int alias(struct ck_torch_load *l, const struct ck_torch_spec *spec,
-		 const struct ck_torch_box *box)
+/* Makes the last tensor an alias of an earlier one with the same bytes, dtype, shape and
+ * strides, if there is one. */
+static int alias(struct ck_torch_load *l, const struct ck_torch_box *box)
 {
 	struct ck_torch_bytes *bytes = ck_grow(l->bytes, &l->bytes_cap,
 					       l->nbytes, 1, sizeof(*bytes));
-	struct ck_buf text = { 0 };
-	struct ck_str what;
 	uint32_t n = (uint32_t)l->nbytes, number = n;
-	int rc = 0;
+	int rc;
 
-	if (bytes)
-		l->bytes = bytes;
-	identity(spec, box, &text);
-	what = ck_arena_copy(&l->arena, (struct ck_str){ text.data, text.len });
+	if (!bytes)
+		return no_memory(l);
+	l->bytes = bytes;
 	l->same.key = bytes_key;
 	l->same.arg = l;
-	if (!bytes || text.err || !what.p ||
-	    ck_table_add(&l->same, what, n, &number))
-		rc = no_memory(l);
-	ck_buf_fini(&text);
-	if (rc)
-		return rc;
+	if (ck_table_add(&l->same, bytes_of(box), n, &number))
+		return no_memory(l);
 	if (number < n) {
 		/* Fails if the earlier one has several boxes: others may differ. */
 		rc = ck_catalog_tensor_alias(l->c, bytes[number].tensor);
 		return rc == -ENOMEM ? no_memory(l) : 0;
 	}
-	bytes[l->nbytes++] = (struct ck_torch_bytes){ what,
+	bytes[l->nbytes++] = (struct ck_torch_bytes){ box,
 						      l->c->tensors.n - 1 };
 	return 0;
 }
@@ -181,9 +166,7 @@ static int tensor_add(struct ck_torch_load *l, const struct ck_torch_row *row,
 			       ? meta_add(l, row)
 			       : fault(l, EBADMSG, row->lost->what);
 	rc = chunk_add(l, row->spec, row->boxes);
-	return rc || row->boxes->item.length == 0
-		       ? rc
-		       : alias(l, row->spec, row->boxes);
+	return rc || row->boxes->item.length == 0 ? rc : alias(l, row->boxes);
 }
 
 int ck_torch_entry_add(struct ck_torch_load *l, const struct ck_torch_row *row,

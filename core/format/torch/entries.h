@@ -43,7 +43,7 @@ struct ck_torch_spec {
 /* A stored box of a tensor. */
 struct ck_torch_box {
 	const int64_t *at; /* ndim offsets, ndim sizes, in elements */
-	/* ndim strides, in bytes; NULL if contiguous. */
+	/* ndim strides, in bytes; NULL if contiguous. Equal ones are stored once. */
 	const uint64_t *strides;
 	struct ck_item item;
 };
@@ -115,8 +115,8 @@ struct ck_torch_shown {
 
 /* The bytes of a shown tensor, to find tensors that share them. */
 struct ck_torch_bytes {
-	struct ck_str what; /* location, dtype, shape and strides, as bytes */
-	uint32_t tensor;    /* of the catalog */
+	const struct ck_torch_box *box;
+	uint32_t tensor; /* of the catalog */
 };
 
 /* A flat parameter of FSDP1, and the shards that the ranks have. */
@@ -147,7 +147,9 @@ struct ck_torch_load {
 	size_t nrows, rows_cap;
 	struct ck_torch_read *reads; /* of the file that is being read */
 	size_t nreads, reads_cap;
-	struct ck_torch_intern known_paths, known_specs, known_values;
+	/* While files are read: */
+	struct ck_torch_intern known_paths, known_specs, known_strides,
+		known_values;
 	struct ck_buf text; /* scratch: the text of a path in known_paths */
 	struct ck_torch_sums **sums; /* of zip records, one for each file */
 	size_t nsums, sums_cap;
@@ -217,6 +219,8 @@ CK_MUST_USE int ck_torch_intern_find(struct ck_torch_intern *k,
 				     struct ck_arena *arena, struct ck_str text,
 				     struct ck_torch_interned **as);
 void ck_torch_intern_fini(struct ck_torch_intern *k);
+/* Frees the maps and arrays that are needed while files are read only. */
+void ck_torch_known_free(struct ck_torch_load *l);
 /* Replaces row->path by the load's copy of an equal path. Sets *twice if the file
  * already has a row with it. */
 CK_MUST_USE int ck_torch_path_know(struct ck_torch_load *l,

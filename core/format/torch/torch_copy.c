@@ -234,20 +234,20 @@ static int box_add(struct holding *h, const int64_t *at,
 		   const struct ck_torch_box *from)
 {
 	struct ck_torch_box *box = &h->boxes[h->row->nboxes];
-	size_t bytes = h->spec->ndim * sizeof(*from->strides);
-	uint64_t *strides = NULL;
+	struct ck_str strides = { (const char *)from->strides,
+				  h->spec->ndim * sizeof(*from->strides) };
+	struct ck_torch_interned *as;
+	int rc = 0;
 
 	*box = *from;
 	box->at = at_copy(h, at);
-	if (from->strides) {
-		strides = ck_arena_alloc(&h->l->arena, bytes);
-		if (!strides)
-			return -ENOMEM;
-		memcpy(strides, from->strides, bytes);
-	}
-	box->strides = strides;
+	if (strides.p)
+		rc = ck_torch_intern_find(&h->l->known_strides, &h->l->arena,
+					  strides, &as);
+	if (strides.p && rc == 0)
+		box->strides = (const uint64_t *)(const void *)as->text.p;
 	h->row->nboxes++;
-	return box->at ? 0 : -ENOMEM;
+	return box->at ? rc : -ENOMEM;
 }
 
 static int boxes_make(struct holding *h, size_t n)

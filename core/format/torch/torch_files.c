@@ -141,6 +141,7 @@ static int file_done(struct ck_torch_load *l, uint32_t i)
 
 	f->good = true;
 	f->rank = f->answer.rank; /* also of a single file */
+	ck_torch_pickle_fini(f);
 	if (rc == 0)
 		rc = ck_torch_sums_take(l, f);
 	ck_torch_file_fini(f);
@@ -180,6 +181,7 @@ int ck_torch_files_try(struct ck_torch_load *l, bool *some)
 		rc = file_read(l, i);
 		*some |= l->files[i].good;
 	}
+	ck_torch_known_free(l);
 	return rc;
 }
 

@@ -45,6 +45,19 @@ void ck_torch_intern_fini(struct ck_torch_intern *k)
 {
 	ck_table_fini(&k->table);
 	free(k->all);
+	*k = (struct ck_torch_intern){ 0 };
+}
+
+void ck_torch_known_free(struct ck_torch_load *l)
+{
+	ck_torch_intern_fini(&l->known_paths);
+	ck_torch_intern_fini(&l->known_specs);
+	ck_torch_intern_fini(&l->known_strides);
+	ck_torch_intern_fini(&l->known_values);
+	ck_buf_fini(&l->text);
+	free(l->reads);
+	l->reads = NULL;
+	l->nreads = l->reads_cap = 0;
 }
 
 /* --- paths ---------------------------------------------------------------------------------- */

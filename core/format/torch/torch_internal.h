@@ -79,6 +79,8 @@ size_t ck_torch_magic(const uint8_t *head, size_t len);
  * function; errors of the source. */
 CK_MUST_USE int ck_torch_file_read(struct ck_files *files,
 				   struct ck_torch_file *f, struct ck_diag *d);
+/* Frees the pickle and its values. */
+void ck_torch_pickle_fini(struct ck_torch_file *f);
 /* Frees pickle, zip directory, storages and arena. Name, prefix and rank stay. */
 void ck_torch_file_fini(struct ck_torch_file *f);
 /* Finds a storage by its key; out->bad is set if it cannot be read. Returns 0 or a negative

@@ -220,12 +220,8 @@ void ck_torch_rows_fini(struct ck_torch_load *l)
 	ck_arena_fini(&l->arena);
 	ck_table_fini(&l->names);
 	ck_table_fini(&l->same);
-	ck_buf_fini(&l->text);
-	ck_torch_intern_fini(&l->known_paths);
-	ck_torch_intern_fini(&l->known_specs);
-	ck_torch_intern_fini(&l->known_values);
+	ck_torch_known_free(l);
 	free(l->rows);
-	free(l->reads);
 	for (size_t i = 0; i < l->nsums; i++)
 		ck_torch_sums_free(l->sums[i]);
 	free(l->sums);
