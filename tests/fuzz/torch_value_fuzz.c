@@ -55,7 +55,7 @@ static void tensor_look(const struct ck_catalog *c, uint32_t i)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, i), *of;
 
-	must(!t->err || t->fault.len > 0);
+	must(!t->err || ck_tensor_fault(t).len > 0);
 	if (!t->err && t->kind == CK_KIND_TENSOR && t->nchunks == 1 &&
 	    ck_dtype_at(t->dtype)->size)
 		chunk_look(c, t);

@@ -30,7 +30,7 @@ static void expect(struct ck_catalog *c, int err, bool holes, uint64_t nbytes,
 	eq_u64(t->err, (uint64_t)err);
 	eq_u64(t->holes, holes);
 	eq_u64(t->nbytes, nbytes);
-	eq_text(text_of(t->fault), fault);
+	eq_text(text_of(ck_tensor_fault(t)), fault);
 	ck_catalog_put(c);
 }
 

@@ -468,7 +468,7 @@ static void test_shards_differ(void)
 				ck_catalog_tensor(cp->catalog, 0);
 
 			eq_u64(t->err, EIO);
-			printf("# %s\n", ck_show(t->fault));
+			printf("# %s\n", ck_show(ck_tensor_fault(t)));
 			ck_checkpoint_close(cp);
 		}
 	}

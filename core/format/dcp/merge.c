@@ -205,7 +205,8 @@ static int tensor_judge(struct merge *m, uint32_t first)
 			return ck_catalog_tensor_fault(
 				m->c, tensor_of(other)->err,
 				ck_shown("rank %ju: %s", (uintmax_t)rank,
-					 ck_show(tensor_of(other)->fault)));
+					 ck_show(ck_tensor_fault(
+						 tensor_of(other)))));
 	}
 	return 0;
 }

@@ -165,7 +165,8 @@ static bool is_same(const int64_t *a, const int64_t *b, size_t n)
 static bool is_fault(const struct ck_tensor *new, const struct ck_tensor *old)
 {
 	return new->err == 0 ||
-	       (new->err == old->err &&ck_str_eq(new->fault, old->fault));
+	       (new->err == old->err &&ck_str_eq(ck_tensor_fault(new),
+						 ck_tensor_fault(old)));
 }
 
 static int tensor_compare(const struct verifying *v, uint32_t i,

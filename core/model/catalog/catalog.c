@@ -64,6 +64,16 @@ int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 	return out->p ? 0 : -ENOMEM;
 }
 
+int ck_catalog_fault_set(struct ck_catalog *c, struct ck_tensor *t,
+			 struct ck_str why)
+{
+	struct ck_str copy;
+	int rc = ck_catalog_text_add(c, why, &copy);
+
+	t->fault = copy.p;
+	return rc;
+}
+
 int ck_catalog_entry_add(struct ck_catalog *c, struct ck_entry_id id,
 			 struct ck_str key, struct ck_entry *e)
 {

@@ -218,8 +218,8 @@ static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
 	t->err = (uint16_t)f->err;
 	if (f->text.err)
 		return -ENOMEM;
-	return ck_catalog_text_add(
-		c, (struct ck_str){ f->text.data, f->text.len }, &t->fault);
+	return ck_catalog_fault_set(
+		c, t, (struct ck_str){ f->text.data, f->text.len });
 }
 
 /* Sorts the boxes of the tensor in the tiling's index. */
@@ -273,7 +273,7 @@ static void boxes_judge(struct check *k, struct ck_tensor *t, struct fault *f)
 	uint64_t numel = 0, sum = 0;
 
 	if (t->err) /* a fault of the format */
-		fault_set(f, t->err, "%.*s", (int)t->fault.len, t->fault.p);
+		fault_set(f, t->err, "%s", ck_tensor_fault(t).p);
 	else
 		shape_check(t, &numel, f);
 	if (!f->err)

@@ -249,7 +249,7 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	err_print(out, t->err);
 	if (t->err) {
 		ck_buf_text(out, " \"");
-		ck_buf_str(out, t->fault);
+		ck_buf_str(out, ck_tensor_fault(t));
 		ck_buf_text(out, "\"");
 	}
 	ck_buf_text(out, t->holes ? " holes" : "");

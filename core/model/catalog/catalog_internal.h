@@ -118,6 +118,11 @@ CK_MUST_USE int ck_catalog_entry_add(struct ck_catalog *c,
 				     struct ck_entry_id id, struct ck_str key,
 				     struct ck_entry *e);
 
+/* catalog.c: sets why a tensor cannot be read, or has no whole. `why` is copied. Returns
+ * 0, or: -ENOMEM; -EOVERFLOW. */
+CK_MUST_USE int ck_catalog_fault_set(struct ck_catalog *c, struct ck_tensor *t,
+				     struct ck_str why);
+
 /* --- finishing and editing -------------------------------------------------------- */
 
 /* catalog_check.c: sets sizes, order and faults of all tensors and items. Returns 0,

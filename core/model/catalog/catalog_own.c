@@ -28,7 +28,7 @@ int ck_catalog_tensor_unwhole(struct ck_catalog *c, const char *why)
 	t->entry.of = t->entry.number;
 	t->entry.role = CK_ROLE_OWN;
 	c->own_tensors++;
-	return why ? ck_catalog_text_add(c, ck_str_from(why), &t->fault) : 0;
+	return why ? ck_catalog_fault_set(c, t, ck_str_from(why)) : 0;
 }
 
 void ck_catalog_tensor_apart(struct ck_catalog *c)

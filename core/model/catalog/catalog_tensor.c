@@ -147,7 +147,7 @@ int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 	struct ck_tensor *t = c->caps->last;
 
 	t->err = (uint16_t)err;
-	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
+	return ck_catalog_fault_set(c, t, ck_str_from(why));
 }
 
 void ck_catalog_tensor_guessed(struct ck_catalog *c)

@@ -263,9 +263,9 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	*out = (struct ck_fault){
 		.name = ck_tensor_names(c, t->entry.number).name,
 		.err = t->err,
-		.what = t->fault,
+		.what = ck_tensor_fault(t),
 	};
-	if (t->err || t->fault.len)
+	if (t->err || out->what.len)
 		return true;
 	if (!t->holes)
 		return false;

@@ -28,7 +28,7 @@ struct ck_tensor_facts {
 /* There may be millions of them: what few have is elsewhere. */
 struct ck_tensor {
 	struct ck_entry entry;
-	struct ck_str fault; /* why err is set, or there is no whole */
+	const char *fault; /* see ck_tensor_fault() */
 	const struct ck_tensor_facts *facts;
 	const int64_t *shape; /* ndim */
 	const int64_t *boxes; /* for each chunk 2 * ndim: offsets, sizes */
@@ -46,6 +46,12 @@ struct ck_tensor {
 	uint8_t apart; /* 1: local/ has none of its boxes, but COPYs, if any */
 	uint8_t is_alias;
 };
+
+/* Why err is set, or why there is no whole tensor; may be empty. */
+static inline struct ck_str ck_tensor_fault(const struct ck_tensor *t)
+{
+	return ck_str_from(t->fault ? t->fault : "");
+}
 
 /* The first tensor with the same bytes, dtype and shape; CK_NO_TENSOR: it is that one
  * itself. */
