@@ -68,8 +68,8 @@ static bool is_global_step(const char *name)
 }
 
 #define CONVERT                                                                \
-	"zero_to_fp32.py DIR OUT, which DeepSpeed saves beside it, writes "    \
-	"files that are read"
+	"zero_to_fp32.py DIR OUT, which DeepSpeed saves in the directory DIR " \
+	"that has latest, writes files that are read"
 
 enum { LATEST, GLOBAL_STEP, SURE, NMARKS = 6 };
 

@@ -132,15 +132,15 @@ struct ck_catalog {
 	struct ck_rows replicas; /* struct ck_replica, sorted by chunk */
 	/* bytes of all tensors, aliases not counted; UINT64_MAX: that or more */
 	uint64_t nbytes;
-	uint64_t generation;	  /* number of edits of entries or items */
-	uint32_t unseen;	  /* number of files with `unseen` */
-	uint32_t beside, nbeside; /* rows of tensors in files beside it */
-	bool is_model;		  /* all others are parameters of one model */
+	uint64_t generation; /* number of edits of entries or items */
+	uint32_t unseen;     /* number of files with `unseen` */
+	/* Rows of tensors and losses in files beside it: */
+	uint32_t beside, nbeside, beside_loss, nbeside_losses;
+	bool is_model; /* all others are parameters of one model */
 	/* some host was down at the mount: its boxes may be missing */
 	bool partly;
-	/* Number of rows that only local/ shows: */
-	uint32_t own_tensors, own_chunks, own_objects;
-	const struct ck_listing *listing; /* holds a reference */
+	uint32_t own_tensors, own_chunks, own_objects; /* only in local/ */
+	const struct ck_listing *listing;	       /* holds a reference */
 
 	/* Equal in all generations, and shared by them: */
 	/* all strings except paths of files and those of the listing */

@@ -123,31 +123,60 @@ static void print_warning(void *arg, const struct ck_fault *f)
 	ck_buf_text(w->out, "\n");
 }
 
+/* Prints the classes whose values are shown by name only. A commit keeps them, so they are listed
+ * for the kind that can be written. */
+static void print_classes(const struct ck_catalog *c,
+			  const struct ck_unknown_classes *unknown,
+			  struct ck_buf *out)
+{
+	bool is_dcp = strcmp(c->kind, "dcp") == 0;
+
+	if (unknown->n && !is_dcp)
+		ck_buf_printf(
+			out,
+			"unknown classes: %zu, such as %s; objects/ shows "
+			"their names and arguments\n",
+			unknown->n, ck_show(unknown->all[0]));
+	for (size_t i = 0; i < unknown->n && i < CLASSES && is_dcp; i++) {
+		ck_buf_text(out, "unknown class, kept as it is: ");
+		ck_buf_escaped(out, unknown->all[i]);
+		ck_buf_text(out, "\n");
+	}
+	if (unknown->n > CLASSES && is_dcp)
+		ck_buf_printf(out, "unknown classes: and %zu more\n",
+			      unknown->n - CLASSES);
+}
+
+/* Findings that are damage. */
+static size_t count_damage(const struct ck_findings *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n; i++)
+		n += !f->faults[i].is_warning;
+	return n;
+}
+
 static void print_text(const struct checking *k, struct ck_checkpoint *cp,
 		       const struct ck_catalog *c, const struct ck_findings *f,
 		       const struct ck_unknown_classes *unknown,
 		       struct ck_buf *out)
 {
 	struct warnings w = { k, out, false };
+	size_t damage = count_damage(f);
 
 	for (size_t i = 0; i < f->n; i++) {
+		ck_buf_text(out, f->faults[i].is_warning ? "warning: " : "");
 		ck_fault_print(&f->faults[i], true, out);
 		ck_buf_text(out, "\n");
 	}
-	for (size_t i = 0; i < unknown->n && i < CLASSES; i++) {
-		ck_buf_text(out, "unknown class, kept as it is: ");
-		ck_buf_escaped(out, unknown->all[i]);
-		ck_buf_text(out, "\n");
-	}
-	if (unknown->n > CLASSES)
-		ck_buf_printf(out, "unknown classes: and %zu more\n",
-			      unknown->n - CLASSES);
+	print_classes(c, unknown, out);
 	ck_checkpoint_warn(cp, c, print_warning, &w);
 	if (k->dead_known && k->dead)
 		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
 	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
-		      f->items, f->items_total, f->n,
-		      f->n == 1 ? "finding" : "findings");
+		      f->items, f->items_total, damage,
+		      damage == 1 ? "finding" : "findings");
 }
 
 static void print_json(const struct checking *k, struct ck_checkpoint *cp,
@@ -160,11 +189,12 @@ static void print_json(const struct checking *k, struct ck_checkpoint *cp,
 	ck_buf_printf(out,
 		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
 		      ",\"total\":%" PRIu64 ",\"findings\":[",
-		      f->n ? "false" : "true", f->items, f->items_total);
+		      count_damage(f) ? "false" : "true", f->items,
+		      f->items_total);
 	for (size_t i = 0; i < f->n; i++) {
 		ck_buf_text(out, i ? ",\n" : "\n");
 		print_finding(&f->faults[i], k->options.elsewhere != NULL,
-			      false, out);
+			      f->faults[i].is_warning, out);
 	}
 	ck_checkpoint_warn(cp, c, print_warning, &w);
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
@@ -229,7 +259,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	}
 	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
 	print(k, cp, &findings, &out);
-	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
+	status = count_damage(&findings) ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
 	ck_findings_fini(&findings);
 	rc = ck_print(&out);
 	return rc ? rc : status;

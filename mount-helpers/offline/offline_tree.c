@@ -60,8 +60,8 @@ int ck_source_losses(const struct ck_checkpoint *cp)
 
 	if (c->nlosses == 0)
 		return CK_EXIT_FINE;
-	(void)ck_trouble("%s: %zu files or names cannot be read and are left "
-			 "out; ckptfs check names them",
+	(void)ck_trouble("%s: files and names that cannot be read and are left "
+			 "out: %zu; ckptfs check names them",
 			 ck_show(ck_str_from(cp->path)), c->nlosses);
 	return CK_EXIT_DAMAGE;
 }

@@ -161,6 +161,17 @@ static bool leaves_root(const char *path)
 	return false;
 }
 
+/* True for a name in full/ or local/ without one of the extensions there. */
+static bool lacks_npy(const char *path)
+{
+	const char *name = strrchr(path, '/');
+
+	return name && name[1] && !strstr(name, ".npy") &&
+	       !strstr(name, ".json") &&
+	       (strncmp(path, "full/", 5) == 0 ||
+		strncmp(path, "local/rank-", 11) == 0);
+}
+
 static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 {
 	struct finding f = { .u = u, .out = out };
@@ -177,6 +188,10 @@ static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 	rc = rc ? rc : find_in(&f, &root, "", path);
 	if (f.utf8)
 		freelocale(f.utf8);
+	if (rc == -ENOENT && lacks_npy(path))
+		return ck_trouble("%s: %s; names in full/ and local/ end in "
+				  ".npy or .json",
+				  shown, strerror(ENOENT));
 	if (rc == -ENOENT && ck_checkpoint_run(u->cp))
 		return ck_trouble("%s: %s; in a run directory, a PATH begins "
 				  "with the name of a step: ckptfs ls SRC",

@@ -66,7 +66,16 @@ equal 'a cut file: it is not shown' "$(find "$mnt" -name 'optimizer.*' | head -n
 equal 'a cut file: one line' "$(damage | sed 's/.*; //')" optimizer.pt
 check 'a cut file: all others' cat "$mnt/raw/rng_state_1.cpu"
 unmounted
-truncate -s 9 "$one/model.safetensors"
+mkdir run
+mv "$one" run/step-1
+equal 'a cut file: the step of a run is shown' "$("$CKPTFS" ls run | xargs)" 'step-1 latest .ckptfs'
+truncate -s 9 run/step-1/model.safetensors
+"$CKPTFS" mount run "$mnt" 2>found
+unmounted
+check 'a run without a complete step: a warning, and the file' \
+	grep -q 'run directory: no step is complete; step-1: .*model.safetensors' found
+mv run/step-1 "$one"
+rmdir run
 fails 'a cut model is refused' 'model.safetensors: ' "$CKPTFS" mount "$one" "$mnt"
 rm -r "$one"
 
@@ -97,7 +106,7 @@ mkdir run
 cp -r "$FIXTURES/files_pieces" run/step-1
 mv files_pieces run/step-2
 equal 'a step without a piece is not complete' "$("$CKPTFS" ls run | xargs)" 'step-1 latest .ckptfs'
-check 'a step without a piece: why' grep -qF 'step-2: pytorch_model-00002-of-00003.bin is missing' \
+check 'a step without a piece: why' grep -qF 'step-2: pytorch_model-00002-of-00003.bin' \
 	<("$CKPTFS" cat run .ckptfs/status)
 
 # --- a whole model beside an index, which names other files

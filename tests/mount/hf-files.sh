@@ -205,7 +205,7 @@ chmod -R u+w "$source"
 rm "$source/model-00002-of-00003.safetensors"
 "$CKPTFS" cp -r "$source" hf lost 2>said
 equal 'an export without the tensors of a lost file: status 1' $? 1
-check 'and a line' grep -qE "^ckptfs: $source: [0-9]+ files or names cannot be read and are left out; ckptfs check names them$" said
+check 'and a line' grep -qE "^ckptfs: $source: files and names that cannot be read and are left out: [0-9]+; ckptfs check names them$" said
 "$CKPTFS" cp "$source" hf/config.json config.copy 2>said
 equal 'canary: one small file: status 0, no line' "$? $(cat said)" '0 '
 

@@ -194,7 +194,7 @@ def refused(bench, what, source, message, *words):
         bench.prints(f"{what}: {command}", 2, f"ckptfs: {source}: {message}", command, source, *words)
 
 
-CONVERT = "zero_to_fp32.py DIR OUT, which DeepSpeed saves beside it, writes files that are read"
+CONVERT = "zero_to_fp32.py DIR OUT, which DeepSpeed saves in the directory DIR that has latest, writes files that are read"
 
 
 def zero(bench):

@@ -353,10 +353,13 @@ static int note(const struct ck_torch_load *l, size_t unknown)
 {
 	if (unknown == 0)
 		return 0;
-	return ck_catalog_note_add(
+	return ck_catalog_doubt_add(
 		       l->c,
-		       ck_shown("flat parameters: %zu of which " CK_FLAT_SIDECAR
-				" does not say what they are made of",
+		       ck_shown("flat parameters of FSDP1: %zu are shown as "
+				"vectors, because no " CK_FLAT_SIDECAR
+				" names the parameters in them; "
+				"ckptfs_sidecar.write(model, path) writes it, "
+				"see ckptfs(5)",
 				unknown))
 		       ? no_memory(l)
 		       : 0;

@@ -26,19 +26,42 @@ static bool is_whole(const struct ck_catalog *c)
 	return true;
 }
 
+/* Returns the first loss of the model. What is lost of files beside it does not matter. */
+static const struct ck_loss *first_loss(const struct ck_catalog *c)
+{
+	for (size_t i = 0; i < c->nlosses; i++)
+		if (i < c->beside_loss ||
+		    i - c->beside_loss >= c->nbeside_losses)
+			return &c->losses[i];
+	return NULL;
+}
+
+/* Fails with the loss, and the file that has it. */
+static int lost(const struct ck_catalog *c, const struct ck_loss *loss,
+		struct ck_diag *d)
+{
+	const char *file = "";
+
+	if (loss->file < c->files.n)
+		file = ck_shown("%s: ",
+				ck_show(ck_catalog_file(c, loss->file)->path));
+	return ck_fail(d, EBADMSG, "%s%.*s", file, (int)loss->what.len,
+		       loss->what.p);
+}
+
 /* For a format without complete(): the step is complete if it opens without losses. */
 static int opens(const struct ck_rundir *r, const char *name, struct ck_diag *d)
 {
 	ck_auto_free char *path = path_of(r, name);
 	struct ck_checkpoint *cp = NULL;
+	const struct ck_loss *loss;
 	int rc = path ? ck_checkpoint_open(path, &r->options, &cp, d) : -ENOMEM;
 
 	if (rc)
 		return rc;
-	if (cp->catalog->nlosses)
-		rc = ck_fail(d, EBADMSG, "%.*s",
-			     (int)cp->catalog->losses[0].what.len,
-			     cp->catalog->losses[0].what.p);
+	loss = first_loss(cp->catalog);
+	if (loss)
+		rc = lost(cp->catalog, loss, d);
 	else if (!is_whole(cp->catalog))
 		rc = ck_fail(d, EBADMSG, "a file is too short, or is missing");
 	ck_checkpoint_close(cp);

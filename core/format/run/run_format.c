@@ -145,6 +145,17 @@ static int run_make(struct ck_checkpoint *cp,
 	return rc ? rc : path_keep(options->sidecar, &r->options.sidecar);
 }
 
+/* Adds a doubt if no step is shown, with the reason of the first one. */
+static int none_note(struct ck_catalog *c, const struct ck_steps *steps)
+{
+	if (steps->nshown || steps->n == 0)
+		return 0;
+	return ck_catalog_doubt_add(
+		c, ck_shown("run directory: no step is complete; %s: %s",
+			    ck_show(ck_str_from(steps->all[0].name)),
+			    ck_show(ck_str_from(steps->all[0].why))));
+}
+
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
@@ -163,8 +174,9 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		rc = ck_run_steps(cp->own, &steps);
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerror(-rc));
+	rc = none_note(c, steps);
 	ck_steps_put(steps);
-	return 0;
+	return rc ? ck_fail(d, ENOMEM, "out of memory") : 0;
 }
 
 static void forget(struct ck_checkpoint *cp)

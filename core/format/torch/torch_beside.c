@@ -62,12 +62,13 @@ int ck_torch_beside_add(struct ck_torch_load *l)
 
 	l->beside = true;
 	c->beside = c->tensors.n;
+	c->beside_loss = (uint32_t)c->nlosses;
 	rc = ck_torch_files_try(l, &some);
-	if (rc || !some)
-		return rc;
-	rc = ck_torch_names_reserve(l);
-	if (rc == 0)
+	if (rc == 0 && some)
+		rc = ck_torch_names_reserve(l);
+	if (rc == 0 && some)
 		rc = ck_torch_entries_add(l);
 	c->nbeside = c->tensors.n - c->beside;
+	c->nbeside_losses = (uint32_t)c->nlosses - c->beside_loss;
 	return rc;
 }

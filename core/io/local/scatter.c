@@ -97,8 +97,8 @@ static int write_filled(const struct reversed *b, int fd, uint64_t fpos,
 }
 
 /* True if the bytes of the caller do not overlap the memory that is gathered into. */
-static bool is_apart(const struct ck_workspace *s, const void *bytes,
-		     uint64_t len)
+static inline bool is_apart(const struct ck_workspace *s, const void *bytes,
+			    uint64_t len)
 {
 	const struct ck_pages *filled = &s->filled;
 	uintptr_t p = (uintptr_t)bytes, own = (uintptr_t)filled->bytes;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 
 /* Falls back to EIO for a number without a name. */
 static const char *errno_name(int err)
@@ -254,6 +255,105 @@ uint64_t ck_tensor_box_bytes(const struct ck_tensor *t, uint32_t i)
 	return bytes;
 }
 
+/* --- elements in no box -------------------------------------------------------- */
+
+enum { HOLE_BOXES = 1 << 16 }; /* most boxes among which a hole is located */
+
+/* Offsets from `at` up to `end`, in one dimension. */
+struct span {
+	int64_t at, end;
+};
+
+static int span_cmp(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Sets *out to the dimension that the boxes divide. False unless all of them are whole in the
+ * others. */
+static bool divided_dim(const struct ck_tensor *t, int *out)
+{
+	int dim = INT_MAX;
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		const int64_t *size = ck_tensor_box(t, i) + t->ndim;
+
+		for (int d = 0; d < (int)t->ndim; d++) {
+			if (size[d] == t->shape[d] || dim == d)
+				continue;
+			if (dim != INT_MAX)
+				return false;
+			dim = d;
+		}
+	}
+	*out = dim;
+	return dim != INT_MAX;
+}
+
+/* Sets *out to the first offsets of a dimension that are in no box. False if memory is short. */
+static bool span_find(const struct ck_tensor *t, int dim, struct span *out)
+{
+	struct span *spans = calloc(t->nchunks, sizeof(*spans));
+	uint32_t i = 0;
+
+	if (!spans)
+		return false;
+	for (uint32_t k = 0; k < t->nchunks; k++) {
+		const int64_t *box = ck_tensor_box(t, k);
+
+		spans[k] = (struct span){
+			box[dim], box[dim] + box[t->ndim + (unsigned)dim]
+		};
+	}
+	qsort(spans, t->nchunks, sizeof(*spans), span_cmp);
+	*out = (struct span){ 0, t->shape[dim] };
+	for (; i < t->nchunks && spans[i].at <= out->at; i++)
+		if (spans[i].end > out->at)
+			out->at = spans[i].end;
+	if (i < t->nchunks)
+		out->end = spans[i].at;
+	free(spans);
+	return true;
+}
+
+/* Appends the first missing box, if the boxes divide one dimension. */
+static void hole_print(const struct ck_tensor *t, struct ck_buf *out)
+{
+	int64_t box[2 * CK_MAX_DIMS];
+	struct span span;
+	int dim;
+
+	if (t->nchunks == 0 || t->nchunks > HOLE_BOXES ||
+	    !divided_dim(t, &dim) || !span_find(t, dim, &span))
+		return;
+	for (int d = 0; d < (int)t->ndim; d++) {
+		box[d] = d == dim ? span.at : 0;
+		box[t->ndim + (unsigned)d] = d == dim ? span.end - span.at
+						      : t->shape[d];
+	}
+	ck_buf_text(out, ", first those of box ");
+	ck_dims_print(out, box, t->ndim);
+	ck_buf_text(out, " ");
+	ck_dims_print(out, box + t->ndim, t->ndim);
+}
+
+/* Returns a text of ck_shown(). */
+static struct ck_str hole_text(const struct ck_catalog *c,
+			       const struct ck_tensor *t)
+{
+	struct ck_buf where = { 0 };
+	const char *text;
+
+	hole_print(t, &where);
+	text = ck_shown("some elements are in no box%s%s",
+			c->partly ? " of the hosts that were there" : "",
+			where.data && !where.err ? where.data : "");
+	ck_buf_fini(&where);
+	return ck_str_from(text);
+}
+
 bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 				 const struct ck_tensor *t,
 				 struct ck_fault *out)
@@ -272,9 +372,7 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		have += ck_tensor_box_bytes(t, i);
 	out->err = c->partly ? EIO : ENODATA;
-	out->what = c->partly ? CK_STR("some elements are in no box of the "
-				       "hosts that were there")
-			      : CK_STR("some elements are in no box");
+	out->what = hole_text(c, t);
 	out->expected = ck_shown("%" PRIu64 " bytes", t->nbytes);
 	out->found = ck_shown("%" PRIu64, have);
 	return true;

@@ -19,6 +19,7 @@ struct ck_fault {
 	const char
 		*host; /* on which the file is; NULL: there are not several */
 	int err; /* positive errno; 0: nothing is lost, but ranks differ */
+	bool is_warning;    /* nothing is damaged */
 	struct ck_str what; /* these three are escaped already */
 	const char *expected, *found;
 };

@@ -415,7 +415,7 @@ void ck_damage_log(const struct ck_damage *known)
 			       ck_show(ck_str_from(known->cp->path)),
 			       (int)c->notes[i].text.len, c->notes[i].text.p);
 	if (c->nlosses)
-		ck_log("%s: %zu files or names are not shown; " CK_CONTROL_DIR
+		ck_log("%s: files and names that are not shown: %zu; " CK_CONTROL_DIR
 		       "/damage in the mount names them",
 		       ck_show(ck_str_from(known->cp->path)), c->nlosses);
 	if (tensors || others)

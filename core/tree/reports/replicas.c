@@ -353,14 +353,16 @@ int ck_replicas_print(struct ck_differing *known, const struct ck_catalog *c,
 
 /* --- check ------------------------------------------------------------------------------ */
 
-/* differ: the samples that differ, or NULL. */
+/* differ: the samples that differ, or NULL. Values that each rank has of its own, such as the state
+ * of a random generator, are no damage; a full check lists all differences as findings. */
 static int finding_add(struct ck_comparing *k, uint32_t tensor,
-		       const struct ck_sample_pair *differ,
+		       const struct ck_sample_pair *differ, bool full,
 		       struct ck_findings *out)
 {
 	struct ck_buf text = { 0 };
 	struct ck_fault f = { .name = ck_tensor_names(k->c, tensor).name,
-			      .err = differ ? EIO : 0 };
+			      .err = differ ? EIO : 0,
+			      .is_warning = differ && !full };
 	int rc;
 
 	if (differ)
@@ -397,7 +399,7 @@ static int tensor_check(struct ck_comparing *k, uint32_t tensor, bool full,
 		k->n = 0;
 	return sample > 0 || k->n
 		       ? finding_add(k, tensor, sample > 0 ? &differ : NULL,
-				     out)
+				     full, out)
 		       : 0;
 }
 
