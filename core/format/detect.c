@@ -12,6 +12,7 @@
 #include "format/run/run_kind.h"
 #include "format/safetensors/safetensors_kind.h"
 #include "format/torch/torch_kind.h"
+#include "format/torch_checkpointing/tckpt_kind.h"
 #include "warn.h"
 
 #include <errno.h>
@@ -26,6 +27,9 @@ static const struct ck_kind rows[] = {
 	  "without collectives",
 	  ck_dcp_has_ranks, ck_dcp_is_unfinished, "it has no __<rank>.metadata",
 	  false },
+	{ &ck_format_torch_checkpointing,
+	  "it has the metadata.pkl of torch_checkpointing", ck_tckpt_is_here,
+	  NULL, "it has no metadata.pkl of torch_checkpointing", false },
 	{ &ck_format_safetensors, "it has an index of safetensors files",
 	  ck_safetensors_has_index, NULL, "it has no *.safetensors.index.json",
 	  false },

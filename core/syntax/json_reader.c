@@ -125,6 +125,24 @@ static int number_take(struct ck_json_reader *r, struct ck_json_value *out)
 	return finite_check(r, out->text);
 }
 
+/* Takes NaN, Infinity or -Infinity. */
+static bool float_word_take(struct ck_json_reader *r, struct ck_json_value *out)
+{
+	static const struct ck_str words[] = { { "NaN", 3 },
+					       { "Infinity", 8 },
+					       { "-Infinity", 9 } };
+	struct ck_str rest = { r->p, (size_t)(r->end - r->p) };
+
+	for (size_t i = 0; r->any_float && i < CK_ARRAY_SIZE(words); i++)
+		if (ck_str_starts(rest, words[i])) {
+			out->type = CK_JSON_NUMBER;
+			out->text = (struct ck_str){ r->p, words[i].len };
+			r->p += words[i].len;
+			return true;
+		}
+	return false;
+}
+
 static int word_take(struct ck_json_reader *r, struct ck_json_value *out)
 {
 	static const struct {
@@ -143,7 +161,7 @@ static int word_take(struct ck_json_reader *r, struct ck_json_value *out)
 			r->p += words[i].text.len;
 			return 0;
 		}
-	return bad(r, "no value");
+	return float_word_take(r, out) ? 0 : bad(r, "no value");
 }
 
 /* --- strings -------------------------------------------------------------------- */
@@ -378,7 +396,7 @@ static int key_take(struct ck_json_reader *r, struct ck_json_value *out)
 
 static int value_take(struct ck_json_reader *r, struct ck_json_value *out)
 {
-	int rc;
+	int rc = 0;
 
 	out->at = (size_t)(r->p - r->begin);
 	if (r->p == r->end)
@@ -395,7 +413,10 @@ static int value_take(struct ck_json_reader *r, struct ck_json_value *out)
 		out->type = CK_JSON_STRING;
 		rc = string_take(r, &out->text);
 		break;
-	case '-': rc = number_take(r, out); break;
+	case '-':
+		if (!float_word_take(r, out))
+			rc = number_take(r, out);
+		break;
 	default: rc = is_digit(r) ? number_take(r, out) : word_take(r, out);
 	}
 	r->done = r->nlevels == 0;

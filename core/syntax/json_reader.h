@@ -39,6 +39,9 @@ struct ck_json_level {
 };
 
 struct ck_json_reader {
+	/* Set after ck_json_reader_init() if NaN, Infinity and -Infinity are numbers,
+	 * as in Python. */
+	bool any_float;
 	/* private */
 	const char *begin, *p, *end;
 	struct ck_diag *d;

@@ -180,7 +180,8 @@ static int sharding_take(struct ck_rank_reader *r, const struct spec *spec,
 		dims[i].name = mesh->names[i];
 		dims[i].size = mesh->sizes[i];
 		rc = placement_take(r, &v, out->ndim, &dims[i].placement);
-		out->partial |= dims[i].placement.type == CK_PLACE_PARTIAL;
+		if (dims[i].placement.type == CK_PLACE_PARTIAL)
+			out->fault = "each rank has a summand of it (Partial)";
 	}
 	if (rc)
 		return rc;

@@ -62,8 +62,12 @@ struct ck_rank_piece {
 /* The part that a rank has of one tensor. The pickle and the arena own all pointers. */
 struct ck_rank_part {
 	uint8_t kind; /* CK_KIND_DTENSOR, CK_KIND_SHARDED_TENSOR */
-	bool partial; /* each rank has a summand: there is no whole tensor */
 	bool outside; /* this rank is not in the mesh: it has no part */
+	/* Why there is no whole tensor; NULL: there is one. For example each rank
+	 * has a summand. */
+	const char *fault;
+	/* Why the elements of this rank must not be read; NULL: they may be. */
+	const char *bad;
 	struct ck_str dtype; /* torch's name without "torch." */
 	uint32_t ndim;
 	const int64_t *shape;		    /* of the whole tensor */

@@ -127,8 +127,8 @@ static void tensor_look(struct joining *j, const struct ck_torch_row *row)
 		j->spec = row->spec;
 		j->mixed = row->spec->kind != CK_KIND_TENSOR;
 	}
-	if (row->spec->partial && !j->why)
-		j->why = "each rank has a summand of it (Partial)";
+	if (row->spec->fault && !j->why)
+		j->why = row->spec->fault;
 }
 
 /* Returns 1 if the row is a tensor, or a malformed one; 0 if it is another value; or

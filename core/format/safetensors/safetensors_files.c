@@ -66,10 +66,9 @@ static int lose(struct ck_safetensors_load *l, struct ck_safetensors_file *f,
 	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
 }
 
-static int file_open(struct ck_safetensors_load *l,
-		     struct ck_safetensors_file *f, struct ck_diag *d)
+int ck_safetensors_file_open(struct ck_files *files,
+			     struct ck_safetensors_file *f, struct ck_diag *d)
 {
-	struct ck_files *files = l->cp->files;
 	const struct ck_file_info *info = ck_files_info(files, f->number);
 	struct ck_file file;
 	bool transient;
@@ -97,7 +96,7 @@ static int file_read(struct ck_safetensors_load *l,
 		     struct ck_safetensors_file *f)
 {
 	struct ck_diag d = { 0 };
-	int rc = file_open(l, f, &d);
+	int rc = ck_safetensors_file_open(l->cp->files, f, &d);
 
 	if (ck_is_shortage(rc))
 		return ck_fail(l->d, -rc, "%s: %s",

@@ -30,6 +30,11 @@ CK_MUST_USE int ck_safetensors_file_add(struct ck_safetensors_load *l,
 /* Reads the headers of all files; an unreadable one becomes a line of damage. Returns
  * 0, or: -EBADMSG if no file can be read; -ENOMEM; transient errors of files. */
 CK_MUST_USE int ck_safetensors_files_read(struct ck_safetensors_load *l);
+/* Reads the header of a file that was added to `files`. Returns 0, or: -EBADMSG; -ENOMEM; errors
+ * of ck_files_get() and ck_files_read(). d has the error of the file. */
+CK_MUST_USE int ck_safetensors_file_open(struct ck_files *files,
+					 struct ck_safetensors_file *f,
+					 struct ck_diag *d);
 /* Returns the rank in the name of a file, `shard-<rank + 1>-model-...`; CK_NO_RANK if
  * the name has no rank. */
 uint64_t ck_safetensors_rank(struct ck_str path);

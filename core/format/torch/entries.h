@@ -30,8 +30,9 @@ struct ck_torch_path {
 /* The description of a whole tensor. */
 struct ck_torch_spec {
 	uint8_t kind;  /* enum ck_tensor_kind */
-	bool partial;  /* each rank has a summand: there is no whole tensor */
 	bool is_known; /* the dtype is known */
+	const char
+		*fault; /* why there is no whole tensor; NULL: there is one */
 	uint32_t ndim;
 	struct ck_str dtype;	/* without "torch." */
 	const int64_t *whole;	/* as a box: ndim zeros, then the shape */
@@ -128,6 +129,8 @@ struct ck_torch_flat {
 	struct ck_flat_shard *shards; /* owned; in the order of ranks */
 };
 
+struct ck_torch_layout; /* torch_listed.h */
+
 struct ck_torch_load {
 	struct ck_checkpoint *cp;
 	struct ck_catalog *c;
@@ -139,6 +142,7 @@ struct ck_torch_load {
 	struct ck_dir_names paths; /* of each */
 	bool by_rank; /* the files are of ranks, and `above` of each is set */
 	bool beside;  /* files beside a checkpoint, torch_beside.h */
+	const struct ck_torch_layout *layout; /* or NULL */
 	bool has_index;
 	struct ck_index index; /* its files are the first ones in files */
 	bool is_union;	       /* names of all files form one state dict */
@@ -239,6 +243,7 @@ CK_MUST_USE int ck_torch_paths_know(struct ck_torch_load *l, size_t first,
  * load. */
 CK_MUST_USE int ck_torch_rows_hold(struct ck_torch_load *l, size_t first,
 				   struct ck_diag *d);
+
 /* Appends a loss to a row. `err` is a positive errno; `what` is copied. */
 CK_MUST_USE int ck_torch_lost_add(struct ck_torch_load *l,
 				  struct ck_torch_row *row, int err,

@@ -7,6 +7,7 @@
  */
 #include "entries.h"
 #include "format/item/item_tensor.h"
+#include "torch_listed.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,13 +51,13 @@ static void spec_text(struct ck_buf *text, const struct ck_torch_spec *s)
 
 	text->len = 0;
 	ck_buf_u8(text, s->kind);
-	ck_buf_u8(text, s->partial);
 	ck_buf_u8(text, s->is_known);
 	ck_buf_u8(text, s->sharding != NULL);
 	ck_buf_u32(text, s->ndim);
 	ck_buf_add(text, (const char *)s->shape, s->ndim * sizeof(*s->shape));
 	ck_buf_u64(text, s->dtype.len);
 	ck_buf_str(text, s->dtype);
+	ck_buf_text(text, s->fault ? s->fault : "");
 	for (uint32_t i = 0; i < nmesh; i++) {
 		const struct ck_mesh_dim *m = &s->sharding->dims[i];
 
@@ -74,13 +75,16 @@ static struct ck_torch_spec *spec_copy(struct ck_arena *arena,
 {
 	struct ck_torch_spec *own = ck_arena_alloc(arena, sizeof(*own));
 	struct ck_str dtype = ck_arena_copy(arena, s->dtype);
+	struct ck_str fault =
+		ck_arena_copy(arena, ck_str_from(s->fault ? s->fault : ""));
 	int64_t *whole = ck_arena_alloc(arena,
 					(s->ndim + 1UL) * 2 * sizeof(*whole));
 	const struct ck_sharding *sharding = NULL;
 
 	if (s->sharding)
 		sharding = ck_sharding_copy(arena, s->sharding);
-	if (!own || !dtype.p || !whole || (s->sharding && !sharding))
+	if (!own || !dtype.p || !whole || !fault.p ||
+	    (s->sharding && !sharding))
 		return NULL;
 	memset(whole, 0, s->ndim * sizeof(*whole));
 	if (s->ndim)
@@ -90,6 +94,7 @@ static struct ck_torch_spec *spec_copy(struct ck_arena *arena,
 	own->whole = own->last_at = whole;
 	own->shape = whole + s->ndim;
 	own->sharding = sharding;
+	own->fault = s->fault ? fault.p : NULL;
 	return own;
 }
 
@@ -343,6 +348,8 @@ static int piece_hold(struct holding *h, const struct ck_rank_part *part,
 					 t->size, &h->d);
 	if (rc < 0)
 		return piece_lose(h, piece, -rc, h->d.text);
+	if (part->bad)
+		return piece_lose(h, piece, EIO, part->bad);
 	if (t->dtype == CK_DTYPE_UNKNOWN)
 		return 0; /* the catalog shows that its dtype is unknown */
 	rc = place(h, &why);
@@ -352,11 +359,12 @@ static int piece_hold(struct holding *h, const struct ck_rank_part *part,
 		   : boxes_of(h, piece);
 }
 
-static int part_hold(struct holding *h, const struct ck_rank_part *part)
+/* Adds the description of a part, and memory for its boxes. */
+static int part_begin(struct holding *h, const struct ck_rank_part *part)
 {
 	const struct ck_torch_spec spec = {
 		.kind = part->kind,
-		.partial = part->partial,
+		.fault = part->fault,
 		.is_known = true,
 		.ndim = part->ndim,
 		.dtype = part->dtype,
@@ -368,11 +376,56 @@ static int part_hold(struct holding *h, const struct ck_rank_part *part)
 
 	for (uint32_t i = 0; i < part->npieces; i++)
 		n += part->pieces[i].nboxes;
-	if (rc == 0)
-		rc = boxes_make(h, n);
+	return rc ? rc : boxes_make(h, n);
+}
+
+static int part_hold(struct holding *h, const struct ck_rank_part *part)
+{
+	int rc = part_begin(h, part);
+
 	for (uint32_t i = 0; i < part->npieces && rc == 0; i++)
 		rc = piece_hold(h, part, &part->pieces[i]);
 	return rc;
+}
+
+static int dense_hold(struct holding *h, const struct ck_rank_part *part,
+		      const struct ck_torch_dense *dense)
+{
+	const struct ck_rank_piece *piece = part->pieces;
+	uint64_t stride = ck_dtype_at(h->t.dtype)->size;
+	int rc = part_begin(h, part);
+
+	if (rc || part->npieces == 0 || h->t.dtype == CK_DTYPE_UNKNOWN)
+		return rc;
+	for (uint32_t d = dense->ndim; d > 0 && d--;) {
+		h->strides[d] = stride;
+		stride *= (uint64_t)dense->size[d];
+	}
+	h->box.item = dense->item;
+	if (ck_rank_piece_check(part, piece, dense->dtype, dense->ndim,
+				dense->size, &h->d))
+		return piece_lose(h, piece, EIO, h->d.text);
+	return part->bad ? piece_lose(h, piece, EIO, part->bad)
+			 : boxes_of(h, piece);
+}
+
+int ck_torch_dense_hold(struct ck_torch_load *l, struct ck_torch_row *row,
+			const struct ck_rank_part *part,
+			const struct ck_torch_dense *dense)
+{
+	struct holding *h = calloc(1, sizeof(*h));
+	int rc = -ENOMEM;
+
+	if (h) {
+		h->l = l;
+		h->row = row;
+		h->f = &l->files[row->file];
+		h->t.dtype = ck_dtype_by_name(dense->dtype);
+		rc = dense_hold(h, part, dense);
+		ck_buf_fini(&h->text);
+	}
+	free(h);
+	return rc ? ck_fail(l->d, ENOMEM, "out of memory") : 0;
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */

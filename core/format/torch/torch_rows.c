@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* torch_rows: the rows of all files: reads them, and adds those that are shown to the
  * catalog under unique names. The state is in struct ck_torch_load. */
+#include "format/item/item_tensor.h"
 #include "format/ranks/ranks_flat.h"
+#include "torch_listed.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -137,6 +139,23 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	return ck_stored_put(&stored, rc, d);
 }
 
+/* Replaces read->part by what the checkpoint lists for a tensor. */
+static int part_listed(struct ck_torch_load *l, uint32_t row,
+		       struct ck_torch_read *read, struct ck_diag *d)
+{
+	const struct ck_torch_file *f = &l->files[l->rows[row].file];
+	struct ck_torch_tensor t;
+
+	if (!l->layout)
+		return 0;
+	if (!read->part &&
+	    ck_torch_tensor_take(&f->pickle, read->value, &t, NULL) <= 0)
+		return 0;
+	return l->layout->part(l->layout->ctx, l, row, read->value, &read->part)
+		       ? ck_fail(d, ENOMEM, "out of memory")
+		       : 0;
+}
+
 /* Sets read->part to the part of a rank, if the value is a sharded tensor. */
 static int part_read(struct ck_torch_file *f, struct ck_torch_read *read,
 		     const struct ck_rank_storages *storages, struct ck_diag *d)
@@ -172,6 +191,9 @@ static int parts_read(struct ck_torch_load *l, uint32_t file, size_t first,
 		struct ck_torch_row *row = &l->rows[first + i];
 
 		rc = part_read(f, &l->reads[i], &storages, d);
+		if (rc == 0)
+			rc = part_listed(l, (uint32_t)(first + i), &l->reads[i],
+					 d);
 		if (rc && !ck_is_shortage(rc)) {
 			rc = ck_torch_row_lose(l, row->path->key, row,
 					       ck_diag_what(d));

@@ -5,6 +5,7 @@
  */
 #include "entries.h"
 #include "syntax/pickle/pickler.h"
+#include "torch_listed.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -153,6 +154,16 @@ int ck_torch_value_hold(struct ck_torch_load *l, struct ck_torch_row *row,
 	free(m.items);
 	free(m.keys);
 	return rc;
+}
+
+int ck_torch_value_set(struct ck_torch_load *l, struct ck_torch_row *row,
+		       struct ck_str pickle)
+{
+	const struct met none = { 0 };
+
+	row->is_value = true;
+	row->value = value_keep(l, &none, pickle);
+	return row->value ? 0 : no_memory(l);
 }
 
 static int path_add(const struct ck_torch_load *l,

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * torch_listed: rows of a checkpoint that lists its files and its tensors beside the files: torch
+ * files whose tensors are parts by that list, and rows of files that are not torch files. Used by
+ * the thread that loads the checkpoint.
+ */
+#ifndef CK_TORCH_LISTED_H
+#define CK_TORCH_LISTED_H
+
+#include "entries.h"
+
+/* The list of tensors. */
+struct ck_torch_layout {
+	void *ctx;
+	/* Called for each tensor of a torch file that is being read. *part is what the
+	 * value says itself, NULL for a plain tensor; the function may set it to memory
+	 * of the arena of the file. Returns 0, or -ENOMEM. */
+	int (*part)(void *ctx, struct ck_torch_load *l, uint32_t row,
+		    const struct ck_pv *value,
+		    const struct ck_rank_part **part);
+};
+
+/* A local tensor in C order. */
+struct ck_torch_dense {
+	struct ck_str dtype; /* torch's name without "torch." */
+	uint32_t ndim;
+	const int64_t *size; /* in elements */
+	struct ck_item item;
+};
+
+/* Adds the description and the boxes of a row that is in a file without a pickle. Returns 0, or
+ * -ENOMEM. In torch_copy.c. */
+CK_MUST_USE int ck_torch_dense_hold(struct ck_torch_load *l,
+				    struct ck_torch_row *row,
+				    const struct ck_rank_part *part,
+				    const struct ck_torch_dense *dense);
+/* Sets the value of a row to a pickle, which is copied to the arena of the load. Returns 0, or
+ * -ENOMEM. In torch_values.c. */
+CK_MUST_USE int ck_torch_value_set(struct ck_torch_load *l,
+				   struct ck_torch_row *row,
+				   struct ck_str pickle);
+
+#endif

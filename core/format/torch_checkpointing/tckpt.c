@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tckpt: the format torch_checkpointing. Detection; the files of a checkpoint; their load. Torch
+ * files are read as those of ranks (ranks/), with the parts of tensors from metadata.pkl.
+ *
+ * The package writes metadata.pkl for the first save of a run only, and only if an item can be
+ * loaded by another number of ranks. A directory without it is read as files of ranks.
+ */
+#include "format/item/item_tensor.h"
+#include "format/load/load_gather.h"
+#include "format/ranks/ranks_show.h"
+#include "tckpt_internal.h"
+#include "tckpt_kind.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+enum { LINES_MOST = 64 }; /* lines of damage about absent tensors */
+
+/* --- the kind ------------------------------------------------------------------------ */
+
+static bool is_metadata(const char *name)
+{
+	return strcmp(name, CK_TCKPT_METADATA) == 0;
+}
+
+/* Reads metadata.pkl as a pickle. Returns 1 if it is that of the package, else 0, or an error. */
+static int text_look(const struct ck_metadata_text *text, struct ck_diag *d)
+{
+	struct ck_pickle p = { 0 };
+	int rc = ck_pickle_read(&p, text->pages, text->len, NULL, d);
+
+	if (rc == 0)
+		rc = ck_tckpt_is_metadata(&p);
+	ck_pickle_fini(&p);
+	return rc;
+}
+
+int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d)
+{
+	struct ck_metadata_text text = { 0 };
+	int fd, rc = ck_src_has_name(src, is_metadata, d);
+
+	/* Over several hosts the file may be on another one: it is read by load(). */
+	if (rc <= 0 || src->elsewhere)
+		return rc;
+	fd = ck_template_file(src->dirfd, CK_TCKPT_METADATA);
+	if (fd < 0)
+		return ck_fail(d, -fd, CK_TCKPT_METADATA ": %s", strerror(-fd));
+	rc = ck_metadata_text_of(fd, CK_TCKPT_METADATA, CK_TCKPT_METADATA_MOST,
+				 &text, d);
+	close(fd);
+	if (rc == 0)
+		rc = text_look(&text, d);
+	ck_metadata_text_fini(&text);
+	if (rc < 0)
+		ck_diag_prefix(d, CK_TCKPT_METADATA);
+	return rc;
+}
+
+/* --- files --------------------------------------------------------------------------- */
+
+static int no_memory(const struct ck_tckpt_load *t)
+{
+	return ck_fail(t->torch.d, ENOMEM, "out of memory");
+}
+
+/* Adds the row of the file that t->torch gets next. */
+static int of_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of)
+{
+	struct ck_tckpt_of *files = ck_grow(t->files, &t->files_cap, t->nfiles,
+					    1, sizeof(*files));
+
+	if (!files)
+		return no_memory(t);
+	t->files = files;
+	files[t->nfiles++] = *of;
+	return 0;
+}
+
+static int file_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
+		    struct ck_str name)
+{
+	int rc = of_add(t, of);
+
+	if (rc == 0)
+		rc = ck_torch_file_add(&t->torch, name.p);
+	if (rc == 0)
+		t->torch.files[t->torch.nfiles - 1].above = t->items[of->item];
+	return rc;
+}
+
+/* Returns the terminated name of a file. Its p is NULL if memory is short. */
+static struct ck_str name_of(struct ck_tckpt_load *t, uint32_t item,
+			     uint64_t rank)
+{
+	const struct ck_tckpt_item *of = &t->metadata.items[item];
+	struct ck_str name = of->files[rank].name;
+
+	if (name.len == 0)
+		name = ck_str_from(ck_shown("%.*s_%" PRIu64 ".pt",
+					    (int)of->name.len, of->name.p,
+					    rank));
+	return ck_arena_copy(&t->names, name);
+}
+
+static int item_add(struct ck_tckpt_load *t, struct ck_str name)
+{
+	struct ck_str *items = ck_grow(t->items, &t->items_cap, t->nitems, 1,
+				       sizeof(*items));
+
+	if (!items)
+		return no_memory(t);
+	t->items = items;
+	items[t->nitems++] = name;
+	return 0;
+}
+
+/* Calls each() for the files that metadata.pkl lists, torch files or all others. */
+static int listed_each(struct ck_tckpt_load *t, bool torch,
+		       int (*each)(struct ck_tckpt_load *t,
+				   const struct ck_tckpt_of *of,
+				   struct ck_str name))
+{
+	const struct ck_tckpt_metadata *m = &t->metadata;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < m->nitems; i++)
+		for (uint64_t rank = 0; rank < m->world && rc == 0; rank++) {
+			const struct ck_tckpt_file *f =
+				&m->items[i].files[rank];
+			const struct ck_tckpt_of of = { i, rank, f->encoding,
+							f->type };
+			struct ck_str name;
+
+			if ((f->encoding == CK_TCKPT_TORCH) != torch)
+				continue;
+			name = name_of(t, i, rank);
+			rc = name.p ? each(t, &of, name) : no_memory(t);
+		}
+	return rc;
+}
+
+/* Adds a file to those of the checkpoint. */
+static int number_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
+		      struct ck_str name)
+{
+	struct ck_files *files = t->torch.cp->files;
+	uint32_t before = ck_files_count(files), number;
+
+	(void)of;
+	if (ck_files_add(files, name, &number))
+		return no_memory(t);
+	return number == before
+		       ? 0
+		       : ck_fail(t->torch.d, EBADMSG,
+				 CK_TCKPT_METADATA ": malformed: it lists the "
+						   "file %s twice",
+				 ck_show(name));
+}
+
+/* Parses the default name of a file, `<item>_<rank>.pt`. */
+static bool default_name(const char *name, struct ck_str *item, uint64_t *rank)
+{
+	const char *bar = strrchr(name, '_'), *p = bar ? bar + 1 : NULL;
+
+	*rank = 0;
+	if (!bar || bar == name || *p < '0' || *p > '9' ||
+	    (*p == '0' && p[1] != '.'))
+		return false;
+	for (; *p >= '0' && *p <= '9' && *rank < CK_RANK_MAX; p++)
+		*rank = *rank * 10 + (uint64_t)(*p - '0');
+	*item = (struct ck_str){ name, (size_t)(bar - name) };
+	for (size_t i = 0; i < item->len; i++)
+		if (!strchr("-_", name[i]) &&
+		    !(name[i] >= '0' && name[i] <= '9') &&
+		    !((name[i] | 32) >= 'a' && (name[i] | 32) <= 'z'))
+			return false;
+	return strcmp(p, ".pt") == 0;
+}
+
+static bool is_default_name(const char *name)
+{
+	struct ck_str item;
+	uint64_t rank;
+
+	return default_name(name, &item, &rank);
+}
+
+/* Returns the number of an item that metadata.pkl does not list, after adding it if it is new;
+ * or -ENOMEM. */
+static int64_t unlisted_item(struct ck_tckpt_load *t, struct ck_str name)
+{
+	size_t i = t->metadata.nitems;
+
+	while (i < t->nitems && !ck_str_eq(t->items[i], name))
+		i++;
+	return i == t->nitems && item_add(t, name) ? -ENOMEM : (int64_t)i;
+}
+
+/* Adds a torch file with a default name, unless metadata.pkl lists its item or its name. */
+static int unlisted_add(struct ck_tckpt_load *t, const char *name)
+{
+	struct ck_files *files = t->torch.cp->files;
+	uint32_t before = ck_files_count(files), number;
+	struct ck_tckpt_of of = { .encoding = CK_TCKPT_TORCH };
+	struct ck_str item;
+	int64_t at;
+
+	if (!default_name(name, &item, &of.rank) ||
+	    of.rank >= t->metadata.world ||
+	    ck_tckpt_item_find(&t->metadata, item) >= 0)
+		return 0;
+	if (ck_files_add(files, ck_str_from(name), &number))
+		return no_memory(t);
+	if (number < before)
+		return 0;
+	at = unlisted_item(t, item);
+	of.item = (uint32_t)at;
+	return at < 0 ? (int)at : file_add(t, &of, ck_str_from(name));
+}
+
+static int unlisted_find(struct ck_tckpt_load *t)
+{
+	int rc = ck_torch_names_find(ck_checkpoint_dir(t->torch.cp),
+				     is_default_name, false, &t->found);
+
+	if (rc)
+		return ck_fail(t->torch.d, -rc, "%s", strerror(-rc));
+	for (size_t i = 0; i < t->found.n && rc == 0; i++)
+		rc = unlisted_add(t, t->found.all[i]);
+	return rc;
+}
+
+/* Adds all files to the checkpoint, and torch files to the load. */
+static int files_find(struct ck_tckpt_load *t)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < t->metadata.nitems && rc == 0; i++)
+		rc = item_add(t, t->metadata.items[i].name);
+	if (rc == 0)
+		rc = listed_each(t, true, number_add);
+	if (rc == 0)
+		rc = listed_each(t, false, number_add);
+	if (rc == 0)
+		rc = listed_each(t, true, file_add);
+	return rc ? rc : unlisted_find(t);
+}
+
+/* --- reading ------------------------------------------------------------------------- */
+
+/* The tensor in a torch file, for ck_tckpt_part(). size: a buffer in the arena. */
+static void local_set(const struct ck_torch_tensor *t, int64_t *size,
+		      struct ck_tckpt_local *local)
+{
+	struct ck_str torch = CK_STR("torch.");
+
+	memcpy(size, t->size, t->ndim * sizeof(*size));
+	local->size = size;
+	local->ndim = t->ndim;
+	local->dtype = t->name;
+	if (t->dtype != CK_DTYPE_UNKNOWN)
+		local->dtype = ck_str_from(ck_dtype_at(t->dtype)->name);
+	else if (ck_str_starts(t->name, torch))
+		local->dtype = (struct ck_str){ t->name.p + torch.len,
+						t->name.len - torch.len };
+}
+
+/* struct ck_torch_layout.part */
+static int part_listed(void *ctx, struct ck_torch_load *l, uint32_t row,
+		       const struct ck_pv *value,
+		       const struct ck_rank_part **part)
+{
+	struct ck_tckpt_load *t = ctx;
+	struct ck_torch_file *f = &l->files[l->rows[row].file];
+	uint64_t rank = t->files[l->rows[row].file].rank;
+	struct ck_tckpt_path *path = ck_tckpt_path_find(&t->metadata,
+							l->rows[row].path);
+	struct ck_tckpt_local local = { .value = value, .own = *part };
+	const struct ck_rank_part *listed;
+	struct ck_torch_tensor tensor;
+	int64_t *size;
+
+	if (!path)
+		return t->metadata.text.err ? -ENOMEM : 0;
+	path->have[rank / 8] |= (uint8_t)(1U << rank % 8);
+	if (*part && (*part)->npieces != 1)
+		return 0;
+	if (*part)
+		value = &(*part)->pieces[0].tensor;
+	/* A malformed local tensor is reported when its row is held. */
+	if (ck_torch_tensor_take(&f->pickle, value, &tensor, NULL) <= 0)
+		return 0;
+	size = ck_arena_alloc(&f->arena, (tensor.ndim + 1UL) * sizeof(*size));
+	if (!size)
+		return -ENOMEM;
+	local_set(&tensor, size, &local);
+	local.is_plain = !*part;
+	if (ck_tckpt_part(path, rank, &local, &t->seen, &f->pickle, &f->arena,
+			  &listed))
+		return -ENOMEM;
+	*part = listed ? listed : *part;
+	return 0;
+}
+
+/* Reads all files. Fails if no file can be read. */
+static int files_read(struct ck_tckpt_load *t)
+{
+	struct ck_torch_load *l = &t->torch;
+	uint32_t first = (uint32_t)l->nfiles;
+	bool some;
+	int rc = ck_torch_files_try(l, &some);
+
+	if (rc == 0)
+		rc = listed_each(t, false, file_add);
+	for (uint32_t i = first; i < l->nfiles && rc == 0; i++) {
+		rc = ck_tckpt_item_read(t, i);
+		some |= l->files[i].good;
+	}
+	if (rc || some || l->nfiles == 0)
+		return rc;
+	return ck_fail_none_usable(l->c, l->files[0].name, l->nfiles, l->d);
+}
+
+/* --- absent tensors ------------------------------------------------------------------- */
+
+/* What metadata.pkl lists, and the files do not have. */
+struct absent {
+	uint64_t lines, plain;
+	struct ck_str first; /* of the plain ones */
+};
+
+/* Looks for one path in the file of one rank. */
+static int absent_look(struct ck_tckpt_load *t,
+		       const struct ck_tckpt_path *path, uint32_t i,
+		       struct absent *a)
+{
+	uint64_t rank = t->files[i].rank;
+	struct ck_loss loss = { .name = path->path.key,
+				.file = t->torch.files[i].number,
+				.err = ENODATA };
+	bool for_all;
+
+	if (path->have[rank / 8] >> rank % 8 & 1 ||
+	    !ck_tckpt_promises(path, rank, &for_all))
+		return 0;
+	if (for_all) {
+		if (a->plain++ == 0)
+			a->first = path->path.key;
+		return 0;
+	}
+	if (a->lines++ >= LINES_MOST)
+		return 0;
+	loss.what = CK_STR(CK_TCKPT_METADATA " lists it, the file does not "
+					     "have it");
+	return ck_catalog_loss_add(t->torch.c, &loss) ? no_memory(t) : 0;
+}
+
+/* True if a bit is missing among those of all ranks. */
+static bool is_complete(const struct ck_tckpt_metadata *m,
+			const struct ck_tckpt_path *path)
+{
+	for (uint64_t i = 0; i < m->world / 8; i++)
+		if (path->have[i] != UINT8_MAX)
+			return false;
+	return m->world % 8 == 0 ||
+	       path->have[m->world / 8] == (1U << m->world % 8) - 1;
+}
+
+/* Adds a line of damage for each tensor that a file lacks. A plain tensor is listed for all ranks,
+ * even if only some have it: that is a note. */
+static int absent_report(struct ck_tckpt_load *t)
+{
+	const struct ck_tckpt_metadata *m = &t->metadata;
+	struct absent a = { 0 };
+	int rc = 0;
+
+	for (size_t k = 0; k < m->npaths && rc == 0; k++) {
+		const struct ck_tckpt_path *path = &m->paths[k];
+		struct ck_str item = ck_part_text(&path->path.parts[0]);
+
+		if (is_complete(m, path))
+			continue;
+		for (uint32_t i = 0; i < t->nfiles && rc == 0; i++)
+			if (t->torch.files[i].good &&
+			    ck_str_eq(t->items[t->files[i].item], item))
+				rc = absent_look(t, path, i, &a);
+	}
+	if (rc == 0 && a.lines > LINES_MOST)
+		rc = ck_catalog_note_add(
+			t->torch.c, ck_shown("tensors that files lack: %" PRIu64
+					     ", the first %d are in damage",
+					     a.lines, LINES_MOST));
+	if (rc == 0 && a.plain)
+		rc = ck_catalog_note_add(
+			t->torch.c,
+			ck_shown("plain tensors that only some ranks have: "
+				 "%s, and %" PRIu64 " more",
+				 ck_show(a.first), a.plain - 1));
+	return rc;
+}
+
+/* --- the load ------------------------------------------------------------------------- */
+
+static int rows_show(struct ck_tckpt_load *t)
+{
+	struct ck_rank_files r = { .is_listed = true,
+				   .world = t->metadata.world };
+	int rc = ck_rank_files_init(&r, &t->torch);
+
+	for (size_t i = 0; i < t->nfiles && rc == 0; i++)
+		r.names[i] = (struct ck_rank_name){
+			.family = t->files[i].item,
+			.number = t->files[i].rank,
+		};
+	if (rc == 0)
+		rc = ck_rank_families_set(&r, (uint32_t)t->nitems);
+	if (rc == 0)
+		rc = ck_rank_files_show(&r);
+	ck_rank_files_fini(&r);
+	return rc;
+}
+
+static int metadata_read(struct ck_tckpt_load *t,
+			 const struct ck_format_options *options)
+{
+	struct ck_torch_load *l = &t->torch;
+	int rc = ck_metadata_read(l->cp, l->c, CK_TCKPT_METADATA,
+				  CK_TCKPT_METADATA_MOST, options, &t->text,
+				  l->d);
+
+	if (rc)
+		return rc;
+	rc = ck_tckpt_metadata_read(
+		&t->metadata, (struct ck_str){ t->text.pages, t->text.len },
+		l->d);
+	if (rc)
+		ck_diag_prefix(l->d, CK_TCKPT_METADATA);
+	return rc;
+}
+
+static int load_all(struct ck_tckpt_load *t,
+		    const struct ck_format_options *options)
+{
+	struct ck_torch_load *l = &t->torch;
+	int rc = metadata_read(t, options);
+
+	if (rc == 0)
+		rc = files_find(t);
+	if (rc == 0)
+		rc = ck_checkpoint_gather(l->cp, l->c, options, NULL, l->d);
+	if (rc == 0)
+		rc = files_read(t);
+	if (rc == 0)
+		rc = absent_report(t);
+	if (rc == 0)
+		rc = rows_show(t);
+	return rc ? rc : ck_torch_state_keep(l);
+}
+
+static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
+		const struct ck_format_options *options,
+		const struct ck_fetched_metadata *fetched, struct ck_diag *d)
+{
+	struct ck_tckpt_load *t = calloc(1, sizeof(*t));
+	int rc;
+
+	(void)fetched;
+	if (!t)
+		return ck_fail(d, ENOMEM, "out of memory");
+	t->layout = (struct ck_torch_layout){ t, part_listed };
+	t->torch = (struct ck_torch_load){
+		.cp = cp, .c = c, .d = d, .by_rank = true, .layout = &t->layout
+	};
+	rc = load_all(t, options);
+	ck_torch_load_fini(&t->torch);
+	ck_tckpt_metadata_fini(&t->metadata);
+	ck_metadata_text_fini(&t->text);
+	ck_dir_names_fini(&t->found);
+	ck_arena_fini(&t->names);
+	free(t->items);
+	free(t->files);
+	free(t);
+	return rc;
+}
+
+static bool is_part(const char *name)
+{
+	return is_metadata(name) || is_default_name(name);
+}
+
+const struct ck_format ck_format_torch_checkpointing = {
+	.name = "torch_checkpointing",
+	.is_part = is_part,
+	.rank = ck_torch_rank,
+	.head = ck_torch_head,
+	.sum = ck_torch_sum,
+	.pickle_sum = ck_torch_pickle_sum,
+	.record = ck_torch_record,
+	.load = load,
+	.is_sure = true,
+	.forget = ck_torch_forget,
+};

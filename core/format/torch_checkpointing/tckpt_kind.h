@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* tckpt_kind: the format "torch_checkpointing" for detect.c: a directory that the package
+ * torch_checkpointing saved, see kind.h. */
+#ifndef CK_TCKPT_KIND_H
+#define CK_TCKPT_KIND_H
+
+#include "format/kind.h"
+
+extern const struct ck_format ck_format_torch_checkpointing;
+
+/* For ck_kind.holds: returns 1 if the directory has a metadata.pkl of this package; 0 if it has
+ * none, or that of another program; -EBADMSG if it is malformed, or of an unknown version. */
+int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d);
+
+#endif
