@@ -45,6 +45,8 @@ struct ck_format {
 	/* True if a file of this name may belong to such a checkpoint. NULL if names
 	 * do not show it. */
 	bool (*is_part)(const char *name);
+	/* Status names all other files of the directory as not shown. */
+	bool names_others;
 	/* True if a rank writes files of this name. NULL if that is not known. */
 	bool (*is_shard)(const char *name);
 	/* True if load() reads all files of this name, in addition to cp->files. NULL

@@ -22,7 +22,8 @@ enum {
 };
 
 struct beside {
-	/* Names of data files of the checkpoint in the directory, sorted. */
+	/* Names of data files of the checkpoint in the directory, and of the
+	 * directories of others, sorted. */
 	struct ck_str *known;
 	size_t nknown;
 	struct ck_dir_names found;
@@ -43,8 +44,8 @@ static bool is_part(const char *name)
 
 /* --- files of the checkpoint ------------------------------------------------------- */
 
-/* Paths with a slash are left out. A file that the metadata names as "./FILE" is
- * therefore listed as not shown, which is rare. */
+/* Of a path with a slash, the first component is stored. A file that the metadata names as
+ * "./FILE" is therefore listed as not shown, which is rare. */
 static int known_make(struct beside *b, const struct ck_checkpoint *cp)
 {
 	uint32_t n = ck_files_count(cp->files);
@@ -54,8 +55,12 @@ static int known_make(struct beside *b, const struct ck_checkpoint *cp)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct ck_str path = ck_files_info(cp->files, i)->path;
+		const char *slash = path.len ? memchr(path.p, '/', path.len)
+					     : NULL;
 
-		if (path.len && !memchr(path.p, '/', path.len))
+		if (slash)
+			path.len = (size_t)(slash - path.p);
+		if (path.len)
 			b->known[b->nknown++] = path;
 	}
 	if (b->nknown)
@@ -104,7 +109,7 @@ static int directory_look(void *arg, const struct dirent *e)
 	struct beside *b = arg;
 
 	if ((e->d_type == DT_DIR || e->d_type == DT_UNKNOWN) &&
-	    is_checkpoint(b, e->d_name))
+	    !is_known(b, b->cp, e->d_name) && is_checkpoint(b, e->d_name))
 		note(b, ck_shown("%s/", e->d_name));
 	return 0;
 }
@@ -113,7 +118,9 @@ static int entry_check(void *arg, const struct dirent *e)
 {
 	struct beside *b = arg;
 
-	if (e->d_type != DT_DIR && is_part(e->d_name) &&
+	bool others = b->cp->format->names_others && e->d_name[0] != '.';
+
+	if (e->d_type != DT_DIR && (others || is_part(e->d_name)) &&
 	    !is_known(b, b->cp, e->d_name))
 		note(b, e->d_name);
 	return 0;

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "inspect_layers.h"
 #include "inspect_pick.h"
+#include "inspect_run.h"
 #include "inspect_summary.h"
 #include "offline_tree.h"
 #include <errno.h>
@@ -534,6 +535,37 @@ static int parse(struct inspection *in, int argc, char **argv)
 	return ck_check_hosts(&in->hosts);
 }
 
+/* Prints the steps of a run directory. A pattern chooses tensors of one step. */
+static int inspect_steps(struct inspection *in, const char *src,
+			 const struct ck_checkpoint *cp)
+{
+	static const enum ck_run_style styles[] = {
+		[TABLE] = CK_RUN_TABLE, [JSON] = CK_RUN_JSON, [CSV] = CK_RUN_CSV
+	};
+
+	if (in->glob || in->chunks || in->summary_only)
+		return ck_source_is_one(src, cp);
+	if (ck_inspect_run(ck_checkpoint_run(cp), styles[in->style], &in->out))
+		return ck_trouble("%s: its steps cannot be listed",
+				  ck_show(ck_str_from(src)));
+	return ck_print(&in->out);
+}
+
+static int inspect_one(struct inspection *in, const char *src,
+		       struct ck_checkpoint *cp)
+{
+	int rc;
+
+	if (ck_checkpoint_run(cp))
+		return inspect_steps(in, src, cp);
+	in->cp = cp;
+	in->c = ck_checkpoint_catalog(cp);
+	rc = inspect(in, cp);
+	ck_catalog_put(in->c);
+	ck_source_notes(src, cp);
+	return rc;
+}
+
 int ck_cmd_inspect(int argc, char **argv)
 {
 	struct inspection in = { .style = TABLE,
@@ -546,14 +578,7 @@ int ck_cmd_inspect(int argc, char **argv)
 		rc = ck_source_open(argv[optind], &in.options, &in.hosts,
 				    &cluster, &cp);
 	if (rc == 0)
-		rc = ck_source_is_one(argv[optind], cp);
-	if (rc == 0) {
-		in.cp = cp;
-		in.c = ck_checkpoint_catalog(cp);
-		rc = inspect(&in, cp);
-		ck_catalog_put(in.c);
-		ck_source_notes(argv[optind], cp);
-	}
+		rc = inspect_one(&in, argv[optind], cp);
 	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&in.hosts);
 	ck_format_options_fini(&in.options);

@@ -13,7 +13,7 @@ HOME = 'core/format/'
 
 # From the lowest. '' has the files of the folder itself.
 LAYERS = [('item',), ('current',), ('flat', 'load'),
-          ('dcp', 'ranks', 'run', 'safetensors', 'torch'), ('',)]
+          ('dcp', 'ranks', 'run', 'safetensors', 'torch', 'torch_checkpointing'), ('',)]
 
 # A run directory is a checkpoint whose steps are checkpoints: it detects and opens them.
 RECURSION = {'run': {'ck_checkpoint_open', 'ck_checkpoint_close', 'ck_kind_find',

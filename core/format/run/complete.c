@@ -2,6 +2,9 @@
 /* complete: checks whether a subdirectory of a run directory is a complete step. Called
  * with the lock of the run directory held (ck_run_scan()). */
 #include "format/detect.h"
+#include "format/ranks/ranks_kind.h"
+#include "format/torch/torch_kind.h"
+#include "format/torch_checkpointing/tckpt_kind.h"
 #include "run_internal.h"
 #include "run_kind.h"
 
@@ -100,6 +103,14 @@ static int complete(const struct ck_rundir *r, const struct ck_src *src,
 	return format->complete ? format->complete(src, d) : opens(r, name, d);
 }
 
+/* True for the name and the kinds of a directory of torch_checkpointing before the save ends. */
+static bool is_temporary(const struct ck_format *format, const char *name)
+{
+	return strncmp(name, "tmp_", 4) == 0 &&
+	       (format == &ck_format_torch_checkpointing ||
+		format == &ck_format_ranks || format == &ck_format_torch);
+}
+
 int ck_run_judge(struct ck_rundir *r, const char *name, int fd,
 		 const struct ck_format **format, char **why)
 {
@@ -114,6 +125,10 @@ int ck_run_judge(struct ck_rundir *r, const char *name, int fd,
 		rc = ck_kind_unfinished(&ck_kinds, &src, &d);
 		if (rc == 0)
 			rc = ck_fail(&d, ENOENT, "no checkpoint is in it");
+	} else if (rc == 0 && is_temporary(kind->format, name)) {
+		rc = ck_fail(&d, EBADMSG,
+			     "torch_checkpointing gives this name to a save "
+			     "that has not ended");
 	} else if (rc == 0) {
 		rc = complete(r, &src, kind->format, name, &d);
 	}

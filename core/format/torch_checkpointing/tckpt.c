@@ -494,6 +494,7 @@ static bool is_part(const char *name)
 const struct ck_format ck_format_torch_checkpointing = {
 	.name = "torch_checkpointing",
 	.is_part = is_part,
+	.names_others = true,
 	.rank = ck_torch_rank,
 	.head = ck_torch_head,
 	.sum = ck_torch_sum,
