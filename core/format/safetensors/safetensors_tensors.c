@@ -5,6 +5,7 @@
  * The state lives for one call of ck_safetensors_tensors_add().
  */
 #include "ckptfs/table.h"
+#include "format/torch_checkpointing/tckpt_kind.h"
 #include "safetensors_internal.h"
 
 #include <errno.h>
@@ -411,6 +412,45 @@ static int aliases_find(struct parts *p)
 	return rc;
 }
 
+/* --- files of ranks without a list ------------------------------------------------ */
+
+/* True if all files have names of torch_checkpointing. */
+static bool has_names_of_ranks(const struct parts *p)
+{
+	struct ck_str item;
+	uint64_t rank;
+
+	for (size_t i = 0; i < p->l->nfiles; i++)
+		if (p->l->files[i].has_info ||
+		    !ck_tckpt_is_name(p->l->files[i].name, ".safetensors",
+				      &item, &rank))
+			return false;
+	return p->l->nfiles > 1;
+}
+
+/* Refuses the local tensors of several ranks: without metadata.pkl no file has their places. */
+static int ranks_refuse(const struct parts *p)
+{
+	if (p->l->has_index || !has_names_of_ranks(p))
+		return 0;
+	for (size_t i = 0; i < p->n; i++)
+		if (p->all[i].next != NONE)
+			return ck_fail(
+				p->l->d, EBADMSG,
+				"%s and %s both have %s: files of ranks, as "
+				"torch_checkpointing writes them, but without "
+				"its metadata.pkl nothing says which part of a "
+				"tensor each has; the first save of a run has "
+				"it",
+				ck_show(ck_str_from(
+					file_of(p, &p->all[i])->name)),
+				ck_show(ck_str_from(
+					file_of(p, &p->all[p->all[i].next])
+						->name)),
+				ck_show(p->all[i].name));
+	return 0;
+}
+
 /* --- all tensors ------------------------------------------------------------------ */
 
 int ck_safetensors_tensors_add(struct ck_safetensors_load *l)
@@ -419,6 +459,8 @@ int ck_safetensors_tensors_add(struct ck_safetensors_load *l)
 	int rc = l->has_index ? parts_of_index(&p) : parts_of_files(&p);
 	size_t names = 0;
 
+	if (rc == 0)
+		rc = ranks_refuse(&p);
 	for (; names < p.nnames && rc == 0; names++)
 		rc = tensor_add(&p, p.first[names]);
 	if (rc == 0 && !l->has_index)

@@ -160,8 +160,8 @@ static int number_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
 				 ck_show(name));
 }
 
-/* Parses the default name of a file, `<item>_<rank>.pt`. */
-static bool default_name(const char *name, struct ck_str *item, uint64_t *rank)
+bool ck_tckpt_is_name(const char *name, const char *suffix, struct ck_str *item,
+		      uint64_t *rank)
 {
 	const char *bar = strrchr(name, '_'), *p = bar ? bar + 1 : NULL;
 
@@ -177,7 +177,7 @@ static bool default_name(const char *name, struct ck_str *item, uint64_t *rank)
 		    !(name[i] >= '0' && name[i] <= '9') &&
 		    !((name[i] | 32) >= 'a' && (name[i] | 32) <= 'z'))
 			return false;
-	return strcmp(p, ".pt") == 0;
+	return strcmp(p, suffix) == 0;
 }
 
 static bool is_default_name(const char *name)
@@ -185,7 +185,7 @@ static bool is_default_name(const char *name)
 	struct ck_str item;
 	uint64_t rank;
 
-	return default_name(name, &item, &rank);
+	return ck_tckpt_is_name(name, ".pt", &item, &rank);
 }
 
 /* Returns the number of an item that metadata.pkl does not list, after adding it if it is new;
@@ -208,7 +208,7 @@ static int unlisted_add(struct ck_tckpt_load *t, const char *name)
 	struct ck_str item;
 	int64_t at;
 
-	if (!default_name(name, &item, &of.rank) ||
+	if (!ck_tckpt_is_name(name, ".pt", &item, &of.rank) ||
 	    of.rank >= t->metadata.world ||
 	    ck_tckpt_item_find(&t->metadata, item) >= 0)
 		return 0;
