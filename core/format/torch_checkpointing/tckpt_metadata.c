@@ -111,7 +111,30 @@ static int part_add(struct parts *p, struct ck_str text, uint8_t type)
 	return 0;
 }
 
-/* Reads a JSON list of strings and numbers. The texts belong to `texts`. */
+/* Adds a part of a path. The JSON of a dict key that is a bool or None differs from its Python
+ * text, which is shown. */
+static int part_take(struct ck_json_reader *r, const struct ck_json_value *v,
+		     struct parts *p)
+{
+	uint8_t type = CK_PATH_STR;
+	struct ck_str text = v->text;
+
+	if (v->type == CK_JSON_NUMBER) {
+		type = CK_PATH_INDEX;
+	} else if (v->type == CK_JSON_NULL) {
+		type = CK_PATH_NONE;
+		text = CK_STR("None");
+	} else if (v->type == CK_JSON_TRUE || v->type == CK_JSON_FALSE) {
+		type = CK_PATH_BOOL;
+		text = v->type == CK_JSON_TRUE ? CK_STR("True")
+					       : CK_STR("False");
+	} else if (v->type != CK_JSON_STRING) {
+		return ck_json_refuse(r, v, "a part of a path");
+	}
+	return part_add(p, text, type) ? no_memory(r->d) : 0;
+}
+
+/* Reads a JSON list of strings, numbers, bools and nulls. The texts belong to `texts`. */
 static int parts_read(struct ck_str json, struct parts *p,
 		      struct ck_arena *texts, struct ck_diag *d)
 {
@@ -127,12 +150,7 @@ static int parts_read(struct ck_str json, struct parts *p,
 		rc = ck_json_next(&r, &v);
 		if (rc || v.type == CK_JSON_END)
 			break;
-		if (v.type != CK_JSON_STRING && v.type != CK_JSON_NUMBER)
-			rc = ck_json_refuse(&r, &v, "a part of a path");
-		else if (part_add(p, v.text,
-				  v.type == CK_JSON_STRING ? CK_PATH_STR
-							   : CK_PATH_INDEX))
-			rc = no_memory(d);
+		rc = part_take(&r, &v, p);
 	}
 	if (rc == 0)
 		rc = ck_json_next(&r, &v);
