@@ -119,7 +119,7 @@ static void part_print(const struct file *f, const struct ck_rank_part *part)
 	number(part->answer.rank);
 	printf(",\"ranks\":%" PRIu64 ",\"world\":%" PRIu64
 	       ",\"partial\":%d,\"outside\":%d",
-	       part->answer.ranks, part->answer.world, part->partial,
+	       part->answer.ranks, part->answer.world, part->fault != NULL,
 	       part->outside);
 	sharding(part->sharding);
 	fputs(",\"pieces\":[", stdout);
