@@ -16,8 +16,6 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-enum { LINES_MOST = 64 }; /* lines of damage about absent tensors */
-
 /* --- the kind ------------------------------------------------------------------------ */
 
 static bool is_metadata(const char *name)
@@ -324,84 +322,6 @@ static int files_read(struct ck_tckpt_load *t)
 	return ck_fail_none_usable(l->c, l->files[0].name, l->nfiles, l->d);
 }
 
-/* --- absent tensors ------------------------------------------------------------------- */
-
-/* What metadata.pkl lists, and the files do not have. */
-struct absent {
-	uint64_t lines, plain;
-	struct ck_str first; /* of the plain ones */
-};
-
-/* Looks for one path in the file of one rank. */
-static int absent_look(struct ck_tckpt_load *t,
-		       const struct ck_tckpt_path *path, uint32_t i,
-		       struct absent *a)
-{
-	uint64_t rank = t->files[i].rank;
-	struct ck_loss loss = { .name = path->path.key,
-				.file = t->torch.files[i].number,
-				.err = ENODATA };
-	bool for_all;
-
-	if (path->have[rank / 8] >> rank % 8 & 1 ||
-	    !ck_tckpt_promises(path, rank, &for_all))
-		return 0;
-	if (for_all) {
-		if (a->plain++ == 0)
-			a->first = path->path.key;
-		return 0;
-	}
-	if (a->lines++ >= LINES_MOST)
-		return 0;
-	loss.what = CK_STR(CK_TCKPT_METADATA " lists it, the file does not "
-					     "have it");
-	return ck_catalog_loss_add(t->torch.c, &loss) ? no_memory(t) : 0;
-}
-
-/* True if a bit is missing among those of all ranks. */
-static bool is_complete(const struct ck_tckpt_metadata *m,
-			const struct ck_tckpt_path *path)
-{
-	for (uint64_t i = 0; i < m->world / 8; i++)
-		if (path->have[i] != UINT8_MAX)
-			return false;
-	return m->world % 8 == 0 ||
-	       path->have[m->world / 8] == (1U << m->world % 8) - 1;
-}
-
-/* Adds a line of damage for each tensor that a file lacks. A plain tensor is listed for all ranks,
- * even if only some have it: that is a note. */
-static int absent_report(struct ck_tckpt_load *t)
-{
-	const struct ck_tckpt_metadata *m = &t->metadata;
-	struct absent a = { 0 };
-	int rc = 0;
-
-	for (size_t k = 0; k < m->npaths && rc == 0; k++) {
-		const struct ck_tckpt_path *path = &m->paths[k];
-		struct ck_str item = ck_part_text(&path->path.parts[0]);
-
-		if (is_complete(m, path))
-			continue;
-		for (uint32_t i = 0; i < t->nfiles && rc == 0; i++)
-			if (t->torch.files[i].good &&
-			    ck_str_eq(t->items[t->files[i].item], item))
-				rc = absent_look(t, path, i, &a);
-	}
-	if (rc == 0 && a.lines > LINES_MOST)
-		rc = ck_catalog_note_add(
-			t->torch.c, ck_shown("tensors that files lack: %" PRIu64
-					     ", the first %d are in damage",
-					     a.lines, LINES_MOST));
-	if (rc == 0 && a.plain)
-		rc = ck_catalog_note_add(
-			t->torch.c,
-			ck_shown("plain tensors that only some ranks have: "
-				 "%s, and %" PRIu64 " more",
-				 ck_show(a.first), a.plain - 1));
-	return rc;
-}
-
 /* --- the load ------------------------------------------------------------------------- */
 
 static int rows_show(struct ck_tckpt_load *t)
@@ -454,7 +374,7 @@ static int load_all(struct ck_tckpt_load *t,
 	if (rc == 0)
 		rc = files_read(t);
 	if (rc == 0)
-		rc = absent_report(t);
+		rc = ck_tckpt_absent_report(t);
 	if (rc == 0)
 		rc = rows_show(t);
 	return rc ? rc : ck_torch_state_keep(l);

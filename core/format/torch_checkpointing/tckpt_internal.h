@@ -2,7 +2,8 @@
 /*
  * tckpt_internal: shared by the files of the format torch_checkpointing. tckpt.c detects and
  * loads a checkpoint, tckpt_metadata.c reads metadata.pkl, tckpt_part.c computes the part that a
- * rank has of a tensor, tckpt_items.c reads files that are not torch files.
+ * rank has of a tensor, tckpt_items.c reads files that are not torch files, tckpt_absent.c reports
+ * tensors that are not in the files.
  *
  * An item is a value that the job saved under a name, such as "model". Each rank writes each
  * item to a file of its own. metadata.pkl lists the items that can be loaded by another number
@@ -79,6 +80,10 @@ int ck_tckpt_is_metadata(const struct ck_pickle *p);
 CK_MUST_USE int ck_tckpt_metadata_read(struct ck_tckpt_metadata *m,
 				       struct ck_str bytes, struct ck_diag *d);
 void ck_tckpt_metadata_fini(struct ck_tckpt_metadata *m);
+/* Writes the first n parts of a path to m->text so that different paths give different texts.
+ * The text is valid until the next call; m->text.err is set if memory is short. */
+struct ck_str ck_tckpt_exact(struct ck_tckpt_metadata *m,
+			     const struct ck_path_part *parts, uint32_t n);
 /* Finds a path with all its parts. NULL if metadata.pkl has no such path, or memory is short. */
 struct ck_tckpt_path *ck_tckpt_path_find(struct ck_tckpt_metadata *m,
 					 const struct ck_torch_path *path);
@@ -156,5 +161,11 @@ struct ck_tckpt_load {
 /* Reads file i, which is not a torch file. A file that cannot be read becomes a line of damage.
  * Returns 0, or: -ENOMEM; transient errors of files. */
 CK_MUST_USE int ck_tckpt_item_read(struct ck_tckpt_load *t, uint32_t i);
+
+/* --- tckpt_absent.c -------------------------------------------------------------- */
+
+/* Adds a line of damage for each tensor that metadata.pkl lists and a file lacks, after all files
+ * were read. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_tckpt_absent_report(struct ck_tckpt_load *t);
 
 #endif

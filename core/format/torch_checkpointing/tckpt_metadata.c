@@ -64,9 +64,8 @@ static struct ck_str key_of(const void *arg, uint32_t i)
 	return m->paths[i].path.key;
 }
 
-/* Writes the parts of a path to m->text so that different paths give different texts. */
-static struct ck_str exact_text(struct ck_tckpt_metadata *m,
-				const struct ck_path_part *parts, uint32_t n)
+struct ck_str ck_tckpt_exact(struct ck_tckpt_metadata *m,
+			     const struct ck_path_part *parts, uint32_t n)
 {
 	m->text.len = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -79,7 +78,7 @@ static struct ck_str exact_text(struct ck_tckpt_metadata *m,
 struct ck_tckpt_path *ck_tckpt_path_find(struct ck_tckpt_metadata *m,
 					 const struct ck_torch_path *path)
 {
-	struct ck_str exact = exact_text(m, path->parts, path->nparts);
+	struct ck_str exact = ck_tckpt_exact(m, path->parts, path->nparts);
 	int64_t at = m->text.err ? -1 : ck_table_find(&m->by_exact, exact);
 
 	return at < 0 ? NULL : &m->paths[at];
@@ -209,7 +208,7 @@ static int path_add(struct ck_tckpt_metadata *m, const struct parts *p,
 	if (rc)
 		return rc;
 	own->exact = ck_arena_copy(&m->arena,
-				   exact_text(m, p->all, (uint32_t)p->n));
+				   ck_tckpt_exact(m, p->all, (uint32_t)p->n));
 	own->have = ck_arena_alloc(&m->arena, bits);
 	if (!own->exact.p || !own->have || m->text.err)
 		return no_memory(d);

@@ -146,6 +146,35 @@ static int piece_make(struct computing *c)
 	return 0;
 }
 
+/* Makes the local tensor a part that is its whole tensor. */
+static int whole_make(struct computing *c)
+{
+	const struct ck_tckpt_local *local = c->local;
+	int64_t *boxes;
+	int rc;
+
+	*c->part = (struct ck_rank_part){
+		.kind = CK_KIND_TENSOR,
+		.dtype = local->dtype,
+		.ndim = local->ndim,
+		.shape = local->size,
+		.answer = { CK_NO_RANK, 0, 0 },
+	};
+	rc = piece_make(c);
+	if (rc == 0)
+		rc = alloc(c, 3UL * local->ndim, sizeof(*boxes), &boxes);
+	if (rc)
+		return -ENOMEM;
+	for (uint32_t d = 0; d < local->ndim; d++) {
+		boxes[d] = boxes[2 * local->ndim + d] = 0;
+		boxes[local->ndim + d] = local->size[d];
+	}
+	c->part->pieces[0].size = local->size;
+	c->part->pieces[0].boxes = boxes;
+	c->part->pieces[0].nboxes = 1;
+	return 0;
+}
+
 static int shape_take(struct computing *c, const struct ck_pv *data)
 {
 	struct ck_str torch = CK_STR("torch."), dtype;
@@ -307,6 +336,9 @@ static int dtensor_take(struct computing *c, const struct ck_pv *data)
 		rc = sharding_take(c, data, &mesh);
 	if (rc == 0 && !coordinate_find(c, &mesh))
 		rc = misfit(c, "a rank that is not in its mesh");
+	/* The record of a plain tensor has the shape on one of the ranks. */
+	if (rc == 0 && c->local->is_plain && is_for_plain(part->sharding))
+		return whole_make(c);
 	if (rc == 0)
 		rc = piece_make(c);
 	if (rc)
@@ -319,12 +351,8 @@ static int dtensor_take(struct computing *c, const struct ck_pv *data)
 		.coordinate = c->seen->coordinate,
 	};
 	part->kind = CK_KIND_DTENSOR;
-	rc = ck_rank_boxes(c->r.p, &place, c->r.arena, &part->pieces[0], &c->d);
-	if (c->local->is_plain && is_for_plain(part->sharding)) {
-		part->kind = CK_KIND_TENSOR;
-		part->sharding = NULL;
-	}
-	return rc;
+	return ck_rank_boxes(c->r.p, &place, c->r.arena, &part->pieces[0],
+			     &c->d);
 }
 
 /* --- listed boxes ----------------------------------------------------------------------------- */
@@ -480,36 +508,7 @@ static int type_take(struct computing *c, const struct ck_pv *sharding)
 				  ck_show(name)));
 }
 
-/* Makes the local tensor a part that is its whole tensor. */
-static int whole_make(struct computing *c)
-{
-	const struct ck_tckpt_local *local = c->local;
-	int64_t *boxes;
-	int rc;
-
-	*c->part = (struct ck_rank_part){
-		.kind = CK_KIND_TENSOR,
-		.dtype = local->dtype,
-		.ndim = local->ndim,
-		.shape = local->size,
-		.answer = { CK_NO_RANK, 0, 0 },
-	};
-	rc = piece_make(c);
-	if (rc == 0)
-		rc = alloc(c, 3UL * local->ndim, sizeof(*boxes), &boxes);
-	if (rc)
-		return -ENOMEM;
-	for (uint32_t d = 0; d < local->ndim; d++) {
-		boxes[d] = boxes[2 * local->ndim + d] = 0;
-		boxes[local->ndim + d] = local->size[d];
-	}
-	c->part->pieces[0].size = local->size;
-	c->part->pieces[0].boxes = boxes;
-	c->part->pieces[0].nboxes = 1;
-	return 0;
-}
-
-/* The same without a whole tensor, because of the error in c->d. */
+/* Makes a part without a whole tensor, because of the error in c->d. */
 static int fault_make(struct computing *c)
 {
 	const char *fault = text_keep(c, c->d.text);
