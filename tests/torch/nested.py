@@ -271,6 +271,8 @@ KINDS = {megatron: "dcp", trainer: "safetensors"}
 
 def is_same(a, b):
     import torch
+    if hasattr(a, "_local_tensor") and hasattr(b, "_local_tensor"):
+        return a.placements == b.placements and is_same(a._local_tensor, b._local_tensor)
     if type(a) is not type(b) and not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) \
             or is_sparse(a) != is_sparse(b):
         return False
