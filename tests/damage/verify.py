@@ -285,6 +285,7 @@ def main():
     import containers  # noqa: F401
     import kinds  # noqa: F401
     import sources  # noqa: F401
+    import torch_checkpointing  # noqa: F401
     import variants  # noqa: F401
     from want import KINDS
     if work == "--make":
