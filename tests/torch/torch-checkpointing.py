@@ -14,7 +14,6 @@ The long run also has release 0.1.0, which is installed into a directory of its 
 TAP.
 """
 import collections
-import contextlib
 import copy
 import json
 import logging
@@ -33,8 +32,8 @@ import interop
 import nested
 import oracle
 import spawn
+import torch_items
 
-OLD, NEW = "0.1.0", "0.1.1"
 MESHES = {1: [(1,)], 2: [(2,), (1, 2)], 3: [(3,)], 4: [(4,), (2, 2)], 8: [(8,), (4, 2), (2, 2, 2)]}
 DTYPES = "float32", "float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool", \
     "complex64", "float8_e4m3fn"
@@ -86,7 +85,7 @@ class Job:
         """A dimension that the last dimension of the mesh cuts first, as tensor parallelism with FSDP2 does."""
         from torch.distributed.tensor.placement_types import _StridedShard
         mesh = next((mesh for mesh in self.meshes.values() if mesh.ndim == 2), None)
-        if mesh is None or self.release == OLD:
+        if mesh is None or self.release == torch_items.OLD:
             return self.dtensor()
         outer, inner = mesh.shape
         whole = self.values((self.lot.choice((4, 8, 12, 7, 1)), 3))
@@ -156,80 +155,9 @@ class Job:
                  "config": copy.deepcopy(CONFIG) | {"rank": self.rank}, "blob": b"\0\xff of rank %d" % self.rank,
                  "extra": {"w": self.dtensor(), "p": self.plain(), "seen": self.value()}, "count": 100,
                  "unseen": {"text": "a file that metadata.pkl does not name"}}
-        if self.release != OLD:
+        if self.release != torch_items.OLD:
             items["listed"] = {"x": self.pieces(), "y": [self.pieces()]}
         return items
-
-
-def specs(package):
-    """How each item is saved."""
-    layout = package.checkpoint_layout
-    try:
-        from torch_checkpointing.default_resharder import DefaultResharder as Resharder
-    except ImportError:
-        from torch_checkpointing.dtensor_resharder import DTensorResharder as Resharder
-    from torch_checkpointing.distributed_metadata import ShardingMetadata
-
-    global OfRank                                                       # it is pickled by its name
-
-    class OfRank(ShardingMetadata):
-        """What a resharder of the user records of an item that has no tensors."""
-        equivalent_ranks = None
-
-        def __eq__(self, other):
-            return type(self) is type(other)
-
-        def __hash__(self):
-            return 1
-
-        def to_dict(self):
-            return {}
-
-        @classmethod
-        def from_dict(cls, _):
-            return cls()
-
-    class ValueResharder(Resharder):
-        def extract_sharding_metadata(self, item_key, item_value):
-            return {(): OfRank()}
-
-    class ListedResharder(Resharder):
-        def extract_sharding_metadata(self, item_key, item_value):
-            from torch_checkpointing.default_metadata import DefaultShardingMetadata
-            found = {}
-            for path in super().extract_sharding_metadata(item_key, item_value):
-                tensor = item_value
-                for part in path:
-                    tensor = tensor[part]
-                found[path] = DefaultShardingMetadata.from_tensor(tensor)
-            return found
-
-    def spec(path=None, form=None, resharder=Resharder):
-        info = layout.LayoutInfo(path, form) if path else None
-        return package.ItemSpec(resharder=resharder() if resharder else None, layout=info)
-    return {"model": spec(), "opt": spec("rank_{rank}/opt.pt", layout.TorchSerialization()), "bare": spec(),
-            "safe": spec("rank_{rank}/safe.safetensors", layout.SafetensorsSerialization()),
-            "config": spec("config_{rank}.json", layout.JsonSerialization(), ValueResharder),
-            "blob": spec("rank_{rank}/blob", layout.RawSerialization(), ValueResharder),
-            "listed": spec(resharder=ListedResharder),
-            "unseen": spec("unseen_{rank}.json", layout.JsonSerialization(), None)}
-
-
-def manager(package, items):
-    """A manager on a machine without a GPU: the package gathers its metadata by NCCL, and writes around the page cache
-    in sizes that not every file system accepts."""
-    import torch.distributed as dist
-    from torch_checkpointing import metadata_manager
-    from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
-
-    def gather(_, data, process_group=None):
-        out = [None] * dist.get_world_size(process_group)
-        dist.all_gather_object(out, data, group=process_group)
-        return dict(enumerate(out))
-    metadata_manager.DefaultMetadataManager._all_gather_pickled_data = gather
-    return package.CheckpointManager(package.CheckpointManager.Config(
-        items=items, save=package.config.SyncCheckpointSaverConfig(),
-        storage_config=LocalFileSystemStorageConfig(use_direct_io=False)))
 
 
 def held(job, items):
@@ -268,8 +196,7 @@ def save(rank, size, home, seed, release, where):
     import torch_checkpointing
     job = Job(rank, size, random.Random(seed), release)
     items = job.payload()
-    known = specs(torch_checkpointing)
-    with contextlib.closing(manager(torch_checkpointing, {name: known[name] for name in items if name in known})) as saver:
+    with torch_items.manager(torch_checkpointing, items) as saver:
         for step in (1, 2):
             saver.save(f"{home}/step-{step}", items)
             dist.barrier()
@@ -507,20 +434,11 @@ def case(tap, ckptfs, lot, size, release, where, number):
         return len(expected.whole)
 
 
-def installed(scratch):
+def releases_in(scratch):
     """The releases: (name, directory of it or None)."""
-    try:
-        import importlib.metadata
-        release = importlib.metadata.version("torch_checkpointing")
-    except ImportError:
-        interop.skip("torch_checkpointing is not installed")
-    if release != NEW:
-        interop.skip(f"torch_checkpointing {release} is installed, not {NEW}")
-    if not live.is_long():
-        return [(NEW, None)]
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", scratch,
-                    f"torch_checkpointing=={OLD}"], check=True)
-    return [(NEW, None), (OLD, scratch)]
+    if torch_items.installed() != torch_items.NEW:
+        interop.skip(f"torch_checkpointing {torch_items.NEW} is not installed")
+    return [(torch_items.NEW, None)] + ([(torch_items.OLD, torch_items.install_old(scratch))] if live.is_long() else [])
 
 
 def main():
@@ -529,7 +447,7 @@ def main():
     logging.disable(logging.WARNING)                                    # of meshes without a process group
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     with tempfile.TemporaryDirectory(prefix="torch-checkpointing-old-") as scratch:
-        releases = installed(scratch)
+        releases = releases_in(scratch)
         for number in range(options.cases):
             size = (4, 2, 4, 2, 1, 3, 8)[number % 7]
             count += case(tap, options.ckptfs, lot, size, *releases[number // 2 % len(releases)], number)
