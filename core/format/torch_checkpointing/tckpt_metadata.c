@@ -69,6 +69,8 @@ struct ck_str ck_tckpt_exact(struct ck_tckpt_metadata *m,
 {
 	m->text.len = 0;
 	for (uint32_t i = 0; i < n; i++) {
+		/* The keys 0 and "0" of a dict are two keys. */
+		ck_buf_text(&m->text, parts[i].type == CK_PATH_STR ? "s" : "n");
 		ck_buf_u32(&m->text, parts[i].len);
 		ck_buf_str(&m->text, ck_part_text(&parts[i]));
 	}
