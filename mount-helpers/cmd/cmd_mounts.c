@@ -80,7 +80,7 @@ static void print_json(const struct listing *l, struct ck_buf *out)
 
 /* --- as text -------------------------------------------------------------- */
 
-enum { KIND_WIDTH = 11 }; /* safetensors */
+enum { KIND_WIDTH = 19 }; /* torch_checkpointing */
 
 static void print_padded(struct ck_buf *out, const char *text, size_t width)
 {

@@ -174,7 +174,7 @@ static void read_line(struct ck_str line, struct ck_mount_record *r)
 	(void)sscanf(text, "mount namespace: %" SCNu64, &r->mounts);
 	(void)sscanf(text, "mount: %d", &r->mount);
 	(void)sscanf(text, "unique mount: %" SCNu64, &r->unique);
-	(void)sscanf(text, "kind: %15s", r->kind);
+	(void)sscanf(text, "kind: %31s", r->kind);
 }
 
 static int read_file(int dirfd, const char *name, uid_t user, char *text,

@@ -121,7 +121,7 @@ struct ck_mount_record {
 	uint64_t mounts; /* inode of the mount namespace; 0: unknown */
 	int mount;	 /* mount id in the table; 0: unknown */
 	uint64_t unique; /* as in struct ck_mount */
-	char kind[16];	 /* format of the checkpoint */
+	char kind[32];	 /* format of the checkpoint */
 };
 
 enum ck_life { CK_LIFE_UNKNOWN, CK_LIFE_LIVES, CK_LIFE_DEAD };
