@@ -277,6 +277,26 @@ def test_beside(hosts):
     tap.check(done.returncode == 0, "torch files beside safetensors: check --full", done.stdout, done.stderr)
 
 
+def test_items(hosts):
+    """Items of torch_checkpointing: metadata.pkl on one host, files on those of their ranks, damage of one of them."""
+    tree, who = whole(hosts, "items_4"), dealt(hosts, "items_4")
+    tap.check(all(who.values()), "torch_checkpointing: each host has some of it", who)
+    same(hosts, "torch_checkpointing: files of ranks on their hosts", tree)
+    done = command(hosts, "check", "--full")
+    tap.check(done.returncode == 0, "torch_checkpointing: check --full", done.stdout, done.stderr)
+    holder = next(host for host in hosts.names if os.path.exists(f"{hosts.directory(host)}/model_2.pt"))
+    os.remove(f"{hosts.directory(holder)}/model_2.pt")
+    with hosts_mount.mounted(hosts, CKPTFS):
+        lost, kept = sizes(hosts, "raw/model.embed"), sizes(hosts, "raw/model.norm", "raw/opt.state.0.exp_avg")
+        damage = hosts_mount.report(hosts, "damage")
+    tap.check(lost == [-61] and min(kept) > 0 and "model_2.pt" in damage,
+              "torch_checkpointing: a file that no host has", lost, kept, damage)
+    dealt(hosts, "items_4", "all")
+    with open(f"{hosts.directory('h2')}/metadata.pkl", "ab") as out:
+        out.write(b" ")
+    refused(hosts, "torch_checkpointing: metadata.pkl that differs between hosts", "metadata.pkl differs between hosts")
+
+
 def test_aside(hosts):
     """Small files for hf/ on other hosts, equal and different ones."""
     tree = whole(hosts, "hub_index")
@@ -439,6 +459,7 @@ def scene_copies(hosts):
     test_rank_metadata(hosts)
     test_common(hosts)
     test_beside(hosts)
+    test_items(hosts)
     test_aside(hosts)
     test_sidecar(hosts)
     test_rename(hosts)

@@ -8,7 +8,7 @@
 HOW lists the distributions of data files:
 
     by rank      __R_*.distcp is on host R mod n, the host that saved it. Other files go by
-                 the last number in their name
+                 the last number in their path
     one empty    as by rank, but one host has no data file
     random       each on one host
     all to one   all on one host
@@ -28,12 +28,12 @@ METADATA = ".metadata"
 
 def is_metadata(name):
     """True for a file that describes the data files."""
-    return name == METADATA or name.endswith(".index.json")
+    return name in (METADATA, "metadata.pkl") or name.endswith(".index.json")
 
 
 def rank_of(name):
-    name = os.path.basename(name)
-    match = re.match(r"__(\d+)[_.]", name) or re.match(r".*?(\d+)-of-\d+", name)
+    base = os.path.basename(name)
+    match = re.match(r"__(\d+)[_.]", base) or re.match(r".*?(\d+)-of-\d+", base)
     return int(match.group(1) if match else [0, *re.findall(r"\d+", name)][-1])
 
 
