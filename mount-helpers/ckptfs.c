@@ -23,8 +23,9 @@ static int ck_cmd_help(int argc, char **argv);
 	"  -o sidecar=FILE            the parameters in FSDP1's flat ones\n"   \
 	"  -o rename=FILE             show names as the lines OLD<tab>NEW "    \
 	"of FILE have them\n"                                                  \
-	"  -o kind=KIND               require a kind: dcp, safetensors, "      \
-	"torch, ranks or run\n"
+	"  -o kind=KIND               require a kind: dcp, "                   \
+	"torch_checkpointing, safetensors, torch,\n"                           \
+	"                             ranks or run\n"
 #define VIEWS                                                                  \
 	"  -o views=NAME[+NAME...]    only these of full, raw, local, "        \
 	"objects, hf\n"                                                        \

@@ -53,7 +53,7 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= rename= root= \
+offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= rename= root= \
 	shardlinks=beneath sidecar= views=
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
@@ -83,7 +83,7 @@ check 'bash: options of inspect are those of --help' diff \
 offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=manual debug direct fsname= \
 	gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
-	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=force nccl=off \
+	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog map= nccl=force nccl=off \
 	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
 	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
 	umask= views= write

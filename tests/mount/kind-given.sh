@@ -52,7 +52,7 @@ fails 'a tar container' 'a tar container, which is not read: load with torch and
 "$CKPTFS" mount -o kind=nothing "$source" "$mnt" 2>err
 equal 'a kind that is not read: status' $? 2
 check 'a kind that is not read: words' grep -qF \
-	'option kind=nothing: not read by this version, which reads dcp, safetensors, torch' err
+	'option kind=nothing: not read by this version, which reads dcp, torch_checkpointing, safetensors, torch' err
 
 cp "$source"/.metadata "$source"/*.distcp both
 name=$("$CKPTFS" inspect -o kind=safetensors --csv both | sed -n '2s/,.*//p')
@@ -65,6 +65,46 @@ check 'cat' "$CKPTFS" cat -o kind=safetensors both "raw/$name"
 check 'cp' "$CKPTFS" cp -o kind=safetensors both "raw/$name" copy
 check 'getfattr' "$CKPTFS" getfattr -o kind=safetensors both "raw/$name"
 fails 'cat: a tensor of the other' '' "$CKPTFS" cat -o kind=dcp both "raw/$name"
+
+# --- torch_checkpointing: behind DCP, before safetensors and files of ranks
+kind() {
+	sed -n 's/^kind: \([a-z_]*\) .*/\1/p' "$mnt/.ckptfs/status"
+}
+mkdir items
+cp -r "$FIXTURES"/items_2/* items
+cp "$FIXTURES"/hub_one/*.safetensors items
+mounted items
+equal 'torch_checkpointing comes before safetensors' "$(kind)" torch_checkpointing
+equal 'torch_checkpointing: beside it' "$(beside)" \
+	"$(cd "$FIXTURES/hub_one" && ls ./*.safetensors | sed 's|./||' | paste -sd , | sed 's/,/, /g')"
+equal 'torch_checkpointing: mounts has the kind' \
+	"$("$CKPTFS" mounts --json | jq -r --arg at "$mnt" '.mounts[] | select(.mountpoint == $at).kind')" torch_checkpointing
+unmounted
+for kind in safetensors ranks; do
+	mounted items -o "kind=$kind"
+	equal "torch_checkpointing: $kind is meant" "$(kind)" "$kind"
+	unmounted
+done
+cp "$source"/.metadata "$source"/*.distcp items
+mounted items
+equal 'dcp comes before torch_checkpointing' "$(kind)" dcp
+unmounted
+mounted items -o kind=torch_checkpointing
+equal 'torch_checkpointing is meant' "$(kind)" torch_checkpointing
+unmounted
+rm items/metadata.pkl items/.metadata items/*.distcp items/*.safetensors
+mounted items
+equal 'a save without metadata.pkl is of ranks' "$(kind)" ranks
+unmounted
+fails 'torch_checkpointing is meant: what is missing' \
+	'no checkpoint of kind torch_checkpointing: it has no metadata.pkl of torch_checkpointing; it is one of kind ranks' \
+	"$CKPTFS" mount -o kind=torch_checkpointing items "$mnt"
+mkdir parts
+for rank in 0 1; do
+	cp "$FIXTURES/items_2/rank_$rank/safe.safetensors" "parts/safe_$rank.safetensors"
+done
+fails 'safetensors of ranks without metadata.pkl' \
+	'safe_0.safetensors and safe_1.safetensors both have weight' "$CKPTFS" mount parts "$mnt"
 
 # --- files that are of ranks by the numbers in their names alone
 mkdir steps ranks

@@ -140,6 +140,7 @@ ln -s "$FIXTURES/files_pieces" bert
 ln -s "$FIXTURES/hub_index" llama
 ln -s "$FIXTURES/alone_2" no-collectives
 ln -s "$FIXTURES/megatron" iter_0000100
+ln -s "$FIXTURES/items_4" first-save
 cp -r "$FIXTURES/ranks_fsdp2_4" global_step_100/actor
 cp -r "$FIXTURES/sample" run/step-1000
 sed -n '/^## Each kind of checkpoint$/,/^# SEE ALSO$/p' \
