@@ -230,6 +230,7 @@ static int path_take(struct ck_tckpt_metadata *m, void *item,
 		     const struct ck_pv *pair, struct ck_diag *d)
 {
 	const struct ck_str *above = item;
+	struct ck_arena texts = { 0 };
 	struct parts p = { 0 };
 	struct ck_str json;
 	int rc = 0;
@@ -241,11 +242,12 @@ static int path_take(struct ck_tckpt_metadata *m, void *item,
 	if (above && part_add(&p, *above, CK_PATH_STR))
 		rc = no_memory(d);
 	if (rc == 0)
-		rc = parts_read(json, &p, &m->arena, d);
+		rc = parts_read(json, &p, &texts, d);
 	if (rc == 0 && p.n == 0)
 		rc = malformed(d, "a path without parts");
 	if (rc == 0)
 		rc = path_add(m, &p, &pair[1], d);
+	ck_arena_fini(&texts);
 	free(p.all);
 	return rc;
 }
