@@ -80,7 +80,9 @@ static int file_cmp(const void *a, const void *b, void *arg)
 	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
 	const struct ck_torch_file *x = &r->l->files[i], *y = &r->l->files[k];
 
-	/* Families are in the order of their first files. */
+	/* Families are in the order of their first files, or in that of the list. */
+	if (r->is_listed && x->family != y->family)
+		return x->family < y->family ? -1 : 1;
 	if (r->first[i] != r->first[k])
 		return r->first[i] < r->first[k] ? -1 : 1;
 	if (x->rank != y->rank)

@@ -17,7 +17,7 @@ struct ck_rank_files {
 		*first; /* owned; for each file, the first file of its family */
 	uint32_t *order; /* owned; files, by family and rank */
 	/* The checkpoint lists its files: the number of a file is its rank, whatever its
-	 * values say. */
+	 * values say, and families are in the order of their numbers. */
 	bool is_listed;
 	uint64_t world; /* number of ranks; 0 if only the files show it */
 };
