@@ -176,6 +176,7 @@ kinds("torch_checkpointing", METADATA, [
         ("is dangerous in a value", put(METADATA, lambda c: metadata()[:-1] + EVIL[:-1] + b"0.")),
         ("of version 3.0", root(version="3.0")), ("of no version", root(version=None)),
         ("of no ranks", root(world_size=0)), ("of too many ranks", root(world_size=1 << 40)),
+        ("of a million ranks", root(world_size=1_000_000)),
         ("of fewer ranks", root(world_size=1)), ("of other ranks", root(world_size="2")),
         ("with items that are a list", root(metadata=[])), ("with an item that is a number", root(metadata={"a": 7})),
         ("with a path that is no list", paths('"x"')), ("with a path that is cut", paths("[")),

@@ -266,6 +266,12 @@ static void test_refused(void)
 	refused("{ ( 'version '2.0 'world_size 2 'metadata [ u", "a dict");
 	refused("{ ( 'version '1.0 'world_size 2 'metadata { u",
 		"no rank_to_layout_info_mappings");
+	refused("{ ( 'version '2.0 'world_size 1073741824 'metadata { " ITEM(
+			"m", "", "") "s u",
+		"more memory");
+	refused("{ ( 'version '2.0 'world_size 1000000 'metadata { " ITEM(
+			"m", "", "") "s u",
+		"more memory");
 	refused(METADATA("2.0", "'m 7 "), "an item");
 	refused(METADATA("2.0", ITEM("m", "", "2 N ")), "beyond");
 	refused(METADATA("2.0", ITEM("m", "", "0 7 ")), "layout");

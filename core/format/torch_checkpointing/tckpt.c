@@ -13,6 +13,7 @@
 #include "tckpt_kind.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -140,6 +141,21 @@ static int listed_each(struct ck_tckpt_load *t, bool torch,
 	return rc;
 }
 
+/* True if the memory of a file is bounded by the size of the checkpoint. A file with a default name
+ * needs no bytes of metadata.pkl: its own bytes count, or if there is none, those of metadata.pkl,
+ * up to its limit. */
+static bool is_paid(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
+		    const char *name)
+{
+	enum { FILE_BYTES = 800 }; /* of memory */
+	const struct ck_tckpt_item *item = &t->metadata.items[of->item];
+
+	return item->files[of->rank].name.len > 0 ||
+	       faccessat(t->torch.cp->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) ==
+		       0 ||
+	       ck_pickle_spend(&t->metadata.pickle, FILE_BYTES);
+}
+
 /* Adds a file to those of the checkpoint. */
 static int number_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
 		      struct ck_str name)
@@ -147,7 +163,10 @@ static int number_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
 	struct ck_files *files = t->torch.cp->files;
 	uint32_t before = ck_files_count(files), number;
 
-	(void)of;
+	if (!is_paid(t, of, name.p))
+		return ck_fail(t->torch.d, EBADMSG,
+			       CK_TCKPT_METADATA
+			       ": needs more memory than its size allows");
 	if (ck_files_add(files, name, &number))
 		return no_memory(t);
 	return number == before
