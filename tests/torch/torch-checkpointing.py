@@ -327,7 +327,7 @@ def report_problems(top, kind, size):
         found.append(f"status: {status.splitlines()[:4]}")
     if [line for line in damage.splitlines() if line.startswith(("E", "lost"))]:
         found.append("damage is not empty")
-    if kind == "torch_checkpointing" and size > 1 and "plain tensors that only some ranks have: model.first" not in status:
+    if kind == "torch_checkpointing" and size > 1 and "a plain tensor that only some ranks have: model.first\n" not in status:
         found.append(f"status has no note of plain tensors: {status}")
     if kind == "torch_checkpointing" and "unseen_0.json" not in status:
         found.append(f"status does not name a file that is not shown: {status}")

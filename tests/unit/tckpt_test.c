@@ -233,7 +233,7 @@ static void test_absent(void)
 	      " chunk off=[0] size=[2] file=0 pos=576 length=8\n"
 	      "lost m.x file=0 err=ENODATA \"metadata.pkl lists it, the file does not have it\"\n"
 	      "lost m.x file=1 err=ENODATA \"metadata.pkl lists it, the file does not have it\"\n"
-	      "note plain tensors that only some ranks have: m.p, and 0 more\n");
+	      "note a plain tensor that only some ranks have: m.p\n");
 }
 
 /* What is listed inside of values is there. */

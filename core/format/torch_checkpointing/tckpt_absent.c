@@ -6,15 +6,27 @@
  */
 #include "tckpt_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
-enum { LINES_MOST = 64 }; /* lines of damage */
+enum {
+	LINES_MOST = 64, /* lines of damage */
+	VISITS_MOST =
+		1 << 28, /* ranks that are looked up, of all paths: about 1 s */
+};
 
 /* What metadata.pkl lists, and the files do not have. */
 struct absent {
 	struct ck_tckpt_load *t;
-	uint64_t lines, plain;
-	struct ck_str first; /* of the plain ones */
+	uint64_t lines;	     /* of damage, also those that are not written */
+	uint64_t plain;	     /* plain tensors that some ranks lack */
+	struct ck_str first; /* of these */
+	uint64_t visits;     /* of a rank in a group */
+	/* For each item and rank, the index of its file with tensors, + 1; or 0. */
+	uint32_t *files;
+	struct ck_tckpt_path *path; /* the present one */
+	size_t item;		    /* of path */
+	bool some_lack_it;	    /* path is plain, and some ranks lack it */
 	/* The paths of values, as struct ck_tckpt_path.exact; and a table of them. */
 	struct ck_str *values;
 	size_t nvalues, values_cap;
@@ -80,71 +92,122 @@ static bool is_in_value(struct absent *a, const struct ck_torch_path *path)
 
 /* --- absent tensors ---------------------------------------------------------------------- */
 
-/* Looks for one path in the file of one rank. */
-static int absent_look(struct absent *a, const struct ck_tckpt_path *path,
-		       uint32_t i)
-{
-	struct ck_tckpt_load *t = a->t;
-	uint64_t rank = t->files[i].rank;
-	struct ck_loss loss = { .name = path->path.key,
-				.file = t->torch.files[i].number,
-				.err = ENODATA };
-	bool for_all;
-
-	if (path->have[rank / 8] >> rank % 8 & 1 ||
-	    !ck_tckpt_promises(path, rank, &for_all))
-		return 0;
-	if (for_all) {
-		if (a->plain++ == 0)
-			a->first = path->path.key;
-		return 0;
-	}
-	if (a->lines++ >= LINES_MOST)
-		return 0;
-	loss.what = CK_STR(CK_TCKPT_METADATA " lists it, the file does not "
-					     "have it");
-	return ck_catalog_loss_add(t->torch.c, &loss) ? no_memory(a) : 0;
-}
-
-/* True if the files of all ranks have it. */
-static bool is_complete(const struct ck_tckpt_metadata *m,
-			const struct ck_tckpt_path *path)
-{
-	for (uint64_t i = 0; i < m->world / 8; i++)
-		if (path->have[i] != UINT8_MAX)
-			return false;
-	return m->world % 8 == 0 ||
-	       path->have[m->world / 8] == (1U << m->world % 8) - 1;
-}
-
-/* True if the file of an item was read, and has tensors. */
-static bool has_tensors(const struct ck_tckpt_load *t, uint32_t i,
-			struct ck_str item)
+/* True if file i was read, and has tensors. */
+static bool has_tensors(const struct ck_tckpt_load *t, uint32_t i)
 {
 	enum ck_tckpt_encoding encoding = t->files[i].encoding;
 
 	return t->torch.files[i].good &&
-	       (encoding == CK_TCKPT_TORCH ||
-		encoding == CK_TCKPT_SAFETENSORS) &&
-	       ck_str_eq(t->items[t->files[i].item], item);
+	       (encoding == CK_TCKPT_TORCH || encoding == CK_TCKPT_SAFETENSORS);
+}
+
+/* Sets a->files. */
+static int files_index(struct absent *a)
+{
+	const struct ck_tckpt_load *t = a->t;
+	size_t n = t->metadata.nitems * (size_t)t->metadata.world;
+
+	a->files = calloc(n + 1, sizeof(*a->files));
+	if (!a->files)
+		return no_memory(a);
+	for (uint32_t i = 0; i < t->nfiles; i++)
+		if (t->files[i].item < t->metadata.nitems && has_tensors(t, i))
+			a->files[t->files[i].item * t->metadata.world +
+				 t->files[i].rank] = i + 1;
+	return 0;
+}
+
+static int line_add(struct absent *a, uint32_t file)
+{
+	struct ck_loss loss = {
+		.name = a->path->path.key,
+		.file = a->t->torch.files[file].number,
+		.err = ENODATA,
+		.what = CK_STR(CK_TCKPT_METADATA
+			       " lists it, the file does not have it"),
+	};
+
+	if (a->lines++ >= LINES_MOST)
+		return 0;
+	return ck_catalog_loss_add(a->t->torch.c, &loss) ? no_memory(a) : 0;
+}
+
+/* Looks for a->path in the file of a rank that a group has. for_all: the group has the record of a
+ * plain tensor. Returns 1 to stop. */
+static int rank_look(void *arg, uint64_t rank, bool for_all)
+{
+	struct absent *a = arg;
+	uint8_t *have = &a->path->have[rank / 8],
+		bit = (uint8_t)(1U << rank % 8);
+	uint32_t file = a->files[a->item * a->t->metadata.world + rank];
+
+	if (a->visits++ >= VISITS_MOST)
+		return 1;
+	if (*have & bit || !file)
+		return 0;
+	*have |= bit;
+	if (!for_all)
+		return line_add(a, file - 1);
+	a->some_lack_it = true;
+	return 0;
+}
+
+static int path_look(struct absent *a, struct ck_tckpt_path *path)
+{
+	const struct ck_tckpt_metadata *m = &a->t->metadata;
+	int64_t item = ck_tckpt_item_find(m,
+					  ck_part_text(&path->path.parts[0]));
+	int rc;
+
+	if (item < 0 || is_in_value(a, &path->path))
+		return 0;
+	a->path = path;
+	a->item = (size_t)item;
+	a->some_lack_it = false;
+	rc = ck_tckpt_ranks_each(path, m->world, rank_look, a);
+	if (a->some_lack_it && a->plain++ == 0)
+		a->first = path->path.key;
+	return rc;
 }
 
 static int absent_find(struct absent *a)
 {
-	const struct ck_tckpt_load *t = a->t;
-	const struct ck_tckpt_metadata *m = &t->metadata;
+	const struct ck_tckpt_metadata *m = &a->t->metadata;
 	int rc = values_find(a);
 
-	for (size_t k = 0; k < m->npaths && rc == 0; k++) {
-		const struct ck_tckpt_path *path = &m->paths[k];
-		struct ck_str item = ck_part_text(&path->path.parts[0]);
+	if (rc == 0)
+		rc = files_index(a);
+	for (size_t k = 0; k < m->npaths && rc == 0; k++)
+		rc = path_look(a, &m->paths[k]);
+	return rc > 0 ? 0 : rc;
+}
 
-		if (is_complete(m, path) || is_in_value(a, &path->path))
-			continue;
-		for (uint32_t i = 0; i < t->nfiles && rc == 0; i++)
-			if (has_tensors(t, i, item))
-				rc = absent_look(a, path, i);
-	}
+static int note_add(const struct absent *a, const char *text)
+{
+	return ck_catalog_note_add(a->t->torch.c, text);
+}
+
+static int notes_add(const struct absent *a)
+{
+	int rc = 0;
+
+	if (a->lines > LINES_MOST)
+		rc = note_add(a, ck_shown("tensors that files lack: %" PRIu64
+					  ", the first %d are in damage",
+					  a->lines, LINES_MOST));
+	if (rc == 0 && a->plain)
+		rc = note_add(
+			a, a->plain == 1
+				   ? ck_shown("a plain tensor that only some "
+					      "ranks have: %s",
+					      ck_show(a->first))
+				   : ck_shown("plain tensors that only some "
+					      "ranks have: %s, and %" PRIu64
+					      " more",
+					      ck_show(a->first), a->plain - 1));
+	if (rc == 0 && a->visits > VISITS_MOST)
+		rc = note_add(a, "tensors that files lack: too many ranks and "
+				 "tensors to look for all");
 	return rc;
 }
 
@@ -154,19 +217,9 @@ int ck_tckpt_absent_report(struct ck_tckpt_load *t)
 	struct absent a = { .t = t };
 	int rc = absent_find(&a);
 
+	free(a.files);
 	free(a.values);
 	ck_table_fini(&a.by_value);
 	ck_arena_fini(&a.texts);
-	if (rc == 0 && a.lines > LINES_MOST)
-		rc = ck_catalog_note_add(
-			t->torch.c, ck_shown("tensors that files lack: %" PRIu64
-					     ", the first %d are in damage",
-					     a.lines, LINES_MOST));
-	if (rc == 0 && a.plain)
-		rc = ck_catalog_note_add(
-			t->torch.c,
-			ck_shown("plain tensors that only some ranks have: "
-				 "%s, and %" PRIu64 " more",
-				 ck_show(a.first), a.plain - 1));
-	return rc;
+	return rc ? rc : notes_add(&a);
 }

@@ -128,10 +128,12 @@ CK_MUST_USE int ck_tckpt_part(const struct ck_tckpt_path *path, uint64_t rank,
 CK_MUST_USE int ck_tckpt_whole(const struct ck_tckpt_local *local,
 			       struct ck_pickle *budget, struct ck_arena *arena,
 			       const struct ck_rank_part **out);
-/* True if a group of a path contains the rank. Sets *for_all if that group has the record of a
- * plain tensor, which the package writes for all ranks, whichever have the tensor. */
-bool ck_tckpt_promises(const struct ck_tckpt_path *path, uint64_t rank,
-		       bool *for_all);
+/* Calls each() for the ranks of all groups of a path that are below `world`, until it returns a
+ * value other than 0, which is returned. for_all: the group has the record of a plain tensor, which
+ * the package writes for all ranks, whichever have the tensor. */
+int ck_tckpt_ranks_each(const struct ck_tckpt_path *path, uint64_t world,
+			int (*each)(void *arg, uint64_t rank, bool for_all),
+			void *arg);
 
 /* --- tckpt_items.c --------------------------------------------------------------- */
 

@@ -74,18 +74,29 @@ static bool is_for_all(const struct ck_pv *sharding)
 	return ck_str_is(type, "Replicate");
 }
 
-bool ck_tckpt_promises(const struct ck_tckpt_path *path, uint64_t rank,
-		       bool *for_all)
+int ck_tckpt_ranks_each(const struct ck_tckpt_path *path, uint64_t world,
+			int (*each)(void *arg, uint64_t rank, bool for_all),
+			void *arg)
 {
 	struct ck_pv ranks, sharding;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < ck_pv_count(&path->groups); i++)
-		if (group_take(path, i, &ranks, &sharding) &&
-		    rank_find(&ranks, rank) >= 0) {
-			*for_all = is_for_all(&sharding);
-			return true;
+	for (uint32_t i = 0; i < ck_pv_count(&path->groups); i++) {
+		bool for_all;
+
+		if (!group_take(path, i, &ranks, &sharding))
+			continue;
+		for_all = is_for_all(&sharding);
+		for (uint32_t k = 0; k < ck_pv_count(&ranks) && rc == 0; k++) {
+			struct ck_pv v = ck_pv_at(&ranks, k);
+			int64_t rank;
+
+			if (ck_pv_int(&v, &rank) && rank >= 0 &&
+			    (uint64_t)rank < world)
+				rc = each(arg, (uint64_t)rank, for_all);
 		}
-	return false;
+	}
+	return rc;
 }
 
 /* The same as rank_find() >= 0, for the ranks that were used last. */
