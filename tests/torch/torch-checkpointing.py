@@ -154,6 +154,7 @@ class Job:
         items = {"model": self.model(), "opt": self.optimizer(), "safe": self.safe(), "bare": self.dtensor(),
                  "config": copy.deepcopy(CONFIG) | {"rank": self.rank}, "blob": b"\0\xff of rank %d" % self.rank,
                  "extra": {"w": self.dtensor(), "p": self.plain(), "seen": self.value()}, "count": 100,
+                 "row": [self.dtensor(), {"x": self.plain()}], "two": (1, [self.rank]),
                  "unseen": {"text": "a file that metadata.pkl does not name"}}
         if self.release != torch_items.OLD:
             items["listed"] = {"x": self.pieces(), "y": [self.pieces()]}
@@ -165,8 +166,7 @@ def held(job, items):
     import torch
     found = {}
     for item, value in items.items():
-        rows = nested.entries(value, [(str, item)]) if isinstance(value, dict) and item not in ("config", "unseen") \
-            else {item: value}
+        rows = {item: value} if item in ("config", "unseen") else nested.entries({item: value})
         found[item] = {}
         for name, entry in rows.items():
             if not isinstance(entry, torch.Tensor):
@@ -205,7 +205,7 @@ def save(rank, size, home, seed, release, where):
 
 # ---- expected tree --------------------------------------------------------------------------------------------------
 
-SECOND = "model", "bare", "listed", "extra", "count"                    # torch files in the directory itself
+SECOND = "model", "bare", "listed", "extra", "count", "row", "two"      # torch files in the directory itself
 
 
 def sorted_keys(value):
