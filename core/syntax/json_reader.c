@@ -87,12 +87,15 @@ static bool digits_take(struct ck_json_reader *r)
 	return true;
 }
 
-/* Refuses a number beyond the range of a double, as Rust's parser does;
- * Python's float() returns infinity. */
+/* Refuses a number beyond the range of a double, as Rust's parser does. Python reads a longer int,
+ * or infinity. */
 static int finite_check(struct ck_json_reader *r, struct ck_str s)
 {
-	ck_auto_free char *text = strndup(s.p, s.len);
+	ck_auto_free char *text = NULL;
 
+	if (r->any_float)
+		return 0;
+	text = strndup(s.p, s.len);
 	if (!text)
 		return no_memory(r);
 	return isfinite(strtod(text, NULL))

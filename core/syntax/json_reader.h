@@ -39,8 +39,8 @@ struct ck_json_level {
 };
 
 struct ck_json_reader {
-	/* Set after ck_json_reader_init() if NaN, Infinity and -Infinity are numbers,
-	 * as in Python. */
+	/* Set after ck_json_reader_init() if NaN, Infinity, -Infinity and numbers of any
+	 * size are accepted, as in Python. */
 	bool any_float;
 	/* private */
 	const char *begin, *p, *end;
