@@ -93,7 +93,7 @@ static int finite_check(struct ck_json_reader *r, struct ck_str s)
 {
 	ck_auto_free char *text = NULL;
 
-	if (r->any_float)
+	if (r->is_python)
 		return 0;
 	text = strndup(s.p, s.len);
 	if (!text)
@@ -136,7 +136,7 @@ static bool float_word_take(struct ck_json_reader *r, struct ck_json_value *out)
 					       { "-Infinity", 9 } };
 	struct ck_str rest = { r->p, (size_t)(r->end - r->p) };
 
-	for (size_t i = 0; r->any_float && i < CK_ARRAY_SIZE(words); i++)
+	for (size_t i = 0; r->is_python && i < CK_ARRAY_SIZE(words); i++)
 		if (ck_str_starts(rest, words[i])) {
 			out->type = CK_JSON_NUMBER;
 			out->text = (struct ck_str){ r->p, words[i].len };
@@ -215,24 +215,29 @@ static char *utf8_put(char *to, uint32_t c)
 	return to;
 }
 
+/* Decodes the second half of a surrogate pair. */
+static bool low_take(struct ck_json_reader *r, uint32_t *low)
+{
+	if (r->end - r->p < 6 || r->p[0] != '\\' || r->p[1] != 'u' ||
+	    !hex4(r, r->p + 2, low) || *low < 0xdc00 || *low >= 0xe000)
+		return false;
+	r->p += 6;
+	return true;
+}
+
 /* Decodes the digits after \u, and the second half of a surrogate pair. */
 static int unicode_take(struct ck_json_reader *r, char **to)
 {
-	uint32_t high, low;
+	uint32_t c, low;
 
-	if (!hex4(r, r->p, &high))
+	if (!hex4(r, r->p, &c))
 		return bad(r, "malformed \\u");
 	r->p += 4;
-	if (high >= 0xdc00 && high < 0xe000)
+	if (c >= 0xd800 && c < 0xdc00 && low_take(r, &low))
+		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+	else if (c >= 0xd800 && c < 0xe000 && !r->is_python)
 		return bad(r, "an unpaired surrogate");
-	if (high >= 0xd800 && high < 0xdc00) {
-		if (r->end - r->p < 6 || r->p[0] != '\\' || r->p[1] != 'u' ||
-		    !hex4(r, r->p + 2, &low) || low < 0xdc00 || low >= 0xe000)
-			return bad(r, "an unpaired surrogate");
-		r->p += 6;
-		high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-	}
-	*to = utf8_put(*to, high);
+	*to = utf8_put(*to, c);
 	return 0;
 }
 

@@ -39,9 +39,10 @@ struct ck_json_level {
 };
 
 struct ck_json_reader {
-	/* Set after ck_json_reader_init() if NaN, Infinity, -Infinity and numbers of any
-	 * size are accepted, as in Python. */
-	bool any_float;
+	/* Set after ck_json_reader_init() if the text is read as Python reads it: NaN,
+	 * Infinity, -Infinity, numbers of any size, and unpaired surrogates, which become
+	 * three bytes that are not UTF-8. */
+	bool is_python;
 	/* private */
 	const char *begin, *p, *end;
 	struct ck_diag *d;

@@ -42,7 +42,7 @@ CONFIG = {"lr": 1e-3, "many": 1 << 80, "less": -1 << 70, "list": [1, None, True,
           "text": "\u00e9\U0001f600\n\"\\", "nan": math.nan, "inf": [math.inf, -math.inf], "": {"": 0}, "zero": -0.0,
           "ints": [0, -1, 1 << 31, -(1 << 31) - 1, (1 << 63) - 1, 1 << 63, -(1 << 63), 1 << 64, 10 ** 400],
           "floats": [5e-324, 1.7976931348623157e308, 1e22, 1e16, 123456789.125, 0.1, 1e-7], "escapes": "\0\x7f\u2028/\t",
-          "$tuple": [1], "deep": json.loads("[" * 100 + "]" * 100)}
+          "$tuple": [1], "lone": ["\ud800x", "\udfff", "\udc00\ud800"], "deep": json.loads("[" * 100 + "]" * 100)}
 EVIL = b"cposix\nsystem\n(S'touch %s'\ntR."
 
 

@@ -193,6 +193,19 @@ static void test_paths(void)
 							     " path str:m str:a.b index:0\n"));
 }
 
+/* A key that is not Unicode, which PyTorch stores as three bytes. */
+static void test_surrogates(void)
+{
+	metadata_put(METADATA(
+		"2.0", ITEM("m", PATH("[\"\\ud800\"]", ROWS("4")), DEFAULT)));
+	items_put("{ '\xed\xa0\x80 +7:2 s", "{ '\xed\xa0\x80 +7:2 s", "7:2");
+	shows("torch_checkpointing",
+	      "tensor m.%ED%A0%80 dtype=float32 shape=[4] bytes=16 chunks=2 kind=dtensor\n"
+	      " mesh size=2 placement=S(0)\n"
+	      " chunk off=[0] size=[2] file=0 pos=448 length=8\n"
+	      " chunk off=[2] size=[2] file=1 pos=448 length=8\n");
+}
+
 /* A plain tensor is what its file has, whatever its record; other shapes have no whole one. */
 static void test_plain(void)
 {
@@ -331,6 +344,7 @@ int main(void)
 	test_versions();
 	test_boxes();
 	test_paths();
+	test_surrogates();
 	test_plain();
 	test_absent();
 	test_values();

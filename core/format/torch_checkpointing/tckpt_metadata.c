@@ -144,6 +144,7 @@ static int parts_read(struct ck_str json, struct parts *p,
 	int rc;
 
 	ck_json_reader_init(&r, json, d);
+	r.is_python = true;
 	rc = ck_json_next(&r, &v);
 	if (rc == 0 && v.type != CK_JSON_ARRAY)
 		rc = ck_json_refuse(&r, &v, "a path that is not a list");

@@ -128,7 +128,7 @@ int ck_pickle_of_json(struct ck_str text, struct ck_buf *out, struct ck_diag *d)
 		return ck_fail(d, ENOMEM, "out of memory");
 	w->p.out = out;
 	ck_json_reader_init(&w->json, text, d);
-	w->json.any_float = true;
+	w->json.is_python = true;
 	ck_pickler_begin(&w->p);
 	rc = all_put(w);
 	ck_pickler_end(&w->p);
