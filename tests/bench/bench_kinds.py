@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Group of tests/bench/run: what DCP is measured by, of other kinds of checkpoints. tests/bench/make_big.py writes the data:
-`kinds` DIR/kinds, `safe --count 100000` DIR/safe-many, `torch --count 100000` DIR/torch-many, and `steps` DIR/steps."""
+`kinds` DIR/kinds, `items` DIR/items, `safe --count 100000` DIR/safe-many, `torch --count 100000` DIR/torch-many, and `steps` DIR/steps."""
 import contextlib
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -19,35 +20,49 @@ print(time.monotonic() - start)
 """
 
 
-def first_read(bench, kind):
+ITEM = "layers.0.attention.wq.weight"
+OWN_READER = """
+import sys, time, torch, torch_checkpointing
+sys.path.insert(0, sys.argv[2])
+import torch_items
+name, shape = sys.argv[3], (2048, 2048)
+items = {"model": {name: torch.empty(shape, dtype=torch.bfloat16)}}
+with torch_items.manager(torch_checkpointing, items) as reader:
+    start = time.monotonic()
+    reader.load(sys.argv[1], into=items)
+    print(time.monotonic() - start)
+"""
+
+
+def first_read(bench, source):
     """GB/s of a first read, against the same bytes in the files."""
     def ours():
         bench.warm()
-        with bench.mounted(f"kinds/{kind}") as mnt:
+        with bench.mounted(source) as mnt:
             return bench.rate("read", [mnt / "full" / f"{NAME}.npy"])
 
-    pieces = bench.boxes(f"kinds/{kind}", NAME)
+    pieces = bench.boxes(source, NAME)
     before, after, best = bench.rates(lambda: bench.rate("read", pieces), ours)
     return before, after, best, best / max(before, after)
 
 
 def first_reads(bench):
-    kept = first_read(bench, "dcp")
+    kept = first_read(bench, "kinds/dcp")
     bench.row("first read of DCP, against its files", f"{kept[0]:.2f} / {kept[1]:.2f} GB/s", f"{kept[2]:.2f} GB/s", kept[3])
     for kind, what in OTHERS:
-        before, after, best, ratio = first_read(bench, kind)
+        before, after, best, ratio = first_read(bench, f"kinds/{kind}")
         bench.row(f"first read of {what}, against its files, by that of DCP", f"{before:.2f} / {after:.2f} GB/s",
                   f"{best:.2f} GB/s, {ratio:.3f}", ratio / kept[3], 0.95, 1)
 
 
-def first_tensor(bench, source):
+def first_tensor(bench, source, name=FIRST):
     """Seconds from nothing until a first tensor was read, the best."""
     times = []
     for _ in range(bench.repeat):
         bench.settle()
         start = time.monotonic()
         bench.mount(source)
-        (bench.mnt / "full" / f"{FIRST}.npy").read_bytes()
+        (bench.mnt / "full" / f"{name}.npy").read_bytes()
         times.append(time.monotonic() - start)
         bench.umount()
     return min(times)
@@ -114,6 +129,33 @@ def new_steps(bench):
     bench.row("lookup of a new step among 1,000, and of a tensor in it: slowest (ms)", "", f"{1000 * slowest:.1f} ms",
               1000 * slowest, 50, 10, True)
     bench.row("its name is there after (s)", "", f"{latest:.2f} s", latest, 2, None, True)
+
+
+def own_reader(bench):
+    """Seconds in which torch_checkpointing loads one tensor, without imports; None without the package."""
+    fixtures = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
+    command = [sys.executable, "-c", OWN_READER, bench.data / "items/step", fixtures, ITEM]
+    times = []
+    for _ in range(bench.repeat):
+        bench.settle()
+        loaded = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if loaded.returncode:
+            return None
+        times.append(float(loaded.stdout.split()[-1]))
+    return min(times)
+
+
+def group_items(bench):
+    """Checkpoints of torch_checkpointing."""
+    kept, (before, after, best, ratio) = first_read(bench, "big"), first_read(bench, "items/step")
+    bench.row("first read of torch_checkpointing, against its files, by that of DCP", f"{before:.2f} / {after:.2f} GB/s",
+              f"{best:.2f} GB/s, {ratio:.3f}", ratio / kept[3], 0.95, 1)
+    ours, theirs = first_tensor(bench, "items/step", f"model.{ITEM}"), own_reader(bench)
+    what = "mount of torch_checkpointing, and one tensor of 8 MiB; its own reader: times sooner"
+    if theirs is None:
+        bench.skip(what, f"{sys.executable} has no torch_checkpointing")
+    else:
+        bench.row(what, f"{theirs:.3f} s", f"{ours:.3f} s", theirs / ours, 20, 100)
 
 
 def group_kinds(bench):

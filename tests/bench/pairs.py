@@ -24,7 +24,7 @@ import time
 from measure import Bench
 
 FLOOR = 0.97
-LEFT_OUT = "check", "units", "unmounted", "limits", "kinds", "hf_many", "hf", "hf_export", "hf_direct"
+LEFT_OUT = "check", "units", "unmounted", "limits", "kinds", "items", "hf_many", "hf", "hf_export", "hf_direct"
 
 
 class Side(Bench):
