@@ -11,12 +11,33 @@ cp "$FIXTURES"/sample/*.distcp "$run/torn"
 ln -s step-2 "$run/best"
 cp "$FIXTURES/files_ranks/model_world_size_3_rank_0.pt" "$run/rng_state_0.pth"
 equal 'its names' "$("$CKPTFS" ls "$run" | tr '\n' ' ')" 'step-2 step-10 best latest .ckptfs '
-for command in inspect check dump; do
-	"$CKPTFS" "$command" "$run" >"$WORK/out" 2>"$WORK/err"
+for command in check dump 'inspect --summary'; do
+	# shellcheck disable=SC2086
+	"$CKPTFS" $command "$run" >"$WORK/out" 2>"$WORK/err"
 	equal "$command: exit status" $? 2
 	equal "$command: names its steps" "$(cat "$WORK/err")" \
 		"ckptfs: $run: a run directory; give one of its steps: step-2, step-10"
 done
+mkdir "$run/tmp_step-20"
+cp "$FIXTURES"/files_ranks/*.pt "$run/tmp_step-20"
+"$CKPTFS" inspect "$run" >"$WORK/steps" 2>&1
+equal 'inspect: exit status' $? 0
+bytes=$("$CKPTFS" cat "$run/step-2" .ckptfs/status | sed -n 's/^bytes: //p')
+tensors=$("$CKPTFS" ls "$run/step-2" raw | wc -l)
+row() {
+	tr -s ' ' <"$WORK/steps" | grep "^$1 " | sed 's/^[^ ]* //'
+}
+equal 'inspect: a step' "$(row step-10)" "dcp $tensors $bytes complete"
+equal 'inspect: no checkpoint' "$(row logs)" '- - - no checkpoint is in it'
+equal 'inspect: a save of torch_checkpointing that has not ended' "$(row tmp_step-20)" \
+	'- - - torch_checkpointing gives this name to a save that has not ended'
+equal 'inspect --json' "$("$CKPTFS" inspect --json "$run" |
+	jq -c '[.kind, (.steps[] | select(.name == "step-2") | .kind, .tensors, .bytes, .complete),
+		(.steps[] | select(.name == "torn") | .complete, .why)]')" \
+	"[\"run\",\"dcp\",$tensors,$bytes,true,false,\"no checkpoint is in it\"]"
+equal 'inspect --csv' "$("$CKPTFS" inspect --csv "$run" | grep '^"step-2"')" \
+	"\"step-2\",dcp,$tensors,$bytes,\"complete\""
+rm -r "$run/tmp_step-20"
 fails 'hf/ of a run directory: it is in the steps' \
 	'hf: No such file or directory; in a run directory, a PATH begins with the name of a step: ckptfs ls SRC' \
 	"$CKPTFS" cp -r "$run" hf none

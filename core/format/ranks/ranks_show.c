@@ -183,19 +183,25 @@ static int missing_report(const struct ck_rank_files *r,
 	return rc;
 }
 
+/* True if a file has the rank or the number of ranks, for n files or more. */
+static bool knows_ranks(const struct ck_torch_file *f, size_t n)
+{
+	return f->good && (f->answer.rank != CK_NO_RANK || f->answer.world) &&
+	       (n == 0 || f->answer.world >= n);
+}
+
 /* Adds a doubt if only the numbers in their names suggest that files belong to ranks: they may
- * belong to steps. */
+ * belong to steps. Not if files of another family beside them are of as many ranks. */
 static int doubt_add(const struct ck_rank_files *r, size_t begin, size_t end)
 {
 	const struct ck_torch_file *first = &r->l->files[r->order[begin]];
 
-	for (size_t i = begin; i < end; i++) {
-		const struct ck_torch_file *f = &r->l->files[r->order[i]];
-
-		if (f->good &&
-		    (f->answer.rank != CK_NO_RANK || f->answer.world))
+	for (size_t i = begin; i < end; i++)
+		if (knows_ranks(&r->l->files[r->order[i]], 0))
 			return 0;
-	}
+	for (size_t i = 0; i < r->l->nfiles; i++)
+		if (knows_ranks(&r->l->files[i], end - begin))
+			return 0;
 	if (ck_rank_name_says_rank(ck_str_from(first->name)))
 		return 0;
 	return ck_catalog_doubt_add(
