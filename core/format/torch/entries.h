@@ -129,20 +129,17 @@ struct ck_torch_flat {
 	struct ck_flat_shard *shards; /* owned; in the order of ranks */
 };
 
-struct ck_torch_layout; /* torch_listed.h */
-
 struct ck_torch_load {
 	struct ck_checkpoint *cp;
 	struct ck_catalog *c;
 	struct ck_diag *d;
 	struct ck_torch_file *files; /* in their order */
-	/* Bytes left of the memory budget that all files share. */
-	uint64_t spare;
+	uint64_t spare; /* bytes left of the memory budget of all files */
 	size_t nfiles, files_cap;
 	struct ck_dir_names paths; /* of each */
 	bool by_rank; /* the files are of ranks, and `above` of each is set */
 	bool beside;  /* files beside a checkpoint, torch_beside.h */
-	const struct ck_torch_layout *layout; /* or NULL */
+	const struct ck_torch_layout *layout; /* torch_listed.h; or NULL */
 	bool has_index;
 	struct ck_index index; /* its files are the first ones in files */
 	bool is_union;	       /* names of all files form one state dict */

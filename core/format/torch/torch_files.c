@@ -181,7 +181,8 @@ int ck_torch_files_try(struct ck_torch_load *l, bool *some)
 		rc = file_read(l, i);
 		*some |= l->files[i].good;
 	}
-	ck_torch_known_free(l);
+	if (!l->layout) /* else rows of other files follow */
+		ck_torch_known_free(l);
 	return rc;
 }
 

@@ -336,6 +336,7 @@ static int files_read(struct ck_tckpt_load *t)
 		rc = ck_tckpt_item_read(t, i);
 		some |= l->files[i].good;
 	}
+	ck_torch_known_free(l);
 	if (rc || some || l->nfiles == 0)
 		return rc;
 	return ck_fail_none_usable(l->c, l->files[0].name, l->nfiles, l->d);
