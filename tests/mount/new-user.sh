@@ -118,7 +118,7 @@ here() {
 	[ $# -eq 0 ] || (cd other && for file; do
 		mkdir -p "$(dirname "$file")" && : >"$file"
 	done)
-	"$CKPTFS" inspect other >"$WORK/out" 2>&1
+	"$CKPTFS" check other >"$WORK/out" 2>&1
 	equal "$what: exit status" $? 2
 	equal "$what: what it is" "$(cat "$WORK/out")" "ckptfs: other: $text"
 }
@@ -143,9 +143,11 @@ here 'a directory of Orbax' \
 here 'data files alone' \
 	'no .metadata, but __0_0.distcp: saving this checkpoint did not end, or its .metadata is on another machine' \
 	__0_0.distcp
-here 'one level below' 'a run directory of which no step is complete' \
+none='a run directory of which no step is complete
+ckptfs: other: run directory: no step is complete;'
+here 'one level below' "$none optimizer_0: .metadata: is not written to its end" \
 	pytorch_model_fsdp_0/.metadata optimizer_0/.metadata scheduler.txt
-here 'two levels below' 'a run directory of which no step is complete' \
+here 'two levels below' "$none step-2: none of its parts is complete" \
 	notes.txt step-2/dcp/.metadata .hidden/.metadata
 rm -rf other
 mkdir other
