@@ -55,7 +55,7 @@ def ceil_chunk(size, pieces, number):
 
 
 class Job:
-    """The payload of one rank, and what it holds: the whole tensors, its own parts, and the placements."""
+    """The payload of one rank: whole tensors, its own parts of them, and the placements."""
 
     def __init__(self, rank, size, lot, release):
         import world

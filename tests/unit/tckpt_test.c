@@ -249,7 +249,7 @@ static void test_absent(void)
 	      "note a plain tensor that only some ranks have: m.p\n");
 }
 
-/* What is listed inside of values is there. */
+/* Tensors inside of values are found. */
 static void test_values(void)
 {
 	metadata_put(METADATA(

@@ -16,8 +16,8 @@ struct ck_rank_files {
 	uint32_t
 		*first; /* owned; for each file, the first file of its family */
 	uint32_t *order; /* owned; files, by family and rank */
-	/* The checkpoint lists its files: the number of a file is its rank, whatever its
-	 * values say, and families are in the order of their numbers. */
+	/* The checkpoint lists its files: the number of a file is its rank, not that in its
+	 * values, and families are in the order of their numbers. */
 	bool is_listed;
 	uint64_t world; /* number of ranks; 0 if only the files show it */
 };

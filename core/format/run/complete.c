@@ -29,7 +29,7 @@ static bool is_whole(const struct ck_catalog *c)
 	return true;
 }
 
-/* Returns the first loss of the model. What is lost of files beside it does not matter. */
+/* Returns the first loss of the model. Losses of files beside it do not count. */
 static const struct ck_loss *first_loss(const struct ck_catalog *c)
 {
 	for (size_t i = 0; i < c->nlosses; i++)

@@ -439,8 +439,8 @@ static int ranks_refuse(const struct parts *p)
 				p->l->d, EBADMSG,
 				"%s and %s both have %s: files of ranks, as "
 				"torch_checkpointing writes them, but without "
-				"its metadata.pkl nothing says which part of a "
-				"tensor each has; the first save of a run has "
+				"its metadata.pkl the part of a tensor that "
+				"each has is unknown; the first save of a run has "
 				"it",
 				ck_show(ck_str_from(
 					file_of(p, &p->all[i])->name)),

@@ -12,8 +12,8 @@
 /* The list of tensors. */
 struct ck_torch_layout {
 	void *ctx;
-	/* Called for each tensor of a torch file that is being read. *part is what the
-	 * value says itself, NULL for a plain tensor; the function may set it to memory
+	/* Called for each tensor of a torch file that is being read. *part is read
+	 * from the value itself, NULL for a plain tensor; the function may set it to memory
 	 * of the arena of the file. Returns 0, or -ENOMEM. */
 	int (*part)(void *ctx, struct ck_torch_load *l, uint32_t row,
 		    const struct ck_pv *value,

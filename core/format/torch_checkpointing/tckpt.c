@@ -142,7 +142,7 @@ static int listed_each(struct ck_tckpt_load *t, bool torch,
 }
 
 /* True if the memory of a file is bounded by the size of the checkpoint. A file with a default name
- * needs no bytes of metadata.pkl: its own bytes count, or if there is none, those of metadata.pkl,
+ * needs no bytes of metadata.pkl: its own bytes count, or without such a file those of metadata.pkl,
  * up to its limit. */
 static bool is_paid(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
 		    const char *name)

@@ -99,7 +99,7 @@ int64_t ck_tckpt_item_find(const struct ck_tckpt_metadata *m,
 /* A tensor as a file has it. */
 struct ck_tckpt_local {
 	const struct ck_pv *value; /* in a pickle; NULL for another file */
-	/* What the value says itself; NULL for a plain tensor. */
+	/* The part in the value itself; NULL for a plain tensor. */
 	const struct ck_rank_part *own;
 	bool is_plain; /* it is not a DTensor; false if that is not known */
 	struct ck_str dtype;

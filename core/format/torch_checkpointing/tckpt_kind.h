@@ -8,8 +8,8 @@
 
 extern const struct ck_format ck_format_torch_checkpointing;
 
-/* For ck_kind.holds: returns 1 if the directory has a metadata.pkl of this package; 0 if it has
- * none, or that of another program; -EBADMSG if it is malformed, or of an unknown version. */
+/* For ck_kind.holds: returns 1 if the directory has a metadata.pkl of this package; 0 without
+ * such a file, or for that of another program; -EBADMSG if it is malformed, or of an unknown version. */
 int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d);
 /* True for the default name of the file of a rank, `<item>_<rank><suffix>`. */
 bool ck_tckpt_is_name(const char *name, const char *suffix, struct ck_str *item,

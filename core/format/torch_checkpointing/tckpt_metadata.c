@@ -427,7 +427,7 @@ static int old_read(struct ck_tckpt_metadata *m, const struct ck_pv *paths,
 
 /* --- the file ------------------------------------------------------------------------- */
 
-/* Refuses classes and functions: the package writes none. */
+/* Refuses classes and functions, which the package does not write. */
 static int globals_refuse(const struct ck_pickle *p, struct ck_diag *d)
 {
 	const struct ck_pv first = { .tag = CK_PV_GLOBAL, .i = 0 };

@@ -452,7 +452,7 @@ static int listed_take(struct computing *c, const struct ck_pv *data)
 	return 0;
 }
 
-/* --- what the value says ------------------------------------------------------------------ */
+/* --- the part in the value ------------------------------------------------------------------ */
 
 static const char *text_keep(struct computing *c, const char *text)
 {
