@@ -73,7 +73,7 @@ def deep(bench):
     bench.prints("three levels below", 2, f"ckptfs: step: {NO_CHECKPOINT}notes.txt, policy/; "
                "try step/policy/optimizer/optim, step/policy/weights/model", "inspect", "step")
     bench.prints("one level below", 2, "ckptfs: step/policy/weights: a run directory; give one of its steps: model",
-               "inspect", "step/policy/weights")
+               "check", "step/policy/weights")
 
 
 def files(bench):
