@@ -309,7 +309,7 @@ static const struct option table[] = {
 	  "names the parameters in FSDP1's flat parameters" },
 	{ "rename=", set_path, "FILE", "names by lines OLD<tab>NEW of FILE" },
 	{ "kind=", set_kind, "KIND",
-	  "dcp, torch_checkpointing, safetensors, torch, ranks, run" },
+	  "require a kind, as dcp or run; see ckptfs(5)" },
 	{ "views=", set_views, "NAME[+NAME...]",
 	  "only these of full, raw, local, objects, hf" },
 	{ "root=", set_root, "NAME",
