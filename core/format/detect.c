@@ -47,6 +47,7 @@ static const struct ck_kind rows[] = {
 	  ck_ranks_has_family, NULL,
 	  "it has no two files of torch.save whose names differ in a number",
 	  false },
+	{ NULL, NULL, ck_tckpt_has_ranks, NULL, NULL, false },
 	{ &ck_format_run, "its subdirectories are checkpoints", ck_run_is_sure,
 	  NULL, "none of its subdirectories is a checkpoint", false },
 	{ &ck_format_torch, "it has files of torch.save", ck_torch_has_files,

@@ -82,10 +82,28 @@ static bool is_there(int fd, const char *name)
 	       S_ISREG(st.st_mode);
 }
 
+/* True if the metadata names this very file. */
+static bool is_named(const struct search *s, const char *where,
+		     const char *name)
+{
+	size_t above = strlen(where);
+
+	for (uint32_t i = 0; i < ck_files_count(s->cp->files); i++) {
+		struct ck_str path = ck_files_info(s->cp->files, i)->path;
+
+		if (path.len == above + strlen(name) &&
+		    memcmp(path.p, where, above) == 0 &&
+		    memcmp(path.p + above, name, path.len - above) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void files_find(struct search *s, int fd, const char *where)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		if (!is_there(fd, s->missing[i]))
+		if (!is_there(fd, s->missing[i]) ||
+		    is_named(s, where, s->missing[i]))
 			continue;
 		if (s->found++ < NAMES) {
 			ck_buf_text(&s->names, s->found > 1 ? ", " : "");

@@ -246,7 +246,8 @@ static int family_look(const struct ck_rank_files *r, size_t begin, size_t end)
 	if (named <= 64 * (uint64_t)(n + 1))
 		world = ck_max(world, named);
 	r->l->world = ck_max(r->l->world, world);
-	rc = missing_report(r, first, have, n, world);
+	/* A list has its own missing files; others may be of some ranks only. */
+	rc = r->is_listed ? 0 : missing_report(r, first, have, n, world);
 	free(have);
 	return rc || r->is_listed ? rc : doubt_add(r, begin, end);
 }

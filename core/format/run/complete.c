@@ -2,9 +2,6 @@
 /* complete: checks whether a subdirectory of a run directory is a complete step. Called
  * with the lock of the run directory held (ck_run_scan()). */
 #include "format/detect.h"
-#include "format/ranks/ranks_kind.h"
-#include "format/torch/torch_kind.h"
-#include "format/torch_checkpointing/tckpt_kind.h"
 #include "run_internal.h"
 #include "run_kind.h"
 
@@ -103,12 +100,12 @@ static int complete(const struct ck_rundir *r, const struct ck_src *src,
 	return format->complete ? format->complete(src, d) : opens(r, name, d);
 }
 
-/* True for the name and the kinds of a directory of torch_checkpointing before the save ends. */
+/* True for the name of a directory of torch_checkpointing before the save ends. Its files may look
+ * like those of any kind but DCP. */
 static bool is_temporary(const struct ck_format *format, const char *name)
 {
 	return strncmp(name, "tmp_", 4) == 0 &&
-	       (format == &ck_format_torch_checkpointing ||
-		format == &ck_format_ranks || format == &ck_format_torch);
+	       strcmp(format->name, "dcp") != 0;
 }
 
 int ck_run_judge(struct ck_rundir *r, const char *name, int fd,

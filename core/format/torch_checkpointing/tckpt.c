@@ -50,11 +50,58 @@ int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d)
 	rc = ck_metadata_text_of(fd, CK_TCKPT_METADATA, CK_TCKPT_METADATA_MOST,
 				 &text, d);
 	close(fd);
-	if (rc == 0)
-		rc = text_look(&text, d);
+	if (rc)
+		return rc;
+	rc = text_look(&text, d);
 	ck_metadata_text_fini(&text);
 	if (rc < 0)
 		ck_diag_prefix(d, CK_TCKPT_METADATA);
+	return rc;
+}
+
+static bool is_safetensors(const char *name)
+{
+	return ck_name_ends(name, ".safetensors");
+}
+
+/* Lists the safetensors files of rank_0. */
+static void rank_files(const struct ck_src *src, struct ck_dir_names *out)
+{
+	const struct ck_dir_want want = { is_safetensors, CK_DIR_BRIEF,
+					  CK_DIR_BRIEF };
+	ck_auto_fd int fd = ck_open_beneath(src->dirfd, CK_STR("rank_0"),
+					    O_RDONLY | O_DIRECTORY | O_NONBLOCK,
+					    CK_BENEATH_NO_SYMLINKS);
+
+	/* After an error, the names read so far count. */
+	if (fd >= 0)
+		(void)!ck_dir_names_read((struct ck_directory){ fd, NULL },
+					 &want, out);
+}
+
+int ck_tckpt_has_ranks(const struct ck_src *src, struct ck_diag *d)
+{
+	struct ck_dir_names names = { 0 };
+	int rc = 0;
+
+	if (src->file || src->elsewhere)
+		return 0;
+	rank_files(src, &names);
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		const char *name = ck_show(ck_str_from(names.all[i]));
+
+		if (faccessat(src->dirfd, ck_shown("rank_1/%s", names.all[i]),
+			      F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			rc = ck_fail(
+				d, EBADMSG,
+				"rank_0/%s and rank_1/%s: files of ranks, as "
+				"torch_checkpointing writes them, but without "
+				"its metadata.pkl the part of a tensor that "
+				"each has is unknown; the first save of a run "
+				"has it",
+				name, name);
+	}
+	ck_dir_names_fini(&names);
 	return rc;
 }
 
@@ -116,6 +163,18 @@ static int item_add(struct ck_tckpt_load *t, struct ck_str name)
 	return 0;
 }
 
+/* True for a file with a default name that is not there, of a rank that has nothing of the item. */
+static bool is_needless(const struct ck_tckpt_load *t, uint32_t item,
+			uint64_t rank, const char *name)
+{
+	const struct ck_tckpt_item *of = &t->metadata.items[item];
+	const struct ck_checkpoint *cp = t->torch.cp;
+
+	return of->files[rank].name.len == 0 && !cp->elsewhere &&
+	       !(of->promised[rank / 8] >> rank % 8 & 1) &&
+	       faccessat(cp->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
 /* Calls each() for the files that metadata.pkl lists, torch files or all others. */
 static int listed_each(struct ck_tckpt_load *t, bool torch,
 		       int (*each)(struct ck_tckpt_load *t,
@@ -136,7 +195,10 @@ static int listed_each(struct ck_tckpt_load *t, bool torch,
 			if ((f->encoding == CK_TCKPT_TORCH) != torch)
 				continue;
 			name = name_of(t, i, rank);
-			rc = name.p ? each(t, &of, name) : no_memory(t);
+			if (!name.p)
+				rc = no_memory(t);
+			else if (!is_needless(t, i, rank, name.p))
+				rc = each(t, &of, name);
 		}
 	return rc;
 }
@@ -378,7 +440,8 @@ static int metadata_read(struct ck_tckpt_load *t,
 		l->d);
 	if (rc)
 		ck_diag_prefix(l->d, CK_TCKPT_METADATA);
-	return rc;
+	return rc || ck_tckpt_promised_find(&t->metadata) == 0 ? rc
+							       : no_memory(t);
 }
 
 static int load_all(struct ck_tckpt_load *t,

@@ -21,7 +21,9 @@ struct absent {
 	uint64_t lines;	     /* of damage, also those that are not written */
 	uint64_t plain;	     /* plain tensors that some ranks lack */
 	struct ck_str first; /* of these */
-	uint64_t visits;     /* of a rank in a group */
+	uint64_t several;    /* tensors of several groups of ranks */
+	struct ck_str first_several;
+	uint64_t visits; /* of a rank in a group */
 	/* For each item and rank, the index of its file with tensors, + 1; or 0. */
 	uint32_t *files;
 	struct ck_tckpt_path *path; /* the present one */
@@ -137,12 +139,16 @@ static int line_add(struct absent *a, uint32_t file)
 static int rank_look(void *arg, uint64_t rank, bool for_all)
 {
 	struct absent *a = arg;
-	uint8_t *have = &a->path->have[rank / 8],
-		bit = (uint8_t)(1U << rank % 8);
-	uint32_t file = a->files[a->item * a->t->metadata.world + rank];
+	uint64_t world = a->t->metadata.world;
+	uint8_t *have, bit = (uint8_t)(1U << rank % 8);
+	uint32_t file;
 
 	if (a->visits++ >= VISITS_MOST)
 		return 1;
+	if (rank >= world)
+		return 0;
+	have = &a->path->have[rank / 8];
+	file = a->files[a->item * world + rank];
 	if (*have & bit || !file)
 		return 0;
 	*have |= bit;
@@ -159,12 +165,14 @@ static int path_look(struct absent *a, struct ck_tckpt_path *path)
 					  ck_part_text(&path->path.parts[0]));
 	int rc;
 
+	if (ck_pv_count(&path->groups) > 1 && a->several++ == 0)
+		a->first_several = path->path.key;
 	if (item < 0 || is_in_value(a, &path->path))
 		return 0;
 	a->path = path;
 	a->item = (size_t)item;
 	a->some_lack_it = false;
-	rc = ck_tckpt_ranks_each(path, m->world, rank_look, a);
+	rc = ck_tckpt_ranks_each(path, rank_look, a);
 	if (a->some_lack_it && a->plain++ == 0)
 		a->first = path->path.key;
 	return rc;
@@ -205,6 +213,14 @@ static int notes_add(const struct absent *a)
 					      "ranks have: %s, and %" PRIu64
 					      " more",
 					      ck_show(a->first), a->plain - 1));
+	if (rc == 0 && a->several)
+		rc = note_add(
+			a, ck_shown("tensors of several groups of ranks, each "
+				    "with a mesh of its own: %" PRIu64
+				    ", such as %s; of equal boxes that of the "
+				    "lowest rank is shown, check --full "
+				    "compares them",
+				    a->several, ck_show(a->first_several)));
 	if (rc == 0 && a->visits > VISITS_MOST)
 		rc = note_add(a, "tensors that files lack: too many ranks and "
 				 "tensors to look for all");

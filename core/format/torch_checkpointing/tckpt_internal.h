@@ -43,11 +43,17 @@ struct ck_tckpt_file {
 struct ck_tckpt_item {
 	struct ck_str name;
 	struct ck_tckpt_file *files; /* one for each rank */
+	/* Ranks that a path of the item lists: one bit for each rank. The package names
+	 * a file for all ranks, whichever have the item. */
+	uint8_t *promised;
+	bool has_paths; /* else all ranks are promised */
 };
 
 /* A tensor that metadata.pkl lists. */
 struct ck_tckpt_path {
 	struct ck_str exact; /* its parts, each with its length */
+	/* Its item with its length, and the parts below it joined by dots. */
+	struct ck_str inner;
 	struct ck_torch_path path;
 	struct ck_pv groups; /* a sequence of { ranks, sharding_metadata } */
 	/* The ranks whose files have it, as far as they were read: one bit for each
@@ -65,8 +71,8 @@ struct ck_tckpt_metadata {
 	size_t nitems, items_cap;
 	struct ck_tckpt_path *paths;
 	size_t npaths, paths_cap;
-	struct ck_table by_exact, by_key; /* numbers of paths */
-	struct ck_table by_item;	  /* numbers of items */
+	struct ck_table by_exact, by_inner; /* numbers of paths */
+	struct ck_table by_item;	    /* numbers of items */
 	struct ck_buf text; /* scratch: the exact text of a path */
 };
 
@@ -87,12 +93,29 @@ struct ck_str ck_tckpt_exact(struct ck_tckpt_metadata *m,
 /* Finds a path with all its parts. NULL if metadata.pkl has no such path, or memory is short. */
 struct ck_tckpt_path *ck_tckpt_path_find(struct ck_tckpt_metadata *m,
 					 const struct ck_torch_path *path);
-/* Finds a path by its key. NULL if there is no such path. */
-struct ck_tckpt_path *ck_tckpt_key_find(struct ck_tckpt_metadata *m,
-					struct ck_str key);
+/* Finds a path of an item by its parts below the item, joined by dots. NULL if there is no such
+ * path, or memory is short. */
+struct ck_tckpt_path *ck_tckpt_inner_find(struct ck_tckpt_metadata *m,
+					  struct ck_str item,
+					  struct ck_str below);
 /* Returns the number of an item, or -1. */
 int64_t ck_tckpt_item_find(const struct ck_tckpt_metadata *m,
 			   struct ck_str name);
+
+/* --- tckpt_groups.c -------------------------------------------------------------- */
+
+/* Reads group i of a path. False if it is malformed. */
+CK_MUST_USE bool ck_tckpt_group_take(const struct ck_tckpt_path *path,
+				     uint32_t i, struct ck_pv *ranks,
+				     struct ck_pv *sharding);
+/* Calls each() for the ranks of all groups of a path, until it returns a value other than 0, which is
+ * returned. A malformed rank is INT64_MAX. for_all: the group has the record of a plain tensor, which
+ * the package writes for all ranks, whichever have the tensor. */
+int ck_tckpt_ranks_each(const struct ck_tckpt_path *path,
+			int (*each)(void *arg, uint64_t rank, bool for_all),
+			void *arg);
+/* Sets ck_tckpt_item.promised of all items. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_tckpt_promised_find(struct ck_tckpt_metadata *m);
 
 /* --- tckpt_part.c ---------------------------------------------------------------- */
 
@@ -128,12 +151,6 @@ CK_MUST_USE int ck_tckpt_part(const struct ck_tckpt_path *path, uint64_t rank,
 CK_MUST_USE int ck_tckpt_whole(const struct ck_tckpt_local *local,
 			       struct ck_pickle *budget, struct ck_arena *arena,
 			       const struct ck_rank_part **out);
-/* Calls each() for the ranks of all groups of a path that are below `world`, until it returns a
- * value other than 0, which is returned. for_all: the group has the record of a plain tensor, which
- * the package writes for all ranks, whichever have the tensor. */
-int ck_tckpt_ranks_each(const struct ck_tckpt_path *path, uint64_t world,
-			int (*each)(void *arg, uint64_t rank, bool for_all),
-			void *arg);
 
 /* --- tckpt_items.c --------------------------------------------------------------- */
 

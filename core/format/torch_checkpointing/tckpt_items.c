@@ -79,7 +79,8 @@ static struct ck_torch_path *path_make(struct ck_tckpt_load *t, uint32_t i,
 
 /* --- safetensors ------------------------------------------------------------------- */
 
-/* Finds the path of a tensor, and the part that the file has of it. */
+/* Finds the path of a tensor, and the part that the file has of it. *part is NULL for an empty one
+ * of a rank outside of the mesh, which has no part. */
 static int part_find(struct ck_tckpt_load *t, uint32_t i, struct ck_str name,
 		     const struct ck_tckpt_local *local,
 		     struct ck_torch_path **path,
@@ -94,13 +95,15 @@ static int part_find(struct ck_tckpt_load *t, uint32_t i, struct ck_str name,
 	*path = unlisted;
 	if (!unlisted)
 		return -ENOMEM;
-	listed = ck_tckpt_key_find(&t->metadata, unlisted->key);
+	listed = ck_tckpt_inner_find(&t->metadata, t->items[of->item], name);
 	if (listed) {
 		*path = &listed->path;
 		listed->have[of->rank / 8] |= (uint8_t)(1U << of->rank % 8);
 		if (ck_tckpt_part(listed, of->rank, local, &t->seen,
 				  &t->metadata.pickle, arena, part))
 			return -ENOMEM;
+		if (!*part && ck_dims_have_zero(local->size, local->ndim))
+			return 0;
 	}
 	return *part ? 0
 		     : ck_tckpt_whole(local, &t->metadata.pickle, arena, part);
@@ -128,6 +131,8 @@ static int tensor_add(struct ck_tckpt_load *t, uint32_t i,
 
 	if (part_find(t, i, e->name, &local, &path, &part))
 		return no_memory(t);
+	if (!part)
+		return 0;
 	row = row_add(t, i, path);
 	return row ? ck_torch_dense_hold(&t->torch, row, part, &dense)
 		   : no_memory(t);

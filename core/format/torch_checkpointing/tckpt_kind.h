@@ -11,6 +11,11 @@ extern const struct ck_format ck_format_torch_checkpointing;
 /* For ck_kind.holds: returns 1 if the directory has a metadata.pkl of this package; 0 without
  * such a file, or for that of another program; -EBADMSG if it is malformed, or of an unknown version. */
 int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d);
+/* For ck_kind.holds of a row that refuses: returns -EBADMSG if the directory has subdirectories of
+ * ranks, rank_0 and rank_1, with safetensors files of one name, as a save without metadata.pkl has
+ * them; else 0. */
+int ck_tckpt_has_ranks(const struct ck_src *src, struct ck_diag *d);
+
 /* True for the default name of the file of a rank, `<item>_<rank><suffix>`. */
 bool ck_tckpt_is_name(const char *name, const char *suffix, struct ck_str *item,
 		      uint64_t *rank);

@@ -57,11 +57,22 @@ static struct ck_str exact_of(const void *arg, uint32_t i)
 	return m->paths[i].exact;
 }
 
-static struct ck_str key_of(const void *arg, uint32_t i)
+static struct ck_str inner_of(const void *arg, uint32_t i)
 {
 	const struct ck_tckpt_metadata *m = arg;
 
-	return m->paths[i].path.key;
+	return m->paths[i].inner;
+}
+
+/* Writes struct ck_tckpt_path.inner to m->text. */
+static struct ck_str inner_text(struct ck_tckpt_metadata *m, struct ck_str item,
+				struct ck_str below)
+{
+	m->text.len = 0;
+	ck_buf_u64(&m->text, item.len);
+	ck_buf_str(&m->text, item);
+	ck_buf_str(&m->text, below);
+	return (struct ck_str){ m->text.data, m->text.len };
 }
 
 struct ck_str ck_tckpt_exact(struct ck_tckpt_metadata *m,
@@ -86,10 +97,12 @@ struct ck_tckpt_path *ck_tckpt_path_find(struct ck_tckpt_metadata *m,
 	return at < 0 ? NULL : &m->paths[at];
 }
 
-struct ck_tckpt_path *ck_tckpt_key_find(struct ck_tckpt_metadata *m,
-					struct ck_str key)
+struct ck_tckpt_path *ck_tckpt_inner_find(struct ck_tckpt_metadata *m,
+					  struct ck_str item,
+					  struct ck_str below)
 {
-	int64_t at = ck_table_find(&m->by_key, key);
+	struct ck_str inner = inner_text(m, item, below);
+	int64_t at = m->text.err ? -1 : ck_table_find(&m->by_inner, inner);
 
 	return at < 0 ? NULL : &m->paths[at];
 }
@@ -112,7 +125,17 @@ static int part_add(struct parts *p, struct ck_str text, uint8_t type)
 	return 0;
 }
 
-/* Adds a part of a path. The JSON of a dict key that is a bool or None differs from its Python
+/* Returns the Python text of a number that is a dict key or an index. */
+static struct ck_str number_text(struct ck_str json)
+{
+	if (ck_str_is(json, "NaN"))
+		return CK_STR("nan");
+	if (ck_str_is(json, "Infinity"))
+		return CK_STR("inf");
+	return ck_str_is(json, "-Infinity") ? CK_STR("-inf") : json;
+}
+
+/* Adds a part of a path. The JSON of a dict key that is not a string may differ from its Python
  * text, which is shown. */
 static int part_take(struct ck_json_reader *r, const struct ck_json_value *v,
 		     struct parts *p)
@@ -122,6 +145,7 @@ static int part_take(struct ck_json_reader *r, const struct ck_json_value *v,
 
 	if (v->type == CK_JSON_NUMBER) {
 		type = CK_PATH_INDEX;
+		text = number_text(text);
 	} else if (v->type == CK_JSON_NULL) {
 		type = CK_PATH_NONE;
 		text = CK_STR("None");
@@ -189,6 +213,16 @@ static int path_copy(struct ck_tckpt_metadata *m, const struct parts *p,
 	return 0;
 }
 
+/* The part of a key below its item. */
+static struct ck_str below_of(const struct ck_torch_path *path)
+{
+	size_t above = path->parts[0].len + 1UL;
+
+	return path->nparts < 2 ? CK_STR("")
+				: (struct ck_str){ path->key.p + above,
+						   path->key.len - above };
+}
+
 /* Adds a path with its groups. */
 static int path_add(struct ck_tckpt_metadata *m, const struct parts *p,
 		    const struct ck_pv *groups, struct ck_diag *d)
@@ -212,8 +246,11 @@ static int path_add(struct ck_tckpt_metadata *m, const struct parts *p,
 		return rc;
 	own->exact = ck_arena_copy(&m->arena,
 				   ck_tckpt_exact(m, p->all, (uint32_t)p->n));
+	own->inner = ck_arena_copy(
+		&m->arena, inner_text(m, ck_part_text(&own->path.parts[0]),
+				      below_of(&own->path)));
 	own->have = ck_arena_alloc(&m->arena, bits);
-	if (!own->exact.p || !own->have || m->text.err)
+	if (!own->exact.p || !own->inner.p || !own->have || m->text.err)
 		return no_memory(d);
 	memset(own->have, 0, bits);
 	if (ck_table_add(&m->by_exact, own->exact, n, &number))
@@ -221,9 +258,8 @@ static int path_add(struct ck_tckpt_metadata *m, const struct parts *p,
 	if (number != n)
 		return malformed(d, "a path twice");
 	m->npaths++;
-	return ck_table_add(&m->by_key, own->path.key, n, &number)
-		       ? no_memory(d)
-		       : 0;
+	return ck_table_add(&m->by_inner, own->inner, n, &number) ? no_memory(d)
+								  : 0;
 }
 
 /* Adds the path below an item, NULL for version 1.0. pair: its JSON, its groups. */
@@ -476,7 +512,7 @@ int ck_tckpt_metadata_read(struct ck_tckpt_metadata *m, struct ck_str bytes,
 	int rc = ck_pickle_read(&m->pickle, bytes.p, bytes.len, &hooks, d);
 
 	m->by_exact = (struct ck_table){ .key = exact_of, .arg = m };
-	m->by_key = (struct ck_table){ .key = key_of, .arg = m };
+	m->by_inner = (struct ck_table){ .key = inner_of, .arg = m };
 	m->by_item = (struct ck_table){ .key = item_name, .arg = m };
 	return rc ? rc : root_read(m, d);
 }
@@ -486,7 +522,7 @@ void ck_tckpt_metadata_fini(struct ck_tckpt_metadata *m)
 	ck_pickle_fini(&m->pickle);
 	ck_arena_fini(&m->arena);
 	ck_table_fini(&m->by_exact);
-	ck_table_fini(&m->by_key);
+	ck_table_fini(&m->by_inner);
 	ck_table_fini(&m->by_item);
 	ck_buf_fini(&m->text);
 	free(m->items);

@@ -17,6 +17,7 @@ struct computing {
 	struct ck_tckpt_seen *seen;
 	uint64_t rank;
 	struct ck_rank_part *part;
+	bool is_over; /* the budget is exceeded */
 	struct ck_diag d;
 };
 
@@ -34,69 +35,22 @@ static const void *identity(const struct ck_pv *v)
 				    : (const void *)ck_pv_list(v);
 }
 
-/* Returns the position of a rank in a sequence, or -1. */
-static int64_t rank_find(const struct ck_pv *ranks, uint64_t rank)
+/* Returns the position of the rank in a sequence, or -1. Charges the search to the budget: a small
+ * metadata.pkl can have one long sequence in many groups. If the budget is exceeded, sets
+ * c->is_over. */
+static int64_t rank_find(struct computing *c, const struct ck_pv *ranks)
 {
-	for (uint32_t i = 0; i < ck_pv_count(ranks); i++) {
+	uint32_t n = ck_pv_count(ranks);
+
+	c->is_over |= !ck_pickle_spend(c->r.p, n / 8 + 1);
+	for (uint32_t i = 0; i < n && !c->is_over; i++) {
 		struct ck_pv v = ck_pv_at(ranks, i);
 		int64_t is;
 
-		if (ck_pv_int(&v, &is) && is >= 0 && (uint64_t)is == rank)
+		if (ck_pv_int(&v, &is) && is >= 0 && (uint64_t)is == c->rank)
 			return i;
 	}
 	return -1;
-}
-
-/* Reads group i of a path. False if it is malformed. */
-static bool group_take(const struct ck_tckpt_path *path, uint32_t i,
-		       struct ck_pv *ranks, struct ck_pv *sharding)
-{
-	struct ck_pv group = ck_pv_at(&path->groups, i);
-
-	return ck_pv_get(&group, "ranks", ranks) && ck_pv_is_sequence(ranks) &&
-	       ck_pv_get(&group, "sharding_metadata", sharding);
-}
-
-/* True for the record of a tensor that is not a DTensor: replicated on a mesh of one
- * dimension. */
-static bool is_for_all(const struct ck_pv *sharding)
-{
-	struct ck_pv data, placements, v;
-	struct ck_str type = CK_STR("");
-
-	if (!ck_pv_get(sharding, "data", &data) ||
-	    !ck_pv_get(&data, "placements", &placements) ||
-	    ck_pv_count(&placements) != 1)
-		return false;
-	v = ck_pv_at(&placements, 0);
-	if (ck_pv_get(&v, "type", &v))
-		(void)ck_pv_str(&v, &type);
-	return ck_str_is(type, "Replicate");
-}
-
-int ck_tckpt_ranks_each(const struct ck_tckpt_path *path, uint64_t world,
-			int (*each)(void *arg, uint64_t rank, bool for_all),
-			void *arg)
-{
-	struct ck_pv ranks, sharding;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < ck_pv_count(&path->groups); i++) {
-		bool for_all;
-
-		if (!group_take(path, i, &ranks, &sharding))
-			continue;
-		for_all = is_for_all(&sharding);
-		for (uint32_t k = 0; k < ck_pv_count(&ranks) && rc == 0; k++) {
-			struct ck_pv v = ck_pv_at(&ranks, k);
-			int64_t rank;
-
-			if (ck_pv_int(&v, &rank) && rank >= 0 &&
-			    (uint64_t)rank < world)
-				rc = each(arg, (uint64_t)rank, for_all);
-		}
-	}
-	return rc;
 }
 
 /* The same as rank_find() >= 0, for the ranks that were used last. */
@@ -106,7 +60,7 @@ static bool has_rank(struct computing *c, const struct ck_pv *ranks)
 	const void *is = identity(ranks);
 
 	if (!is || seen->ranks != is || seen->rank != c->rank) {
-		seen->has = rank_find(ranks, c->rank) >= 0;
+		seen->has = rank_find(c, ranks) >= 0;
 		seen->ranks = is;
 		seen->mesh = seen->rank == c->rank ? seen->mesh : NULL;
 		seen->rank = c->rank;
@@ -121,10 +75,12 @@ static int group_find(struct computing *c, const struct ck_tckpt_path *path,
 	struct ck_pv ranks;
 
 	for (uint32_t i = 0; i < ck_pv_count(&path->groups); i++) {
-		if (!group_take(path, i, &ranks, sharding))
+		if (!ck_tckpt_group_take(path, i, &ranks, sharding))
 			return misfit(c, "a malformed group of ranks");
 		if (has_rank(c, &ranks))
 			return 1;
+		if (c->is_over)
+			return misfit(c, "too many ranks in its groups");
 	}
 	return 0;
 }
@@ -250,7 +206,7 @@ static bool coordinate_find(struct computing *c, const struct mesh *mesh)
 	if (is && seen->mesh == is && seen->shape == shape &&
 	    seen->rank == c->rank)
 		return seen->inside;
-	at = rank_find(&mesh->data, c->rank);
+	at = rank_find(c, &mesh->data);
 	seen->mesh = is;
 	seen->shape = shape;
 	seen->ranks = seen->rank == c->rank ? seen->ranks : NULL;

@@ -53,12 +53,17 @@ static int sample_read(struct ck_side *s, const struct ck_tensor *copy,
 	return rc;
 }
 
-/* True if the copies of a tensor must have equal samples. */
+/* True if the copies of a tensor must have equal samples. In files of torch_checkpointing a plain
+ * tensor can be listed as a DTensor that each rank has whole. */
 static bool is_sampled(const struct ck_catalog *c, const struct ck_tensor *t)
 {
+	bool of_ranks = strcmp(c->kind, "ranks") == 0 &&
+			t->kind == CK_KIND_TENSOR;
+	bool listed = strcmp(c->kind, "torch_checkpointing") == 0;
+
 	return t->entry.role == CK_ROLE_WHOLE && t->apart && !t->err &&
-	       t->kind == CK_KIND_TENSOR && t->nchunks == 1 &&
-	       strcmp(c->kind, "ranks") == 0 && ck_tensor_box_bytes(t, 0) > 0;
+	       t->nchunks == 1 && (of_ranks || listed) &&
+	       ck_tensor_box_bytes(t, 0) > 0;
 }
 
 static bool can_be_read(const struct ck_checkpoint *cp,
