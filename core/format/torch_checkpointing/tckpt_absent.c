@@ -165,7 +165,7 @@ static int path_look(struct absent *a, struct ck_tckpt_path *path)
 					  ck_part_text(&path->path.parts[0]));
 	int rc;
 
-	if (ck_pv_count(&path->groups) > 1 && a->several++ == 0)
+	if (ck_tckpt_meshes(path) > 1 && a->several++ == 0)
 		a->first_several = path->path.key;
 	if (item < 0 || is_in_value(a, &path->path))
 		return 0;

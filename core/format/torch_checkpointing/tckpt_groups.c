@@ -15,6 +15,18 @@ bool ck_tckpt_group_take(const struct ck_tckpt_path *path, uint32_t i,
 	       ck_pv_get(&group, "sharding_metadata", sharding);
 }
 
+uint32_t ck_tckpt_meshes(const struct ck_tckpt_path *path)
+{
+	struct ck_pv ranks, sharding, v;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ck_pv_count(&path->groups); i++)
+		n += ck_tckpt_group_take(path, i, &ranks, &sharding) &&
+		     ck_pv_get(&sharding, "data", &v) &&
+		     ck_pv_get(&v, "mesh_spec", &v);
+	return n;
+}
+
 /* True for the record of a tensor that is not a DTensor: replicated on a mesh of one
  * dimension. */
 static bool is_for_all(const struct ck_pv *sharding)

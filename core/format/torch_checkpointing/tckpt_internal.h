@@ -108,6 +108,8 @@ int64_t ck_tckpt_item_find(const struct ck_tckpt_metadata *m,
 CK_MUST_USE bool ck_tckpt_group_take(const struct ck_tckpt_path *path,
 				     uint32_t i, struct ck_pv *ranks,
 				     struct ck_pv *sharding);
+/* Returns the number of groups of a path that have a mesh. */
+uint32_t ck_tckpt_meshes(const struct ck_tckpt_path *path);
 /* Calls each() for the ranks of all groups of a path, until it returns a value other than 0, which is
  * returned. A malformed rank is INT64_MAX. for_all: the group has the record of a plain tensor, which
  * the package writes for all ranks, whichever have the tensor. */
