@@ -2,8 +2,8 @@
 /*
  * sharding: how a job distributed a tensor over its ranks: the dimensions of its
  * device mesh, and their effect on the tensor, in terms of torch.distributed.tensor
- * (DTensorSpec: device_mesh, placements). Only shown: the boxes are stored by
- * themselves, and never computed from this. Pure values. A part of model.
+ * (DTensorSpec: device_mesh, placements). Of a checkpoint it is only shown: its boxes
+ * are stored, and never computed from this. Pure values. A part of model.
  */
 #ifndef CKPTFS_SHARDING_H
 #define CKPTFS_SHARDING_H

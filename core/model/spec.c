@@ -33,8 +33,7 @@ static bool size_take(struct ck_str *text, uint32_t *size)
 	return *size > 0;
 }
 
-/* Reads a name and `=`, and moves *text behind them. */
-static bool name_take(struct ck_str *text, struct ck_str *name)
+bool ck_spec_name_take(struct ck_str *text, struct ck_str *name)
 {
 	size_t n = 0;
 
@@ -77,7 +76,7 @@ bool ck_spec_parse(struct ck_str text, struct ck_spec *out)
 
 	*out = (struct ck_spec){ .ranks = 1 };
 	for (;;) {
-		if ((!plain && !name_take(&text, &name)) ||
+		if ((!plain && !ck_spec_name_take(&text, &name)) ||
 		    !size_take(&text, &size) || !dim_add(out, name, size))
 			return false;
 		if (text.len == 0)

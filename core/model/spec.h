@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spec: ranks that a checkpoint is to be shown for, as the name of a directory says
- * it: `8`, or the dimensions of a device mesh, `fsdp=4,tp=2`. A part of model.
+ * spec: the ranks for which a checkpoint is shown, as the name of a directory: `8`, or
+ * the dimensions of a device mesh, `fsdp=4,tp=2`. A part of model.
  */
 #ifndef CKPTFS_SPEC_H
 #define CKPTFS_SPEC_H
@@ -29,5 +29,8 @@ struct ck_spec {
  * commas: names [A-Za-z_][A-Za-z0-9_]*, each once, sizes as the number, and so is
  * their product. Each text is another spec. False: it is none. */
 CK_MUST_USE bool ck_spec_parse(struct ck_str text, struct ck_spec *out);
+/* Reads the name of a dimension and `=`, and moves *text behind them. False if there is
+ * no such name. */
+CK_MUST_USE bool ck_spec_name_take(struct ck_str *text, struct ck_str *name);
 
 #endif

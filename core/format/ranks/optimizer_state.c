@@ -14,6 +14,7 @@
  *
  * Source: torch/distributed/fsdp/_optim_utils.py, _unflatten_optim_state().
  */
+#include "model/local_box.h"
 #include "state_internal.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static bool part_of(const struct state *s, const struct ck_torch_row *row,
 				       s->param->numel, begin);
 		return *count == len;
 	}
-	*count = ck_flat_chunk(numel, ranks, rank, begin);
+	*count = ck_chunk(numel, ranks, rank, begin);
 	return len == numel / ranks + (numel % ranks != 0);
 }
 

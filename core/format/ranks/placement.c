@@ -20,6 +20,7 @@
  * Stateless. Memory is charged to the budget of the pickle, so that a small pickle cannot
  * cause many boxes.
  */
+#include "model/local_box.h"
 #include "ranks_internal.h"
 
 #include <errno.h>
@@ -195,23 +196,15 @@ static int part_add(const struct cut *c, const struct left *from,
 	return rc;
 }
 
-static uint64_t rounded_up(uint64_t n, uint64_t parts)
-{
-	return n / parts + (n % parts != 0);
-}
-
 /* Divides the range `of` into `parts` chunks, and adds chunk `number`. */
 static int chunk_add(const struct cut *c, const struct left *from,
 		     struct walk *w, struct range of, uint64_t parts,
 		     uint64_t number, struct left *to)
 {
-	uint64_t size = rounded_up(of.len, parts), begin, end;
+	uint64_t begin, len = ck_chunk(of.len, parts, number, &begin);
 
-	if (!ck_mul(&begin, size, number))
-		begin = of.len;
-	begin = ck_min(begin, of.len);
-	end = begin + ck_min(size, of.len - begin);
-	return part_add(c, from, w, of.at + begin, of.at + end, to);
+	begin += of.at;
+	return part_add(c, from, w, begin, begin + len, to);
 }
 
 /* Divides all elements into split_factor chunks, and adds part `number` of each. */
@@ -219,7 +212,8 @@ static int strided_add(const struct cut *c, const struct left *from,
 		       const struct ck_mesh_dim *dim, uint64_t number,
 		       struct left *to)
 {
-	uint64_t size = rounded_up(from->len, dim->placement.split);
+	uint64_t begin,
+		size = ck_chunk(from->len, dim->placement.split, 0, &begin);
 	struct walk w = { 0 };
 	int rc = 0;
 

@@ -11,6 +11,7 @@
 #include "flat.h"
 #include "ckptfs/model.h"
 #include "ckptfs/table.h"
+#include "model/local_box.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -268,20 +269,10 @@ int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 
 /* --- shards of FSDP1 -------------------------------------------------------------- */
 
-uint64_t ck_flat_chunk(uint64_t numel, uint64_t world, uint64_t rank,
-		       uint64_t *begin)
-{
-	uint64_t chunk = numel / world + (numel % world != 0);
-
-	if (!ck_mul(begin, chunk, rank) || *begin > numel)
-		*begin = numel;
-	return ck_min(chunk, numel - *begin);
-}
-
 uint64_t ck_flat_piece(uint64_t numel, uint64_t world, uint64_t rank,
 		       uint64_t offset, uint64_t count, uint64_t *first)
 {
-	uint64_t begin, n = ck_flat_chunk(numel, world, rank, &begin);
+	uint64_t begin, n = ck_chunk(numel, world, rank, &begin);
 	uint64_t low = ck_max(begin, offset);
 	uint64_t high = ck_min(begin + n, offset + count);
 

@@ -56,12 +56,8 @@ CK_MUST_USE int ck_flat_tensor_add(struct ck_catalog *c, struct ck_str key,
 
 /* --- how FSDP1 cuts -------------------------------------------------------------------- */
 
-/* Number of elements that a rank has of a flat tensor of numel elements, split
- * among `world` ranks, and their *begin. If it has no elements, *begin is numel. */
-uint64_t ck_flat_chunk(uint64_t numel, uint64_t world, uint64_t rank,
-		       uint64_t *begin);
-/* Number of elements that the rank has of [offset, offset + count), and *first,
- * relative to `offset`. */
+/* Number of elements of [offset, offset + count) that a rank has of a flat tensor of numel
+ * elements, split among `world` ranks by ck_chunk(), and *first, relative to `offset`. */
 uint64_t ck_flat_piece(uint64_t numel, uint64_t world, uint64_t rank,
 		       uint64_t offset, uint64_t count, uint64_t *first);
 
