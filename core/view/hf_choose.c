@@ -5,6 +5,7 @@
  * one with root=. Stateless; any thread.
  */
 #include "hf.h"
+#include "view_internal.h"
 
 #include <errno.h>
 
@@ -73,17 +74,6 @@ static bool is_below(const struct ck_entry *e, const char *const parts[2])
 	return true;
 }
 
-static bool is_flat(const struct ck_tensor *t, struct ck_str name)
-{
-	static const struct ck_str flat = { "_flat_param", 11 };
-
-	return t->kind == CK_KIND_FLAT_PARAM ||
-	       (name.len >= flat.len &&
-		memcmp(name.p + name.len - flat.len, flat.p, flat.len) == 0 &&
-		(name.len == flat.len ||
-		 name.p[name.len - flat.len - 1] == '.'));
-}
-
 /* Sets *out to the next tensor of the listing that can be in hf/, from *at on. False at
  * the end. */
 static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
@@ -92,8 +82,7 @@ static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
 		struct ck_entry_id e = c->listing->entries[*at];
 
 		if (e.is_object || !ck_tensor_is_whole(c, e.i) ||
-		    is_flat(ck_catalog_tensor(c, e.i),
-			    ck_entry_names(c, *at).name))
+		    ck_view_is_flat(c, e.i))
 			continue;
 		*out = e.i;
 		++*at;

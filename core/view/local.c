@@ -14,6 +14,7 @@
  */
 #include "local.h"
 #include "model/catalog/items.h"
+#include "view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -192,25 +193,6 @@ void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
 	ck_name_stem(ck_catalog_file(c, o->file)->path, 1, out);
 }
 
-/* Parses the rank in the name of a directory; leading zeros are not
- * accepted. */
-static bool rank_in(struct ck_str name, uint64_t *rank)
-{
-	struct ck_str prefix = CK_STR("rank-");
-	const char *p, *end = name.p + name.len;
-
-	if (!ck_str_starts(name, prefix) || name.len == prefix.len)
-		return false;
-	p = name.p + prefix.len;
-	if (*p == '0' && end - p > 1)
-		return false;
-	for (*rank = 0; p < end; p++)
-		if (*p < '0' || *p > '9' || !ck_mul(rank, *rank, 10) ||
-		    !ck_add(rank, *rank, (uint64_t)(*p - '0')))
-			return false;
-	return true;
-}
-
 static bool is_file_owner(const struct ck_local *l, const struct ck_catalog *c,
 			  uint32_t owner, struct ck_str name, struct ck_buf *b)
 {
@@ -228,7 +210,7 @@ int ck_local_find(const struct ck_local *l, const struct ck_catalog *c,
 	uint32_t i = 0;
 	uint64_t rank;
 
-	if (rank_in(name, &rank))
+	if (ck_view_rank_in(name, &rank))
 		while (i < l->nowners &&
 		       !(l->owners[i].is_rank && l->owners[i].rank == rank))
 			i++;

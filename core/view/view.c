@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view: the table of views, the options that select them, and the construction
- * of slices for the views with one tensor in a file. No state; any thread.
+ * view: the table of views, the options that select them, and the items of a file.
+ * No state; any thread.
  */
 #include "view_internal.h"
 
@@ -76,40 +76,7 @@ void ck_view_options_fini(struct ck_view_options *o)
 	*o = (struct ck_view_options){ 0 };
 }
 
-/* --- slices --------------------------------------------------------------------- */
-
-bool ck_view_has_bytes(const struct ck_tensor *t)
-{
-	return !t->err || t->nbytes;
-}
-
-int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
-{
-	struct ck_slice_builder b = { 0 };
-	int rc;
-
-	ck_slice_add_bytes(&b, p->literal);
-	if (p->has_tensor)
-		ck_slice_add_box(&b, p->tensor, p->ndim,
-				 (const uint64_t *)p->box, p->nbytes);
-	rc = ck_slice_make(&b, out);
-	if (rc == 0)
-		(*out)->at_open = true;
-	return rc;
-}
-
-int ck_view_slice_checked(const struct ck_tensor *t, int rc,
-			  struct ck_slice **out)
-{
-	if (rc || t->err == 0)
-		return rc;
-	if (t->err == EBADMSG) {
-		(*out)->err = t->err;
-		return 0;
-	}
-	ck_slice_free(*out);
-	return -t->err;
-}
+/* --- items ---------------------------------------------------------------------- */
 
 struct ck_items ck_about_items(const struct ck_catalog *c,
 			       const struct ck_file_content *about)

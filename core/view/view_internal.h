@@ -29,6 +29,11 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
 uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);
 
+/* True if a tensor is a flat parameter of FSDP1, by its kind or by its name. */
+bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor);
+/* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
+bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
+
 /* True if the bytes of the tensor can be counted. If not (a dtype without whole
  * bytes per element, or an impossible shape), its files have size 0 and no
  * part, and t->err is the reason. */

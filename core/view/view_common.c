@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * view_common: functions that several views use: the slice of a file of one tensor, and
+ * names. No state; any thread.
+ */
+#include "view_internal.h"
+
+#include <errno.h>
+
+/* --- slices --------------------------------------------------------------------- */
+
+bool ck_view_has_bytes(const struct ck_tensor *t)
+{
+	return !t->err || t->nbytes;
+}
+
+int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
+{
+	struct ck_slice_builder b = { 0 };
+	int rc;
+
+	ck_slice_add_bytes(&b, p->literal);
+	if (p->has_tensor)
+		ck_slice_add_box(&b, p->tensor, p->ndim,
+				 (const uint64_t *)p->box, p->nbytes);
+	rc = ck_slice_make(&b, out);
+	if (rc == 0)
+		(*out)->at_open = true;
+	return rc;
+}
+
+int ck_view_slice_checked(const struct ck_tensor *t, int rc,
+			  struct ck_slice **out)
+{
+	if (rc || t->err == 0)
+		return rc;
+	if (t->err == EBADMSG) {
+		(*out)->err = t->err;
+		return 0;
+	}
+	ck_slice_free(*out);
+	return -t->err;
+}
+
+/* --- names ---------------------------------------------------------------------- */
+
+bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor)
+{
+	static const struct ck_str flat = { "_flat_param", 11 };
+	struct ck_str name = ck_tensor_names(c, tensor).name;
+
+	return ck_catalog_tensor(c, tensor)->kind == CK_KIND_FLAT_PARAM ||
+	       (name.len >= flat.len &&
+		memcmp(name.p + name.len - flat.len, flat.p, flat.len) == 0 &&
+		(name.len == flat.len ||
+		 name.p[name.len - flat.len - 1] == '.'));
+}
+
+bool ck_view_rank_in(struct ck_str name, uint64_t *rank)
+{
+	struct ck_str prefix = CK_STR("rank-");
+	const char *p, *end = name.p + name.len;
+
+	if (!ck_str_starts(name, prefix) || name.len == prefix.len)
+		return false;
+	p = name.p + prefix.len;
+	if (*p == '0' && end - p > 1)
+		return false;
+	for (*rank = 0; p < end; p++)
+		if (*p < '0' || *p > '9' || !ck_mul(rank, *rank, 10) ||
+		    !ck_add(rank, *rank, (uint64_t)(*p - '0')))
+			return false;
+	return true;
+}
