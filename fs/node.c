@@ -17,7 +17,7 @@ int ck_nodes_make(struct ck_fs *fs,
 	int rc;
 
 	fs->view = o->view;
-	rc = ck_template_use(&fs->view, &fs->template, d);
+	rc = ck_view_files_use(&fs->view, &fs->template, d);
 	if (rc)
 		return rc;
 	fs->shown = (struct ck_tree_options){
@@ -46,7 +46,7 @@ void ck_nodes_free(struct ck_fs *fs)
 {
 	ck_tree_free(fs->tree);
 	ck_root_free(fs->root);
-	ck_template_leave(&fs->view, &fs->template);
+	ck_view_files_leave(&fs->view, &fs->template);
 }
 
 /* --- finding -------------------------------------------------------------- */
@@ -130,7 +130,8 @@ const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 	if (n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_show(ck_object_names(c, n->about.number).name);
 	if (n->about.topic == CK_FILE_KIND_TENSOR ||
-	    n->about.topic == CK_FILE_KIND_BOX)
+	    n->about.topic == CK_FILE_KIND_BOX ||
+	    n->about.topic == CK_FILE_KIND_PART)
 		return ck_show(ck_tensor_names(c, n->about.number).name);
 	n->dir.view->name(c, &n->dir, n->entry, &name);
 	shown = ck_show((struct ck_str){ name.data, name.len });

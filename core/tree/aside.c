@@ -5,6 +5,7 @@
  */
 #include "base/system/rights.h"
 #include "format/load/side_files.h"
+#include "model/place_rules.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -195,15 +196,17 @@ void ck_aside_free(struct ck_aside *a)
 	free(a);
 }
 
-int ck_template_use(struct ck_view_options *o, struct ck_template *t,
-		    struct ck_diag *d)
+int ck_view_files_use(struct ck_view_options *o, struct ck_template *t,
+		      struct ck_diag *d)
 {
 	const struct aside from = { .fixed = &t->others };
 	int rc;
 
 	*t = (struct ck_template){ 0 };
-	if (!o->hf_template)
-		return 0;
+	rc = o->placements ? ck_place_rules_read(o->placements, &o->rules, d)
+			   : 0;
+	if (rc || !o->hf_template)
+		return rc;
 	rc = ck_template_open(o->hf_template, t, d);
 	if (rc)
 		return rc;
@@ -214,8 +217,10 @@ int ck_template_use(struct ck_view_options *o, struct ck_template *t,
 	return 0;
 }
 
-void ck_template_leave(struct ck_view_options *o, struct ck_template *t)
+void ck_view_files_leave(struct ck_view_options *o, struct ck_template *t)
 {
+	ck_place_rules_free(o->rules);
+	o->rules = NULL;
 	ck_aside_free(o->aside);
 	o->aside = NULL;
 	o->weight_map = NULL;

@@ -49,6 +49,7 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 		attr.mtime = ck_catalog_object(c, about->number)->mtime;
 		break;
 	case CK_FILE_KIND_MANY:
+	case CK_FILE_KIND_PART:
 	case CK_FILE_KIND_ASIDE:
 		attr.mode = about->mode;
 		attr.mtime = about->mtime;

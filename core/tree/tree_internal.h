@@ -105,6 +105,15 @@ extern const struct ck_view ck_view_objects, ck_view_control;
 struct ck_aside *ck_aside_make(struct ck_checkpoint *cp);
 void ck_aside_free(struct ck_aside *a); /* NULL is allowed */
 
+/* --- placements.c ---------------------------------------------------------------- */
+
+/* Reads and parses the file of option placements. Caller must call ck_place_rules_free().
+ * Returns 0, or: -EBADMSG if it is malformed, or not a regular file; -EFBIG; errors of
+ * open(2) and read(2); -ENOMEM. */
+CK_MUST_USE int ck_place_rules_read(const char *path,
+				    struct ck_place_rules **out,
+				    struct ck_diag *d);
+
 /* --- root.c ---------------------------------------------------------------------- */
 
 /* True if the directory of view i of a root is shown. */

@@ -17,6 +17,7 @@ struct file {
 	const struct ck_node *n;
 	const struct ck_stop *stop; /* or NULL */
 	struct ck_many many;	    /* of CK_FILE_KIND_MANY */
+	struct ck_mesh_part part;   /* of CK_FILE_KIND_PART */
 };
 
 struct attribute {
@@ -39,12 +40,14 @@ static struct ck_names names_of(const struct file *f)
 	return ck_tensor_names(f->c, f->n->about.number);
 }
 
-/* Offsets of a box; its sizes are ndim further on. */
+/* Offsets of a box or part; its sizes are ndim further on. */
 static const int64_t *box_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
 
-	return ck_tensor_box(t, f->n->about.chunk - t->chunk);
+	return f->n->about.topic == CK_FILE_KIND_PART
+		       ? f->part.box
+		       : ck_tensor_box(t, f->n->about.chunk - t->chunk);
 }
 
 static int get_fqn(const struct file *f, struct ck_buf *out)
@@ -74,12 +77,18 @@ static int get_dtype(const struct file *f, struct ck_buf *out)
 	return 0;
 }
 
+/* True for a part of a tensor. A tensor of more dimensions than can be shown has no part. */
+static bool has_offset(const struct file *f)
+{
+	return f->n->about.topic == CK_FILE_KIND_BOX ||
+	       (f->n->about.topic == CK_FILE_KIND_PART && f->n->about.size > 0);
+}
+
 static const int64_t *shape_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
 
-	return f->n->about.topic == CK_FILE_KIND_BOX ? box_of(f) + t->ndim
-						     : t->shape;
+	return has_offset(f) ? box_of(f) + t->ndim : t->shape;
 }
 
 static int get_shape(const struct file *f, struct ck_buf *out)
@@ -102,11 +111,6 @@ bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
 	return true;
 }
 
-static bool has_offset(const struct file *f)
-{
-	return f->n->about.topic == CK_FILE_KIND_BOX;
-}
-
 static int get_offset(const struct file *f, struct ck_buf *out)
 {
 	if (!has_offset(f))
@@ -117,16 +121,23 @@ static int get_offset(const struct file *f, struct ck_buf *out)
 
 static int get_chunks(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_printf(out, "%u",
-		      f->n->about.topic == CK_FILE_KIND_BOX
-			      ? 1
-			      : tensor_of(f)->nchunks);
-	return 0;
+	const struct ck_tensor *t = tensor_of(f);
+	ck_auto_free uint32_t *chunks = NULL;
+	uint32_t n = f->n->about.topic == CK_FILE_KIND_BOX ? 1 : t->nchunks;
+	bool covered;
+	int rc = 0;
+
+	if (f->n->about.topic == CK_FILE_KIND_PART && !t->err)
+		rc = ck_tensor_window(t, (const uint64_t *)f->part.box, &chunks,
+				      &n, &covered);
+	ck_buf_printf(out, "%u", n);
+	return rc;
 }
 
 static bool has_guess(const struct file *f)
 {
-	return f->n->about.topic == CK_FILE_KIND_TENSOR &&
+	return (f->n->about.topic == CK_FILE_KIND_TENSOR ||
+		f->n->about.topic == CK_FILE_KIND_PART) &&
 	       tensor_of(f)->guessed;
 }
 
@@ -140,7 +151,8 @@ static int get_guess(const struct file *f, struct ck_buf *out)
 
 static bool has_alias(const struct file *f)
 {
-	return f->n->about.topic == CK_FILE_KIND_TENSOR &&
+	return (f->n->about.topic == CK_FILE_KIND_TENSOR ||
+		f->n->about.topic == CK_FILE_KIND_PART) &&
 	       ck_tensor_alias_of(tensor_of(f)) != CK_NO_TENSOR;
 }
 
@@ -156,21 +168,27 @@ static int get_alias(const struct file *f, struct ck_buf *out)
 
 static int get_kind(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_text(out, f->n->about.topic == CK_FILE_KIND_OBJECT
-				 ? "object"
-				 : ck_tensor_kind_name(tensor_of(f)->kind));
+	if (f->n->about.topic == CK_FILE_KIND_OBJECT)
+		ck_buf_text(out, "object");
+	else if (f->n->about.topic == CK_FILE_KIND_PART)
+		ck_buf_text(out, ck_tensor_kind_name(CK_KIND_TENSOR));
+	else
+		ck_buf_text(out, ck_tensor_kind_name(tensor_of(f)->kind));
 	return 0;
 }
 
 static bool is_of_tensor(const struct file *f)
 {
 	return f->n->about.topic == CK_FILE_KIND_TENSOR ||
-	       f->n->about.topic == CK_FILE_KIND_BOX;
+	       f->n->about.topic == CK_FILE_KIND_BOX ||
+	       f->n->about.topic == CK_FILE_KIND_PART;
 }
 
 /* NULL: the checkpoint has no mesh for it. */
 static const struct ck_sharding *sharding_of(const struct file *f)
 {
+	if (f->n->about.topic == CK_FILE_KIND_PART)
+		return &f->part.sharding;
 	return is_of_tensor(f) ? tensor_of(f)->facts->sharding : NULL;
 }
 
@@ -291,12 +309,22 @@ static int get_hosts(const struct file *f, struct ck_buf *out)
 	return print_hosts(f, hosts_of_one, out);
 }
 
+/* The elements whose faults concern the file; NULL: all. */
+static const uint64_t *window_of(const struct file *f)
+{
+	return has_offset(f) ? (const uint64_t *)box_of(f) : NULL;
+}
+
 static bool has_error(const struct file *f)
 {
 	const struct ck_item *item;
 
 	if (f->n->about.topic == CK_FILE_KIND_OBJECT)
 		return ck_object_known_faulty(f->root->cp, f->n->about.number);
+	if (f->n->about.topic == CK_FILE_KIND_PART)
+		return ck_damage_part_is_known(f->root->damage, f->c,
+					       f->n->about.number,
+					       window_of(f));
 	if (f->n->about.topic != CK_FILE_KIND_BOX)
 		return ck_damage_is_known(f->root->damage, f->n->about.number);
 	item = ck_catalog_item(f->c, f->n->about.chunk);
@@ -316,8 +344,7 @@ static int print_error(const struct file *f, struct ck_buf *out)
 					     out);
 	if (!tensor_of(f)->err) {
 		rc = ck_damage_locate(f->root->damage, f->c, f->n->about.number,
-				      ck_about_window(f->c, &f->n->about),
-				      &layout, &faulty);
+				      window_of(f), &layout, &faulty);
 		if (rc &&
 		    !ck_damage_differs(f->root->damage, f->n->about.number))
 			return rc;
@@ -521,9 +548,13 @@ static int file_begin(struct file *f, const struct ck_node *n,
 {
 	*f = (struct file){ .root = n->dir.root, .n = n, .stop = stop };
 	f->c = ck_dir_catalog(&n->dir);
-	return n->about.topic == CK_FILE_KIND_MANY
-		       ? n->dir.view->many(f->c, &n->dir, n->entry, &f->many)
-		       : 0;
+	switch (n->about.topic) {
+	case CK_FILE_KIND_MANY:
+		return n->dir.view->many(f->c, &n->dir, n->entry, &f->many);
+	case CK_FILE_KIND_PART:
+		return n->dir.view->part(f->c, &n->dir, n->entry, &f->part);
+	default: return 0;
+	}
 }
 
 static void file_end(struct file *f)

@@ -368,17 +368,11 @@ void ck_hf_plan_put(struct ck_hf_plan *p)
 
 /* --- facts of files in a catalog -------------------------------------------------- */
 
-static bool is_later(struct timespec a, struct timespec b)
-{
-	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
-				    : a.tv_nsec > b.tv_nsec;
-}
-
 static void facts_add(struct ck_hf_file *f, mode_t mode, struct timespec mtime,
 		      uint64_t version)
 {
 	f->mode &= mode;
-	if (is_later(mtime, f->mtime))
+	if (ck_time_is_later(mtime, f->mtime))
 		f->mtime = mtime;
 	f->version = ck_max(f->version, version);
 }

@@ -9,7 +9,7 @@
 
 const struct ck_view *const ck_views[] = { &ck_view_full.view,
 					   &ck_view_raw.view, &ck_view_local,
-					   &ck_view_hf };
+					   &ck_view_hf, &ck_view_sharded };
 const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
 
 const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,
@@ -73,6 +73,7 @@ void ck_view_options_fini(struct ck_view_options *o)
 	free(o->views);
 	free(o->root);
 	free(o->hf_template);
+	free(o->placements);
 	*o = (struct ck_view_options){ 0 };
 }
 
@@ -90,6 +91,7 @@ struct ck_items ck_about_items(const struct ck_catalog *c,
 		return ck_items_of_object(c,
 					  ck_catalog_object(c, about->number));
 	case CK_FILE_KIND_TENSOR:
+	case CK_FILE_KIND_PART:
 		return ck_items_of_tensor(c,
 					  ck_catalog_tensor(c, about->number));
 	case CK_FILE_KIND_MANY: return ck_items_of_files(c);

@@ -120,7 +120,8 @@ static int set_path(struct ck_mount_options *o, const char *name,
 	} paths[] = { { "linkroot", &o->format.linkroot },
 		      { "sidecar", &o->format.sidecar },
 		      { "rename", &o->format.rename },
-		      { "hf_template", &o->view.hf_template } };
+		      { "hf_template", &o->view.hf_template },
+		      { "placements", &o->view.placements } };
 
 	size_t i = 0;
 
@@ -311,13 +312,15 @@ static const struct option table[] = {
 	{ "kind=", set_kind, "KIND",
 	  "require a kind, as dcp or run; see ckptfs(5)" },
 	{ "views=", set_views, "NAME[+NAME...]",
-	  "only these of full, raw, local, objects, hf" },
+	  "only these: full, raw, local, objects, hf, sharded" },
 	{ "root=", set_root, "NAME",
 	  "prefix of the model that hf/ shows; empty: all" },
 	{ "hf_shard_size=", set_hf_shard_size, "SIZE",
 	  "maximum size of a file in hf/" },
 	{ "hf_template=", set_path, "DIR",
 	  "config.json, tokenizer and file names of hf/" },
+	{ "placements=", set_path, "FILE",
+	  "rules for tensor-parallel dimensions in sharded/" },
 	{ "hosts=", set_of_hosts, "A[:N][+B...]",
 	  "SRC is spread over these hosts" },
 	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts" },

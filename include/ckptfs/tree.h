@@ -79,13 +79,13 @@ struct ck_node_stat {
 	struct timespec mtime;
 };
 
-/* Opens the directory of hf_template=, for roots that are made with these options.
- * Caller owns `t`, which must not move. Returns 0, or: -EINVAL; errors of
- * ck_template_open(). d has the reason. Caller must call ck_template_leave(), also
- * after an error. */
-CK_MUST_USE int ck_template_use(struct ck_view_options *o,
-				struct ck_template *t, struct ck_diag *d);
-void ck_template_leave(struct ck_view_options *o, struct ck_template *t);
+/* Reads the file of placements=, and opens the directory of hf_template=, for roots that
+ * are made with these options. Caller owns `t`, which must not move. Returns 0, or:
+ * -EINVAL; -EBADMSG; -EFBIG; errors of open(2) and of ck_template_open(). d has the
+ * reason. Caller must call ck_view_files_leave(), also after an error. */
+CK_MUST_USE int ck_view_files_use(struct ck_view_options *o,
+				  struct ck_template *t, struct ck_diag *d);
+void ck_view_files_leave(struct ck_view_options *o, struct ck_template *t);
 
 /* A checkpoint with its views: the root of a tree, or a directory in one. Opaque. */
 struct ck_root;

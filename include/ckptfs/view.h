@@ -10,10 +10,12 @@
 #include "ckptfs/model.h"
 #include "ckptfs/slice.h"
 #include "model/catalog/items.h"
+#include "model/spec.h"
 
 struct ck_root;
 struct ck_view;
-struct ck_weight_map; /* weight_map.h */
+struct ck_weight_map;  /* weight_map.h */
+struct ck_place_rules; /* place_rules.h */
 
 /* A directory of a view. */
 struct ck_dir {
@@ -55,6 +57,7 @@ enum ck_file_kind {
 	CK_FILE_KIND_CHECKPOINT,
 	CK_FILE_KIND_TENSOR,
 	CK_FILE_KIND_BOX,
+	CK_FILE_KIND_PART, /* of a tensor: see ck_view.part() */
 	CK_FILE_KIND_OBJECT,
 	CK_FILE_KIND_MANY,  /* several tensors: see ck_view.many() */
 	CK_FILE_KIND_ASIDE, /* a file beside the tensors, such as config.json */
@@ -69,11 +72,11 @@ struct ck_file_content {
 	bool made;
 	/* content is generated again at each lookup of its name */
 	bool live;
-	/* of the tensor, of the tensor of a box, or of the object */
+	/* of the tensor, of the tensor of a box or part, or of the object */
 	uint32_t number;
 	uint32_t chunk; /* of CK_FILE_KIND_BOX: index of the chunk */
-	/* Of CK_FILE_KIND_MANY and CK_FILE_KIND_ASIDE: r bits and latest time of
-	 * all sources. */
+	/* Of CK_FILE_KIND_MANY, CK_FILE_KIND_PART and CK_FILE_KIND_ASIDE: r bits and
+	 * latest time of all sources. */
 	mode_t mode;
 	struct timespec mtime;
 	uint64_t size; /* bytes; 0 if `made` */
@@ -104,6 +107,13 @@ struct ck_many {
 	void *arg;
 };
 
+/* The part of a tensor in a CK_FILE_KIND_PART, and how a mesh holds the tensor. */
+struct ck_mesh_part {
+	int64_t box[2 * CK_MAX_DIMS]; /* ndim offsets, then ndim sizes */
+	struct ck_sharding sharding;  /* its dims are `dims` */
+	struct ck_mesh_dim dims[CK_SPEC_DIMS];
+};
+
 /* Small files beside the tensors that describe how a model is used: configuration,
  * tokenizer, code. Has its own lock; any thread. */
 struct ck_aside {
@@ -129,7 +139,10 @@ struct ck_view_options {
 	/* bytes of tensors per file in hf/; 0: one file */
 	uint64_t hf_shard_size;
 	char *hf_template; /* path of a directory, or NULL. Owned */
-	/* Its content, owned by the caller that opened it; or NULL: */
+	char *placements;  /* path of a file, or NULL. Owned */
+	/* Its content, owned by the caller that read it; or NULL: */
+	struct ck_place_rules *rules;
+	/* Content of hf_template, owned by the caller that opened it; or NULL: */
 	struct ck_aside *aside;
 	/* NULL: the directory has no index */
 	const struct ck_weight_map *weight_map;
@@ -205,6 +218,10 @@ struct ck_view {
 	 * files. */
 	int (*many)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_many *out);
+	/* Computes the part of a CK_FILE_KIND_PART. Returns 0, or: -ENOENT; -ENOMEM.
+	 * NULL: the view has no such files. */
+	int (*part)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_mesh_part *out);
 	/* True if its directory in the root would be empty, and is not shown. NULL:
 	 * never. */
 	bool (*is_empty)(const struct ck_catalog *c, const void *state);
@@ -227,6 +244,8 @@ struct ck_view {
 	/* The view shows the whole checkpoint in the form of some client. It is
 	 * listed behind the views of single entries. */
 	bool is_form;
+	/* `ckptfs cp -r` copies its directory only if a path names it. */
+	bool is_on_request;
 	/* Its files show the time of the checkpoint, which a commit changes. */
 	bool is_dated;
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cp: copies files and directories of the tree to a file system, without a mount, with the
- * rules of cp(1). All names and destinations are checked before the first write. The main
- * thread parses, checks and walks; the threads of cp_threads.c copy. --resume completes a copy
- * that was interrupted (cp_mark.c).
+ * rules of cp(1). All names and destinations are checked before the first write. The main thread
+ * parses, checks and walks; cp_threads.c copies. --resume completes a copy (cp_mark.c).
  */
 #include "commands.h"
 #include "cp.h"
@@ -104,7 +103,8 @@ static int open_root(struct cp *k)
 	for (size_t i = 0; rc == 0 && i < given; i++)
 		if (!is_not_root(&k->names.all[i])) {
 			k->whole = true;
-			rc = ck_offline_each(&k->u, CK_TREE_ROOT, add_each, k);
+			rc = ck_offline_copied(&k->u, CK_TREE_ROOT, add_each,
+					       k);
 		}
 	keep_only(&k->names, is_not_root);
 	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
@@ -320,7 +320,7 @@ static int count_node(struct cp *k, const struct ck_node *n)
 	}
 	if (ck_tree_use(k->u.tree, &dir))
 		return 0;
-	(void)!ck_offline_each(&k->u, dir.number, count_each, k);
+	(void)!ck_offline_copied(&k->u, dir.number, count_each, k);
 	ck_tree_forget(k->u.tree, dir.number, 1);
 	return 0;
 }

@@ -137,7 +137,7 @@ _ckptfs_option_words() {
 		linkroot=* | hf_template=*)
 			_ckptfs_option_files "$before${option%%=*}=" -d "${option#*=}"
 			;;
-		hostfile=* | log=* | program=* | rename=* | sidecar=*)
+		hostfile=* | log=* | placements=* | program=* | rename=* | sidecar=*)
 			_ckptfs_option_files "$before${option%%=*}=" -f "${option#*=}"
 			;;
 		esac
@@ -146,7 +146,8 @@ _ckptfs_option_words() {
 
 _ckptfs_reading_options() {
 	_ckptfs_option_words "$1" "$2" hf_shard_size= hf_template= kind=dcp kind=ranks kind=run \
-		kind=safetensors kind=torch kind=torch_checkpointing linkroot= rename= root= shardlinks=beneath sidecar= views=
+		kind=safetensors kind=torch kind=torch_checkpointing linkroot= placements= rename= root= \
+		shardlinks=beneath sidecar= views=
 }
 
 _ckptfs_mount_options() {
@@ -155,7 +156,7 @@ _ckptfs_mount_options() {
 		commit=manual debug direct fsname= gather=gpu \
 		gather=host gid= gpu= gpu=auto gpu=off gpucache= hf_shard_size= hf_template= hostfile= hosts= \
 		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog map= nccl=force nccl=off net= \
-		nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
+		nonempty noxattr ownermem= patch pinned= placements= prefer= program= rejoin= rejoin=off rename= replicas=first \
 		replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= \
 		timeout= uid= umask= views= write
 }

@@ -274,7 +274,7 @@ static bool copy_dir(struct ck_cp *c, const struct ck_named *from,
 
 	if (!into)
 		return !ck_cp_stopping(c);
-	rc = ck_offline_each(c->how.from, into->number, walk_each, &w);
+	rc = ck_offline_copied(c->how.from, into->number, walk_each, &w);
 	if (rc < 0)
 		ck_cp_unread(c, from, rc);
 	ck_cp_dir_put(c, into);

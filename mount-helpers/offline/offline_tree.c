@@ -200,7 +200,7 @@ int ck_offline_open(struct ck_offline *u, const char *src)
 
 	ck_log_detach();
 	u->view.note = note;
-	if (ck_template_use(&u->view, &u->template, &d))
+	if (ck_view_files_use(&u->view, &u->template, &d))
 		return ck_trouble("%s", d.text);
 	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
 	if (rc)
@@ -224,7 +224,7 @@ void ck_offline_close(struct ck_offline *u)
 	ck_root_free(u->root);
 	ck_source_close(u->cluster, u->cp);
 	ck_hosts_options_fini(&u->hosts);
-	ck_template_leave(&u->view, &u->template);
+	ck_view_files_leave(&u->view, &u->template);
 	ck_view_options_fini(&u->view);
 	ck_format_options_fini(&u->options);
 }
@@ -338,4 +338,35 @@ int ck_offline_each(struct ck_offline *u, uint64_t dir,
 	ck_tree_list_end(list);
 	ck_buf_fini(&name);
 	return rc == -ENOENT ? 0 : rc;
+}
+
+/* The arguments of ck_offline_copied(). */
+struct copied {
+	const struct ck_view *in;
+	int (*each)(void *arg, struct ck_node *n, const char *name);
+	void *arg;
+};
+
+static int copied_each(void *arg, struct ck_node *n, const char *name)
+{
+	const struct copied *c = arg;
+	const struct ck_view *view = n->dir.view;
+
+	if (n->about.type == CK_TYPE_DIR && view && view != c->in &&
+	    view->is_on_request)
+		return 0;
+	return c->each(c->arg, n, name);
+}
+
+int ck_offline_copied(struct ck_offline *u, uint64_t dir,
+		      int (*each)(void *arg, struct ck_node *n,
+				  const char *name),
+		      void *arg)
+{
+	struct copied c = { .each = each, .arg = arg };
+	struct ck_node in;
+	int rc = ck_tree_find(u->tree, dir, &in);
+
+	c.in = in.dir.view;
+	return rc ? rc : ck_offline_each(u, dir, copied_each, &c);
 }

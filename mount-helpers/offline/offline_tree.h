@@ -133,5 +133,11 @@ CK_MUST_USE int ck_offline_each(struct ck_offline *u, uint64_t dir,
 				int (*each)(void *arg, struct ck_node *n,
 					    const char *name),
 				void *arg);
+/* The same for a copy of the directory: leaves out directories of views that are copied
+ * only if a path names them, such as sharded/. */
+CK_MUST_USE int ck_offline_copied(struct ck_offline *u, uint64_t dir,
+				  int (*each)(void *arg, struct ck_node *n,
+					      const char *name),
+				  void *arg);
 
 #endif

@@ -53,7 +53,7 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= rename= root= \
+offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= placements= rename= root= \
 	shardlinks=beneath sidecar= views=
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
@@ -84,7 +84,7 @@ offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=manual debug direct fsname= \
 	gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
 	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog map= nccl=force nccl=off \
-	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
+	net= nonempty noxattr ownermem= patch pinned= placements= prefer= program= rejoin= rejoin=off rename= replicas=first \
 	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
 	umask= views= write
 offers 'ckptfs a b -o allow' allow_other
@@ -111,6 +111,7 @@ offers 'ckptfs inspect sub/' sub/h.pt
 HOME=$WORK offers 'ckptfs inspect ~/files/b' '~/files/b.pt'
 offers 'ckptfs ls -o sidecar=s' s.json step.ckpt/ sub/
 offers 'ckptfs ls -o rename=n' notes.txt
+offers 'ckptfs ls -o placements=n' notes.txt
 offers 'ckptfs ls -o kind=ranks,sidecar=f' 'f\ g.pt'
 offers 'ckptfs ls -o linkroot=s' step.ckpt/ sub/
 offers 'ckptfs ls -o hf_template=s' step.ckpt/ sub/
@@ -150,7 +151,7 @@ offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
 offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
 offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
-offers "ckptfs ls $source " .ckptfs/ full/ hf/ local/ objects/ raw/
+offers "ckptfs ls $source " .ckptfs/ full/ hf/ local/ objects/ raw/ sharded/
 offers "ckptfs ls -l --json $source lo" local/
 offers "ckptfs ls $source local/rank-1" local/rank-1/
 offers "ckptfs cat $source raw/nothing"

@@ -26,12 +26,6 @@ static bool has_attr(const struct ck_data_file *file)
 	return !file->unseen && (file->err == 0 || (file->attr.mode & S_IFMT));
 }
 
-static bool is_newer(struct timespec a, struct timespec b)
-{
-	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
-				    : a.tv_nsec > b.tv_nsec;
-}
-
 static uint32_t file_of(struct ck_items items, uint32_t i,
 			struct ck_item_walk *walk)
 {
@@ -60,7 +54,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 		if (!has_attr(file))
 			continue;
 		attr.mode &= file_mode(&file->attr, &c->meta) & ~file->closed;
-		if (!any || is_newer(file->attr.mtime, attr.mtime))
+		if (!any || ck_time_is_later(file->attr.mtime, attr.mtime))
 			attr.mtime = file->attr.mtime;
 		any = true;
 	}

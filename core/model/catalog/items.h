@@ -51,6 +51,12 @@ static inline struct ck_items ck_items_of_object(const struct ck_catalog *c,
 	return (struct ck_items){ .of = c, .own = &o->item, .n = 1 };
 }
 
+static inline bool ck_time_is_later(struct timespec a, struct timespec b)
+{
+	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
+				    : a.tv_nsec > b.tv_nsec;
+}
+
 /* Owner, mode (r bits that .metadata, directory and files share) and newest
  * time of what consists of these items, of this catalog or of another generation,
  * as this one knows files. */

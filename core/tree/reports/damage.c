@@ -246,16 +246,6 @@ void ck_damage_check_files(struct ck_damage *known,
 		faulty_set(known, layout->tensor, true);
 }
 
-const uint64_t *ck_about_window(const struct ck_catalog *c,
-				const struct ck_file_content *about)
-{
-	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
-
-	if (about->topic != CK_FILE_KIND_BOX)
-		return NULL;
-	return (const uint64_t *)ck_tensor_box(t, about->chunk - t->chunk);
-}
-
 /* --- in words ------------------------------------------------------------------ */
 
 enum { LINES_MAX = 16 }; /* for each tensor; `ckptfs check` names all */
@@ -268,6 +258,41 @@ static void print_line(const struct ck_fault *f, const char *indent,
 	ck_buf_text(out, "\n");
 }
 
+bool ck_damage_part_is_known(const struct ck_damage *known,
+			     const struct ck_catalog *c, uint32_t tensor,
+			     const uint64_t *window)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	ck_auto_free uint32_t *chunks = NULL;
+	const struct ck_layout *layout;
+	bool found, covered;
+	struct ck_fault f;
+	uint32_t n;
+
+	if (!ck_damage_is_known(known, tensor))
+		return false;
+	if (t->err || !window || ck_damage_differs(known, tensor) ||
+	    ck_tensor_window(t, window, &chunks, &n, &covered))
+		return true;
+	layout = ck_layout_known(known->cp, c, tensor);
+	found = !covered;
+	for (uint32_t i = 0; i < n && !found; i++)
+		found = ck_box_has_fault(known->cp, c, layout, tensor,
+					 chunks[i], &f);
+	ck_layout_put(known->cp, layout);
+	return found;
+}
+
+/* True if the file of a part, or another file, may have a fault of box i. */
+static bool has_box(const struct ck_file_content *about,
+		    const struct ck_layout *layout, uint32_t i)
+{
+	uint32_t box;
+
+	return about->topic != CK_FILE_KIND_PART ||
+	       (layout && ck_layout_find(layout, i, &box));
+}
+
 void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 			  const struct ck_file_content *about,
 			  const struct ck_layout *layout, const char *indent,
@@ -275,6 +300,7 @@ void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
 	bool is_box = about->topic == CK_FILE_KIND_BOX;
+	bool is_part = about->topic == CK_FILE_KIND_PART;
 	uint32_t i = is_box ? about->chunk - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
 	struct ck_sample_pair pair;
@@ -287,13 +313,19 @@ void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 		ck_buf_text(out, "\n");
 		return;
 	}
-	if ((!is_box || t->err) && ck_catalog_tensor_has_fault(c, t, &f))
+	if (((!is_box && !is_part) || t->err) &&
+	    ck_catalog_tensor_has_fault(c, t, &f))
 		print_line(&f, indent, out);
 	for (; i < end && !t->err; i++)
-		if (ck_box_has_fault(known->cp, c, layout, about->number, i,
+		if (has_box(about, layout, i) &&
+		    ck_box_has_fault(known->cp, c, layout, about->number, i,
 				     &f) &&
 		    ++lines <= LINES_MAX)
 			print_line(&f, indent, out);
+	/* A faulty window of good boxes has elements that are in no box. */
+	if (is_part && layout && layout->faulty && lines == 0 &&
+	    ck_catalog_tensor_has_fault(c, t, &f))
+		print_line(&f, indent, out);
 	if (lines > LINES_MAX)
 		ck_buf_printf(out, "%sand %" PRIu64 " more boxes\n", indent,
 			      lines - LINES_MAX);

@@ -22,6 +22,10 @@ void ck_damage_free(struct ck_damage *known); /* NULL is allowed */
  * differ, or its file is on a host that is down. False for a tensor that is not whole: the
  * report of losses has it. Does no I/O. */
 bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor);
+/* The same for a window of a tensor; NULL: the whole tensor. */
+bool ck_damage_part_is_known(const struct ck_damage *known,
+			     const struct ck_catalog *c, uint32_t tensor,
+			     const uint64_t *window);
 /* True if a fault was found in its items. */
 bool ck_damage_was_found(const struct ck_damage *known, uint32_t tensor);
 /* True if an open found that ranks hold different values of it. Does no I/O. */
@@ -40,13 +44,9 @@ CK_MUST_USE int ck_damage_locate(struct ck_damage *known,
 /* Checks the files of a layout, after a read of it found a changed file. */
 void ck_damage_check_files(struct ck_damage *known,
 			   const struct ck_layout *layout);
-/* Window of its tensor that a file shows: offsets, then sizes, in elements; NULL:
- * the whole tensor. The tensor must not have an err. */
-const uint64_t *ck_about_window(const struct ck_catalog *c,
-				const struct ck_file_content *about);
-
-/* Appends an indented line for each fault of the file of a tensor or box; only the
- * first ones if there are many. layout may be NULL. */
+/* Appends an indented line for each fault of the file of a tensor, a box or a part; only
+ * the first ones if there are many. layout: of the tensor or the box, NULL if unknown; of
+ * a part, that of its window. */
 void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 			  const struct ck_file_content *about,
 			  const struct ck_layout *layout, const char *indent,

@@ -52,6 +52,7 @@ static struct ck_bits *bits_of(const struct ck_differing *known,
 
 	switch (about->topic) {
 	case CK_FILE_KIND_TENSOR:
+	case CK_FILE_KIND_PART:
 		bits = &known->tensors;
 		*bit = about->number;
 		break;
@@ -315,7 +316,8 @@ static int compare(struct ck_comparing *k, const struct ck_file_content *about)
 	k->shown.cp = k->other.cp = k->cp;
 	k->shown.c = k->other.c = k->c;
 	switch (about->topic) {
-	case CK_FILE_KIND_TENSOR: return tensor_compare(k, about->number);
+	case CK_FILE_KIND_TENSOR:
+	case CK_FILE_KIND_PART: return tensor_compare(k, about->number);
 	case CK_FILE_KIND_BOX:
 		return chunk_compare(k, about->number, about->chunk);
 	case CK_FILE_KIND_OBJECT: return object_compare(k, about->number);

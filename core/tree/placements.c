@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * placements: reads the file of option placements. It is the user's, and is read once,
+ * before the first view is made. No state; one thread.
+ */
+#include "model/place_rules.h"
+#include "tree_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int text_read(const char *path, struct ck_buf *text, struct ck_diag *d)
+{
+	ck_auto_fd int fd = open(path,
+				 O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	char bytes[1024];
+	struct stat st;
+	ssize_t n = 0;
+
+	if (fd < 0 || fstat(fd, &st))
+		return ck_fail(d, errno, "%s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return ck_fail(d, EBADMSG, "not a regular file");
+	while (text->len <= CK_PLACE_RULES_MOST && text->err == 0 &&
+	       (n = read(fd, bytes, sizeof(bytes))) > 0)
+		ck_buf_add(text, bytes, (size_t)n);
+	if (n < 0 || text->err)
+		return n < 0 ? ck_fail(d, errno, "%s", strerror(errno))
+			     : ck_fail(d, -text->err, "out of memory");
+	return text->len > CK_PLACE_RULES_MOST
+		       ? ck_fail(d, EFBIG, "larger than %d bytes",
+				 CK_PLACE_RULES_MOST)
+		       : 0;
+}
+
+int ck_place_rules_read(const char *path, struct ck_place_rules **out,
+			struct ck_diag *d)
+{
+	struct ck_buf text = { 0 };
+	int rc = text_read(path, &text, d);
+
+	if (rc == 0)
+		rc = ck_place_rules_parse(
+			(struct ck_str){ text.data, text.len }, out, d);
+	ck_buf_fini(&text);
+	if (rc)
+		ck_diag_prefix(d, "option placements: %s",
+			       ck_show(ck_str_from(path)));
+	return rc;
+}
