@@ -72,3 +72,22 @@ bool ck_view_rank_in(struct ck_str name, uint64_t *rank)
 			return false;
 	return true;
 }
+
+/* --- left out tensors ------------------------------------------------------------- */
+
+/* A row that is no whole tensor is a piece of a flat parameter, or has the reason that
+ * ranks differ. */
+const char *ck_view_left_out(const struct ck_catalog *c, uint32_t tensor)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+
+	if (ck_view_is_flat(c, tensor))
+		return "it is a flat parameter of FSDP1";
+	if (t->entry.role != CK_ROLE_WHOLE && ck_tensor_fault(t).len == 0)
+		return "it is a piece of a flat parameter of FSDP1";
+	if (t->entry.role != CK_ROLE_WHOLE)
+		return "its ranks differ";
+	if (ck_dtype_is_quantized(t->dtype))
+		return "its dtype is quantized";
+	return t->err ? "it cannot be opened" : NULL;
+}

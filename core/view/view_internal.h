@@ -31,6 +31,11 @@ uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);
 
 /* True if a tensor is a flat parameter of FSDP1, by its kind or by its name. */
 bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor);
+/* Returns why a tensor cannot be in a file of torch.save, a constant text, or NULL. The
+ * tensor must be an entry of the listing; torch/ and dcp/ show those with NULL. The items
+ * of a shown tensor may still be damaged, and its ranks may turn out to hold different
+ * values: then the reads of its bytes fail. */
+const char *ck_view_left_out(const struct ck_catalog *c, uint32_t tensor);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
 
