@@ -13,6 +13,7 @@
  * the lock of the file set covers the ctime.
  */
 #include "files_internal.h"
+#include "head.h"
 
 #include <errno.h>
 #include <time.h>

@@ -218,14 +218,6 @@ uint64_t ck_files_touches(const struct ck_files *f);
 uint64_t ck_files_touched(const struct ck_files *f, uint32_t number);
 /* The next ctime that is seen of the file counts as its first. Any thread. */
 void ck_files_forget_ctime(struct ck_files *f, uint32_t number);
-/* Records the bytes of a file that are read from ck_files_head_begin() to ck_files_head_end()
- * as its head if `keep`; otherwise the file has no head. After a change of the ctime the head
- * is compared before the file is used. Must be called by the one thread that adds files.
- * Return 0, or -ENOMEM. */
-CK_MUST_USE int ck_files_head_begin(struct ck_files *f, struct ck_file *file);
-CK_MUST_USE int ck_files_head_end(struct ck_files *f, struct ck_file *file,
-				  bool keep);
-
 /* Adds bytes [fpos, fpos + len) of a file to a hash. Returns 0, or: -ENOMEM; errors of
  * ck_pread_full(). Any thread. */
 CK_MUST_USE int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos,

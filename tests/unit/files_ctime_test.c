@@ -3,8 +3,8 @@
  * files_ctime: changes of the ctime of data files whose size and mtime stay: each change is
  * counted once, by whichever thread, and the head of the file is compared then.
  */
-#include "ckptfs/source.h"
 #include "ctime.h"
+#include "source/head.h"
 #include "tap.h"
 
 #include <pthread.h>

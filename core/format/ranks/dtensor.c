@@ -97,14 +97,12 @@ static bool ends_with(struct ck_str name, struct ck_str end)
 	       memcmp(name.p + name.len - end.len, end.p, end.len) == 0;
 }
 
-/* Reads a dimension of the tensor. A negative one counts from the end, as in Python. */
-static bool dim_take(const struct ck_pv *attributes, uint32_t ndim,
-		     uint32_t *dim)
+bool ck_rank_dim_take(const struct ck_pv *v, uint32_t ndim, uint32_t *dim)
 {
-	struct ck_pv v;
+	struct ck_pv field;
 	int64_t i;
 
-	if (!ck_pv_get(attributes, "dim", &v) || !ck_pv_int(&v, &i))
+	if (!ck_pv_get(v, "dim", &field) || !ck_pv_int(&field, &i))
 		return false;
 	if (i < 0 && i >= -(int64_t)ndim)
 		i += ndim;
@@ -114,12 +112,12 @@ static bool dim_take(const struct ck_pv *attributes, uint32_t ndim,
 	return true;
 }
 
-static bool split_take(const struct ck_pv *attributes, uint64_t *split)
+bool ck_rank_split_take(const struct ck_pv *v, uint64_t *split)
 {
-	struct ck_pv v;
+	struct ck_pv field;
 	int64_t i;
 
-	if (!ck_pv_get(attributes, "split_factor", &v) || !ck_pv_int(&v, &i) ||
+	if (!ck_pv_get(v, "split_factor", &field) || !ck_pv_int(&field, &i) ||
 	    i < 1)
 		return false;
 	*split = (uint64_t)i;
@@ -147,12 +145,12 @@ static int placement_take(struct ck_rank_reader *r, const struct ck_pv *v,
 				  "Shard, _StridedShard, Replicate or Partial",
 				  class.len ? ck_show(class) : "a value",
 				  "unknown placement");
-	if (!has || !dim_take(&attributes, ndim, &out->dim))
+	if (!has || !ck_rank_dim_take(&attributes, ndim, &out->dim))
 		return ck_differs(r->d, EBADMSG,
 				  ck_shown("one of %u dimensions", ndim),
 				  "another", "malformed %s", ck_show(class));
 	if (out->type == CK_PLACE_STRIDED &&
-	    !split_take(&attributes, &out->split))
+	    !ck_rank_split_take(&attributes, &out->split))
 		return malformed(r, "the split_factor of a _StridedShard");
 	return 0;
 }

@@ -52,6 +52,11 @@ bool ck_rank_typed(const struct ck_rank_reader *r, const struct ck_pv *v,
 		   struct ck_rank_typed *out);
 /* True if v is a sequence of at most CK_MAX_DIMS numbers of 0 or more: fills *n and dims. */
 bool ck_rank_dims(const struct ck_pv *v, uint32_t *n, int64_t *dims);
+/* Takes `dim` of a Shard, one of ndim; a negative one counts from the end, as in Python. False if it
+ * is malformed. */
+bool ck_rank_dim_take(const struct ck_pv *v, uint32_t ndim, uint32_t *dim);
+/* Takes `split_factor` of a _StridedShard. False if it is malformed. */
+bool ck_rank_split_take(const struct ck_pv *v, uint64_t *split);
 /* True if v is a global of torch: sets *name to its name without "torch.". */
 bool ck_rank_dtype(const struct ck_rank_reader *r, const struct ck_pv *v,
 		   struct ck_str *name);

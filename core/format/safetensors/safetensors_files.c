@@ -3,6 +3,7 @@
  * be read becomes a line of damage. The state is in struct ck_safetensors_load, used by
  * one thread. */
 #include "safetensors_internal.h"
+#include "source/head.h"
 
 #include <errno.h>
 

@@ -2,6 +2,7 @@
 /* container: reads a file of torch.save: a pickle, and the storages that it refers to.
  * The container is a zip file, or the one before torch 1.6 (legacy.c). A struct
  * ck_torch_file has the state of one file. */
+#include "source/head.h"
 #include "torch_internal.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
  * holding lives for the rows of one file.
  */
 #include "entries.h"
-#include "format/item/item_tensor.h"
 #include "torch_listed.h"
 
 #include <errno.h>
@@ -119,8 +118,7 @@ static int spec_hold(struct holding *h, const struct ck_torch_spec *spec)
 	return h->spec ? 0 : -ENOMEM;
 }
 
-/* Returns the name of the dtype, or of the class, without "torch.". */
-static struct ck_str dtype_of(const struct ck_torch_tensor *t)
+struct ck_str ck_torch_dtype_name(const struct ck_torch_tensor *t)
 {
 	struct ck_str name = t->name.len ? t->name : t->class;
 	struct ck_str module = CK_STR("torch.");
@@ -271,7 +269,7 @@ static int plain_hold(struct holding *h)
 		.kind = CK_KIND_TENSOR,
 		.is_known = t->dtype != CK_DTYPE_UNKNOWN,
 		.ndim = t->ndim,
-		.dtype = dtype_of(t),
+		.dtype = ck_torch_dtype_name(t),
 		.shape = t->size,
 	};
 	const char *why;
@@ -344,8 +342,8 @@ static int piece_hold(struct holding *h, const struct ck_rank_part *part,
 		rc = ck_fail(&h->d, EBADMSG, "its local tensor is %s",
 			     ck_show(t->name));
 	if (rc > 0)
-		rc = ck_rank_piece_check(part, piece, dtype_of(t), t->ndim,
-					 t->size, &h->d);
+		rc = ck_rank_piece_check(part, piece, ck_torch_dtype_name(t),
+					 t->ndim, t->size, &h->d);
 	if (rc < 0)
 		return piece_lose(h, piece, -rc, h->d.text);
 	if (part->bad)

@@ -8,6 +8,7 @@
 #define CK_TORCH_LISTED_H
 
 #include "entries.h"
+#include "format/item/item_tensor.h"
 
 /* The list of tensors. */
 struct ck_torch_layout {
@@ -34,6 +35,14 @@ CK_MUST_USE int ck_torch_dense_hold(struct ck_torch_load *l,
 				    struct ck_torch_row *row,
 				    const struct ck_rank_part *part,
 				    const struct ck_torch_dense *dense);
+/* Makes a path in an arena. key: the parts, joined by dots. NULL if memory is short. In
+ * torch_rows.c. */
+struct ck_torch_path *ck_torch_path_make(struct ck_arena *arena,
+					 struct ck_str key,
+					 const struct ck_path_part *parts,
+					 uint32_t nparts);
+/* Returns the name of the dtype of a tensor, or of its class, without "torch.". In torch_copy.c. */
+struct ck_str ck_torch_dtype_name(const struct ck_torch_tensor *t);
 /* Sets the value of a row to a pickle, which is copied to the arena of the load. Returns 0, or
  * -ENOMEM. In torch_values.c. */
 CK_MUST_USE int ck_torch_value_set(struct ck_torch_load *l,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* torch_rows: the rows of all files: reads them, and adds those that are shown to the
  * catalog under unique names. The state is in struct ck_torch_load. */
-#include "format/item/item_tensor.h"
 #include "format/ranks/ranks_flat.h"
+#include "source/head.h"
 #include "torch_listed.h"
 
 #include <errno.h>
@@ -26,27 +26,26 @@ struct reading {
 	struct ck_diag *d;
 };
 
-/* Copies a path into the arena of its file. The texts of its parts are pieces of the
- * key. */
-static struct ck_torch_path *path_copy(struct ck_arena *arena,
-				       const struct ck_torch_leaf *leaf)
+struct ck_torch_path *ck_torch_path_make(struct ck_arena *arena,
+					 struct ck_str key,
+					 const struct ck_path_part *parts,
+					 uint32_t nparts)
 {
 	struct ck_torch_path *path = ck_arena_alloc(arena, sizeof(*path));
-	struct ck_path_part *parts =
-		ck_arena_alloc(arena, leaf->nparts * sizeof(*parts));
-	struct ck_str key = ck_arena_copy(arena, leaf->key);
+	struct ck_path_part *own = ck_arena_alloc(arena, nparts * sizeof(*own));
 	size_t at = 0;
 
-	if (!path || !parts || !key.p)
+	key = ck_arena_copy(arena, key);
+	if (!path || !own || !key.p)
 		return NULL;
-	for (uint32_t i = 0; i < leaf->nparts; i++) {
-		parts[i] = leaf->path[i];
-		parts[i].p = key.p + at;
-		at += parts[i].len + 1UL;
+	for (uint32_t i = 0; i < nparts; i++) {
+		own[i] = parts[i];
+		own[i].p = key.p + at;
+		at += own[i].len + 1UL;
 	}
 	*path = (struct ck_torch_path){ .key = key,
-					.parts = parts,
-					.nparts = leaf->nparts };
+					.parts = own,
+					.nparts = nparts };
 	return path;
 }
 
@@ -77,7 +76,9 @@ static int leaf_add(void *arg, const struct ck_torch_leaf *leaf)
 					      l->nreads, 1, sizeof(*reads));
 	struct ck_torch_path *path =
 		r->alone ? path_know(r, leaf)
-			 : path_copy(&l->files[r->file].arena, leaf);
+			 : ck_torch_path_make(&l->files[r->file].arena,
+					      leaf->key, leaf->path,
+					      leaf->nparts);
 
 	if (rows)
 		l->rows = rows;
@@ -115,7 +116,7 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	struct ck_torch_storage storage;
 	struct ck_item item = { .file = s->f->number, .length = len };
 	struct ck_stored stored;
-	int rc = ck_torch_storage_find(s->f, key, &storage, d), kept;
+	int rc = ck_torch_storage_find(s->f, key, &storage, d);
 
 	if (rc == 0 &&
 	    (storage.bad || storage.len < len || at > storage.len - len))
@@ -127,13 +128,7 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	rc = ck_stored_get(s->files, &item, &stored, d);
 	if (rc)
 		return rc;
-	rc = ck_files_head_begin(s->files, &stored.file);
-	if (rc == 0) {
-		rc = ck_files_read(stored.files, &stored.file, buf, len,
-				   item.fpos, item.fpos + len);
-		kept = ck_files_head_end(s->files, &stored.file, rc == 0);
-		rc = rc ? rc : kept;
-	}
+	rc = ck_files_head_read(s->files, &stored.file, buf, len, item.fpos);
 	if (rc)
 		rc = ck_fail(d, -rc, "%s", strerrordesc_np(-rc));
 	return ck_stored_put(&stored, rc, d);

@@ -6,7 +6,6 @@
  * The package writes metadata.pkl for the first save of a run only, and only if an item can be
  * loaded by another number of ranks. A directory without it is read as files of ranks.
  */
-#include "format/item/item_tensor.h"
 #include "format/load/load_gather.h"
 #include "format/ranks/ranks_show.h"
 #include "tckpt_internal.h"
@@ -50,9 +49,8 @@ int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d)
 	rc = ck_metadata_text_of(fd, CK_TCKPT_METADATA, CK_TCKPT_METADATA_MOST,
 				 &text, d);
 	close(fd);
-	if (rc)
-		return rc;
-	rc = text_look(&text, d);
+	if (rc == 0)
+		rc = text_look(&text, d);
 	ck_metadata_text_fini(&text);
 	if (rc < 0)
 		ck_diag_prefix(d, CK_TCKPT_METADATA);
@@ -163,23 +161,46 @@ static int item_add(struct ck_tckpt_load *t, struct ck_str name)
 	return 0;
 }
 
-/* True for a file with a default name that is not there, of a rank that has nothing of the item. */
-static bool is_needless(const struct ck_tckpt_load *t, uint32_t item,
-			uint64_t rank, const char *name)
+/* True if the file of a rank with a default name may be absent: the rank has nothing of the item. */
+static bool is_needless(const struct ck_tckpt_load *t,
+			const struct ck_tckpt_of *of)
 {
-	const struct ck_tckpt_item *of = &t->metadata.items[item];
-	const struct ck_checkpoint *cp = t->torch.cp;
+	const uint8_t *promised = t->metadata.items[of->item].promised;
 
-	return of->files[rank].name.len == 0 && !cp->elsewhere &&
-	       !(of->promised[rank / 8] >> rank % 8 & 1) &&
-	       faccessat(cp->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+	return !t->torch.cp->elsewhere &&
+	       !(promised[of->rank / 8] >> of->rank % 8 & 1);
 }
 
-/* Calls each() for the files that metadata.pkl lists, torch files or all others. */
-static int listed_each(struct ck_tckpt_load *t, bool torch,
-		       int (*each)(struct ck_tckpt_load *t,
-				   const struct ck_tckpt_of *of,
-				   struct ck_str name))
+/* Adds a file to t->listed, unless it is needless and absent. The memory of all files is bounded by
+ * the size of the checkpoint. A file with a default name needs no bytes of metadata.pkl: its own
+ * bytes count, or without such a file those of metadata.pkl, up to its limit. */
+static int listed_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of)
+{
+	enum { FILE_BYTES = 800 }; /* of memory */
+	struct ck_tckpt_listed *listed = ck_grow(
+		t->listed, &t->listed_cap, t->nlisted, 1, sizeof(*listed));
+	struct ck_str name = name_of(t, of->item, of->rank);
+
+	if (listed)
+		t->listed = listed;
+	if (!listed || !name.p)
+		return no_memory(t);
+	if (t->metadata.items[of->item].files[of->rank].name.len == 0 &&
+	    faccessat(t->torch.cp->dirfd, name.p, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		if (is_needless(t, of))
+			return 0;
+		if (!ck_pickle_spend(&t->metadata.pickle, FILE_BYTES))
+			return ck_fail(t->torch.d, EBADMSG,
+				       CK_TCKPT_METADATA
+				       ": needs more memory than its size "
+				       "allows");
+	}
+	listed[t->nlisted++] = (struct ck_tckpt_listed){ *of, name };
+	return 0;
+}
+
+/* Lists the files that metadata.pkl names. */
+static int listed_find(struct ck_tckpt_load *t)
 {
 	const struct ck_tckpt_metadata *m = &t->metadata;
 	int rc = 0;
@@ -190,32 +211,24 @@ static int listed_each(struct ck_tckpt_load *t, bool torch,
 				&m->items[i].files[rank];
 			const struct ck_tckpt_of of = { i, rank, f->encoding,
 							f->type };
-			struct ck_str name;
 
-			if ((f->encoding == CK_TCKPT_TORCH) != torch)
-				continue;
-			name = name_of(t, i, rank);
-			if (!name.p)
-				rc = no_memory(t);
-			else if (!is_needless(t, i, rank, name.p))
-				rc = each(t, &of, name);
+			rc = listed_add(t, &of);
 		}
 	return rc;
 }
 
-/* True if the memory of a file is bounded by the size of the checkpoint. A file with a default name
- * needs no bytes of metadata.pkl: its own bytes count, or without such a file those of metadata.pkl,
- * up to its limit. */
-static bool is_paid(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
-		    const char *name)
+/* Calls each() for the listed files, torch files or all others. */
+static int listed_each(struct ck_tckpt_load *t, bool torch,
+		       int (*each)(struct ck_tckpt_load *t,
+				   const struct ck_tckpt_of *of,
+				   struct ck_str name))
 {
-	enum { FILE_BYTES = 800 }; /* of memory */
-	const struct ck_tckpt_item *item = &t->metadata.items[of->item];
+	int rc = 0;
 
-	return item->files[of->rank].name.len > 0 ||
-	       faccessat(t->torch.cp->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) ==
-		       0 ||
-	       ck_pickle_spend(&t->metadata.pickle, FILE_BYTES);
+	for (size_t i = 0; i < t->nlisted && rc == 0; i++)
+		if ((t->listed[i].of.encoding == CK_TCKPT_TORCH) == torch)
+			rc = each(t, &t->listed[i].of, t->listed[i].name);
+	return rc;
 }
 
 /* Adds a file to those of the checkpoint. */
@@ -225,10 +238,7 @@ static int number_add(struct ck_tckpt_load *t, const struct ck_tckpt_of *of,
 	struct ck_files *files = t->torch.cp->files;
 	uint32_t before = ck_files_count(files), number;
 
-	if (!is_paid(t, of, name.p))
-		return ck_fail(t->torch.d, EBADMSG,
-			       CK_TCKPT_METADATA
-			       ": needs more memory than its size allows");
+	(void)of;
 	if (ck_files_add(files, name, &number))
 		return no_memory(t);
 	return number == before
@@ -320,6 +330,8 @@ static int files_find(struct ck_tckpt_load *t)
 	for (size_t i = 0; i < t->metadata.nitems && rc == 0; i++)
 		rc = item_add(t, t->metadata.items[i].name);
 	if (rc == 0)
+		rc = listed_find(t);
+	if (rc == 0)
 		rc = listed_each(t, true, number_add);
 	if (rc == 0)
 		rc = listed_each(t, false, number_add);
@@ -334,17 +346,10 @@ static int files_find(struct ck_tckpt_load *t)
 static void local_set(const struct ck_torch_tensor *t, int64_t *size,
 		      struct ck_tckpt_local *local)
 {
-	struct ck_str torch = CK_STR("torch.");
-
 	memcpy(size, t->size, t->ndim * sizeof(*size));
 	local->size = size;
 	local->ndim = t->ndim;
-	local->dtype = t->name;
-	if (t->dtype != CK_DTYPE_UNKNOWN)
-		local->dtype = ck_str_from(ck_dtype_at(t->dtype)->name);
-	else if (ck_str_starts(t->name, torch))
-		local->dtype = (struct ck_str){ t->name.p + torch.len,
-						t->name.len - torch.len };
+	local->dtype = ck_torch_dtype_name(t);
 }
 
 /* struct ck_torch_layout.part */
@@ -484,6 +489,7 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	ck_dir_names_fini(&t->found);
 	ck_arena_fini(&t->names);
 	free(t->items);
+	free(t->listed);
 	free(t->files);
 	free(t);
 	return rc;

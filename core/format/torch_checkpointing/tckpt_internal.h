@@ -164,6 +164,12 @@ struct ck_tckpt_of {
 	struct ck_str type; /* as in ck_tckpt_file */
 };
 
+/* A file that metadata.pkl names. */
+struct ck_tckpt_listed {
+	struct ck_tckpt_of of;
+	struct ck_str name; /* terminated */
+};
+
 /* The load of a checkpoint. */
 struct ck_tckpt_load {
 	struct ck_torch_load torch; /* rows of all files */
@@ -173,6 +179,8 @@ struct ck_tckpt_load {
 	struct ck_tckpt_seen seen;
 	struct ck_tckpt_of *files; /* for each file of `torch` */
 	size_t nfiles, files_cap;
+	struct ck_tckpt_listed *listed;
+	size_t nlisted, listed_cap;
 	struct ck_dir_names found; /* torch files with default names */
 	struct ck_str *items;	   /* names; listed ones are the first */
 	size_t nitems, items_cap;

@@ -5,6 +5,7 @@
  * value. The state is in struct ck_tckpt_load.
  */
 #include "format/safetensors/safetensors_internal.h"
+#include "source/head.h"
 #include "syntax/pickle/pickler_json.h"
 #include "tckpt_internal.h"
 
@@ -50,30 +51,25 @@ static struct ck_torch_row *row_add(struct ck_tckpt_load *t, uint32_t i,
 static struct ck_torch_path *path_make(struct ck_tckpt_load *t, uint32_t i,
 				       const struct ck_str *name)
 {
-	struct ck_arena *arena = &t->torch.files[i].arena;
-	struct ck_str item = t->items[t->files[i].item], key;
-	struct ck_torch_path *path = ck_arena_alloc(arena, sizeof(*path));
-	struct ck_path_part *parts = ck_arena_alloc(arena, 2 * sizeof(*parts));
-	struct ck_buf text = { 0 };
+	struct ck_str item = t->items[t->files[i].item];
+	struct ck_path_part parts[2] = {
+		{ item.p, (uint32_t)item.len, CK_PATH_STR },
+	};
+	struct ck_torch_path *path = NULL;
+	struct ck_buf key = { 0 };
 
-	ck_buf_str(&text, item);
+	ck_buf_str(&key, item);
 	if (name) {
-		ck_buf_text(&text, ".");
-		ck_buf_str(&text, *name);
-	}
-	key = ck_arena_copy(arena, (struct ck_str){ text.data, text.len });
-	ck_buf_fini(&text);
-	if (!path || !parts || !key.p)
-		return NULL;
-	parts[0] = (struct ck_path_part){ key.p, (uint32_t)item.len,
-					  CK_PATH_STR };
-	if (name)
-		parts[1] = (struct ck_path_part){ key.p + item.len + 1,
-						  (uint32_t)name->len,
+		ck_buf_text(&key, ".");
+		ck_buf_str(&key, *name);
+		parts[1] = (struct ck_path_part){ name->p, (uint32_t)name->len,
 						  CK_PATH_STR };
-	*path = (struct ck_torch_path){ .key = key,
-					.parts = parts,
-					.nparts = name ? 2 : 1 };
+	}
+	if (!key.err)
+		path = ck_torch_path_make(&t->torch.files[i].arena,
+					  (struct ck_str){ key.data, key.len },
+					  parts, name ? 2 : 1);
+	ck_buf_fini(&key);
 	return path;
 }
 
@@ -160,7 +156,7 @@ static int bytes_read(struct ck_files *files, uint32_t number,
 	const struct ck_file_info *info = ck_files_info(files, number);
 	struct ck_file file;
 	void *bytes;
-	int rc, now;
+	int rc;
 
 	if (info->err)
 		return ck_fail(d, info->err, "%s", info->why);
@@ -172,13 +168,7 @@ static int bytes_read(struct ck_files *files, uint32_t number,
 	bytes = calloc(1, info->size + 1);
 	rc = bytes ? ck_files_get(files, number, &file) : -ENOMEM;
 	if (rc == 0) {
-		rc = ck_files_head_begin(files, &file);
-		if (rc == 0) {
-			rc = ck_files_read(files, &file, bytes, info->size, 0,
-					   info->size);
-			now = ck_files_head_end(files, &file, rc == 0);
-			rc = rc ? rc : now;
-		}
+		rc = ck_files_head_read(files, &file, bytes, info->size, 0);
 		ck_files_put(files, &file);
 	}
 	if (rc == 0)

@@ -184,32 +184,24 @@ static int parts_read(struct ck_str json, struct parts *p,
 	return rc;
 }
 
-/* Copies a path to the arena: the parts joined by dots, and their places in it. */
+/* Copies a path to the arena. Its key is the parts joined by dots. */
 static int path_copy(struct ck_tckpt_metadata *m, const struct parts *p,
 		     struct ck_torch_path *out, struct ck_diag *d)
 {
-	struct ck_path_part *parts = ck_arena_alloc(&m->arena,
-						    p->n * sizeof(*parts));
-	struct ck_str key;
-	size_t at = 0;
+	const struct ck_torch_path *path = NULL;
 
 	m->text.len = 0;
 	for (size_t i = 0; i < p->n; i++) {
 		ck_buf_text(&m->text, i ? "." : "");
 		ck_buf_str(&m->text, ck_part_text(&p->all[i]));
 	}
-	key = ck_arena_copy(&m->arena,
-			    (struct ck_str){ m->text.data, m->text.len });
-	if (!parts || !key.p || m->text.err)
+	if (!m->text.err)
+		path = ck_torch_path_make(
+			&m->arena, (struct ck_str){ m->text.data, m->text.len },
+			p->all, (uint32_t)p->n);
+	if (!path)
 		return no_memory(d);
-	for (size_t i = 0; i < p->n; i++) {
-		parts[i] = p->all[i];
-		parts[i].p = key.p + at;
-		at += parts[i].len + 1UL;
-	}
-	*out = (struct ck_torch_path){ .key = key,
-				       .parts = parts,
-				       .nparts = (uint32_t)p->n };
+	*out = *path;
 	return 0;
 }
 

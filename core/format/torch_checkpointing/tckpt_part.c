@@ -224,7 +224,6 @@ static bool placement_take(const struct ck_pv *v, uint32_t ndim,
 {
 	struct ck_str type = CK_STR("");
 	struct ck_pv field;
-	int64_t i = 0;
 
 	*out = (struct ck_placement){ .type = CK_PLACE_REPLICATE };
 	if (ck_pv_get(v, "type", &field))
@@ -235,19 +234,9 @@ static bool placement_take(const struct ck_pv *v, uint32_t ndim,
 						    : CK_PLACE_SHARD;
 	if (out->type == CK_PLACE_SHARD && !ck_str_is(type, "Shard"))
 		return false;
-	if (!ck_pv_get(v, "dim", &field) || !ck_pv_int(&field, &i))
-		return false;
-	i += i < 0 ? ndim : 0; /* as in Python */
-	if (i < 0 || i >= ndim)
-		return false;
-	out->dim = (uint32_t)i;
-	if (out->type == CK_PLACE_SHARD)
-		return true;
-	if (!ck_pv_get(v, "split_factor", &field) || !ck_pv_int(&field, &i) ||
-	    i < 1)
-		return false;
-	out->split = (uint64_t)i;
-	return true;
+	return ck_rank_dim_take(v, ndim, &out->dim) &&
+	       (out->type == CK_PLACE_SHARD ||
+		ck_rank_split_take(v, &out->split));
 }
 
 static int sharding_take(struct computing *c, const struct ck_pv *data,
