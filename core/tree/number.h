@@ -7,9 +7,10 @@
  *	entry		1 + its number in the directory; 0: the directory itself
  *	directory	each that is looked up has its own
  *
- * A number identifies its node without a table of files. A directory itself has
- * version 1, so that the root, directory 0, is node 1 as FUSE requires. The numbers
- * of the last directory are reserved for nodes outside the tree.
+ * A number identifies its node without a table of files. A directory itself has 1 +
+ * its number in place of a version: the root, directory 0, is node 1 as FUSE requires,
+ * and low bits differ, by which the kernel finds its inodes. The numbers of the last
+ * directory are reserved for nodes outside the tree.
  */
 #ifndef CK_NUMBER_H
 #define CK_NUMBER_H
@@ -37,7 +38,8 @@ static inline uint64_t ck_number_of(uint32_t dir, uint32_t entry,
 
 static inline uint64_t ck_number_of_dir(uint32_t dir)
 {
-	return (uint64_t)dir << (CK_ENTRY_BITS + CK_VERSION_BITS) | 1;
+	return (uint64_t)dir << (CK_ENTRY_BITS + CK_VERSION_BITS) |
+	       ((uint64_t)dir + 1) % CK_VERSIONS_MAX;
 }
 
 static inline uint32_t ck_number_dir(uint64_t number)

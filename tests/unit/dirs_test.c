@@ -212,6 +212,24 @@ static void test_last_entry(void)
 	ck_dirs_fini(&dirs);
 }
 
+/* Numbers of directories differ in low bits too, by which the kernel finds its inodes. */
+static void test_low_bits(void)
+{
+	uint64_t same = 0, others = 0;
+
+	for (uint32_t dir = 0; dir < 100; dir++) {
+		uint64_t number = ck_number_of_dir(dir);
+
+		same += ck_number_version(number) ==
+			ck_number_version(ck_number_of_dir(dir + 1));
+		others += !ck_number_is_dir(number) ||
+			  ck_number_dir(number) != dir;
+	}
+	eq_u64(same, 0);
+	eq_u64(others, 0);
+	eq_u64(ck_number_of_dir(0), 1);
+}
+
 /* The comparison detects a wrong parent. */
 static void test_canary(void)
 {
@@ -233,6 +251,7 @@ int main(void)
 		round_of(&random);
 	eq_u64(wrong, 0);
 	test_last_entry();
+	test_low_bits();
 	test_canary();
 	return tap_done();
 }
