@@ -105,6 +105,11 @@ for rank in 0 1; do
 done
 fails 'safetensors of ranks without metadata.pkl' \
 	'safe_0.safetensors and safe_1.safetensors both have weight' "$CKPTFS" mount parts "$mnt"
+mv parts/safe_0.safetensors parts/own-0-name.safetensors
+mv parts/safe_1.safetensors parts/own-1-name.safetensors
+fails 'the same with names that the job chose' 'copy its metadata.pkl' "$CKPTFS" mount parts "$mnt"
+mv parts/own-1-name.safetensors parts/copy.safetensors
+fails 'files of other names' 'without sharding information' "$CKPTFS" cat parts full/weight.npy
 
 # --- files that are of ranks by the numbers in their names alone
 mkdir steps ranks

@@ -443,7 +443,7 @@ static void test_doubled_ranks(void)
 	SHOWS("", "ranks", "kind=dtensor holes\n",
 	      " chunk off=[2,0] size=[1,2] file=1 pos=2048 length=8\n",
 	      "lost file=0 err=EIO \"is of rank 1, as rank_1.pt is\"\n",
-	      "lost err=ENODATA \"of 2 ranks 1 have no file as rank_0.pt is; missing: 0\"\n");
+	      "lost err=ENODATA \"files like rank_0.pt are missing for 1 of 2 ranks: 0\"\n");
 	clear();
 }
 
@@ -452,7 +452,7 @@ static void test_missing_ranks(void)
 	PUT("rank_0.pt", "}" STR1("w") T("a", "\2") "s", "a", TWO);
 	PUT("rank_40.pt", "}" STR1("w") T("a", "\2") "s", "a", TWO);
 	SHOWS("", "ranks", " replica file=1 pos=200 length=8\n",
-	      "of 41 ranks 39 have no file as rank_0.pt is; missing: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, ...\"\n");
+	      "files like rank_0.pt are missing for 39 of 41 ranks: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, ...\"\n");
 	clear();
 }
 

@@ -172,12 +172,12 @@ static int missing_report(const struct ck_rank_files *r,
 	}
 	if (missing == 0)
 		return 0;
-	loss.what = ck_str_from(
-		ck_shown("of %" PRIu64 " ranks %" PRIu64
-			 " have no file as %s is; missing: %s%s",
-			 world, missing, ck_show(ck_str_from(first->name)),
-			 text.data ? text.data : "",
-			 missing > NAMES_MOST ? ", ..." : ""));
+	loss.what =
+		ck_str_from(ck_shown("files like %s are missing for %" PRIu64
+				     " of %" PRIu64 " ranks: %s%s",
+				     ck_show(ck_str_from(first->name)), missing,
+				     world, text.data ? text.data : "",
+				     missing > NAMES_MOST ? ", ..." : ""));
 	rc = ck_catalog_loss_add(r->l->c, &loss) ? no_memory(r->l) : 0;
 	ck_buf_fini(&text);
 	return rc;
@@ -215,6 +215,18 @@ static int doubt_add(const struct ck_rank_files *r, size_t begin, size_t end)
 		       : 0;
 }
 
+/* Reports the other ranks of a file without a family that belongs to one rank of several. */
+static int alone_look(const struct ck_rank_files *r,
+		      const struct ck_torch_file *f)
+{
+	const struct ck_rank_answer *answer = &f->answer;
+
+	if (!f->good || answer->rank == CK_NO_RANK || r->is_listed ||
+	    answer->ranks < 2 || answer->world <= answer->rank)
+		return 0;
+	return missing_report(r, f, &answer->rank, 1, answer->world);
+}
+
 /* Finds the number of ranks of a family, files order[begin, end), and those without a file. */
 static int family_look(const struct ck_rank_files *r, size_t begin, size_t end)
 {
@@ -224,7 +236,7 @@ static int family_look(const struct ck_rank_files *r, size_t begin, size_t end)
 	int rc;
 
 	if (first->family == CK_RANK_NO_FAMILY)
-		return 0;
+		return alone_look(r, first);
 	have = calloc(end - begin + 1, sizeof(*have));
 	if (!have)
 		return no_memory(r->l);

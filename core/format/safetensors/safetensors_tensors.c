@@ -428,20 +428,55 @@ static bool has_names_of_ranks(const struct parts *p)
 	return p->l->nfiles > 1;
 }
 
+#define DIGITS "0123456789"
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* True if two names differ in one number only. */
+static bool differ_in_number(const char *a, const char *b)
+{
+	size_t at = 0;
+
+	while (a[at] && a[at] == b[at])
+		at++;
+	while (at && is_digit(a[at - 1]))
+		at--;
+	if (!is_digit(a[at]) || !is_digit(b[at]))
+		return false;
+	a += at + strspn(a + at, DIGITS);
+	b += at + strspn(b + at, DIGITS);
+	return strcmp(a, b) == 0;
+}
+
+/* True if all files have one name but for a number, no file has places of its tensors, and each
+ * tensor is in several files. */
+static bool are_all_in_several(const struct parts *p)
+{
+	for (size_t i = 0; i < p->l->nfiles; i++)
+		if (p->l->files[i].has_info ||
+		    (i && !differ_in_number(p->l->files[0].name,
+					    p->l->files[i].name)))
+			return false;
+	for (size_t i = 0; i < p->nnames; i++)
+		if (p->all[p->first[i]].next == NONE)
+			return false;
+	return p->l->nfiles > 1 && p->nnames > 0;
+}
+
 /* Refuses the local tensors of several ranks: without metadata.pkl no file has their places. */
 static int ranks_refuse(const struct parts *p)
 {
-	if (p->l->has_index || !has_names_of_ranks(p))
+	if (p->l->has_index ||
+	    (!has_names_of_ranks(p) && !are_all_in_several(p)))
 		return 0;
 	for (size_t i = 0; i < p->n; i++)
 		if (p->all[i].next != NONE)
 			return ck_fail(
 				p->l->d, EBADMSG,
-				"%s and %s both have %s: files of ranks, as "
-				"torch_checkpointing writes them, but without "
-				"its metadata.pkl the part of a tensor that "
-				"each has is unknown; the first save of a run has "
-				"it",
+				"%s and %s both have %s: " CK_TCKPT_UNLISTED,
 				ck_show(ck_str_from(
 					file_of(p, &p->all[i])->name)),
 				ck_show(ck_str_from(

@@ -202,22 +202,23 @@ static int files_choose(struct ck_torch_load *l,
 	return rc;
 }
 
-/* Adds a note if the source is the file of one rank of several. */
+/* Adds a note if the source has the file of one rank of several. */
 static int rank_note(const struct ck_torch_load *l)
 {
 	const struct ck_torch_file *f = l->files;
-	const char *slash = strrchr(l->cp->path, '/');
+	const char *slash = strrchr(l->cp->path, '/'), *remedy = "";
 	int above = slash ? (int)(slash - l->cp->path) : 0;
 
-	if (!l->cp->file || l->nfiles != 1 || f->rank == CK_NO_RANK ||
-	    l->world < 2)
+	if (l->nfiles != 1 || f->rank == CK_NO_RANK || l->world < 2)
 		return 0;
+	if (l->cp->file)
+		remedy = ck_shown(": try the directory %.*s", above,
+				  l->cp->path);
 	return ck_catalog_doubt_add(
 		       l->c,
 		       ck_shown("one file: rank %" PRIu64 " of %" PRIu64
-				"; whole tensors need the files of all ranks: "
-				"try the directory %.*s",
-				f->rank, l->world, above, l->cp->path))
+				"; whole tensors need the files of all ranks%s",
+				f->rank, l->world, remedy))
 		       ? ck_fail(l->d, ENOMEM, "out of memory")
 		       : 0;
 }

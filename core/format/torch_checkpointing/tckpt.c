@@ -92,11 +92,7 @@ int ck_tckpt_has_ranks(const struct ck_src *src, struct ck_diag *d)
 			      F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 			rc = ck_fail(
 				d, EBADMSG,
-				"rank_0/%s and rank_1/%s: files of ranks, as "
-				"torch_checkpointing writes them, but without "
-				"its metadata.pkl the part of a tensor that "
-				"each has is unknown; the first save of a run "
-				"has it",
+				"rank_0/%s and rank_1/%s: " CK_TCKPT_UNLISTED,
 				name, name);
 	}
 	ck_dir_names_fini(&names);

@@ -8,6 +8,13 @@
 
 extern const struct ck_format ck_format_torch_checkpointing;
 
+/* End of the message that refuses files of ranks without metadata.pkl. */
+#define CK_TCKPT_UNLISTED                                                      \
+	"files of ranks, as torch_checkpointing writes them, but without its " \
+	"metadata.pkl the part of a tensor that each has is unknown; if the "  \
+	"first save of the run has the same layout, copy its metadata.pkl "    \
+	"into this directory"
+
 /* For ck_kind.holds: returns 1 if the directory has a metadata.pkl of this package; 0 without
  * such a file, or for that of another program; -EBADMSG if it is malformed, or of an unknown version. */
 int ck_tckpt_is_here(const struct ck_src *src, struct ck_diag *d);

@@ -140,7 +140,8 @@ void ck_sample_print(const struct ck_catalog *c,
 		     const struct ck_sample_pair *pair, struct ck_buf *out)
 {
 	ck_buf_text(out, "no whole tensor: the ranks hold different values of "
-			 "equal shape; read ");
+			 "equal shape, so that reading it in full/ or hf/ "
+			 "fails; read ");
 	print_path(c, pair->low, out);
 	ck_buf_text(out, " and ");
 	print_path(c, pair->high, out);
