@@ -17,6 +17,9 @@ enum { CK_OBJECT_JSON, CK_OBJECT_ITEM, CK_OBJECT_FILES };
 /* Appends the file name of an object. */
 void ck_object_file_name(const struct ck_catalog *c, uint32_t object,
 			 uint32_t file, struct ck_buf *out);
+/* A ck_object_json_fn. */
+CK_MUST_USE int ck_object_print(struct ck_checkpoint *cp, uint32_t object,
+				struct ck_buf *out, bool *transient);
 /* Finds the object of a file name. Returns 0, or -ENOENT. */
 CK_MUST_USE int ck_object_file_find(const struct ck_catalog *c,
 				    struct ck_str name, uint32_t *object,

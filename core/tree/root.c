@@ -4,6 +4,7 @@
  * the tree's own views behind them.
  */
 #include "format/run/run.h"
+#include "object.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -132,6 +133,7 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		.aside = o && o->aside ? o->aside : r->aside,
 		.cp = r->cp,
 		.root = r,
+		.object_json = ck_object_print,
 	};
 	size_t entries = 0;
 	int rc = 0;

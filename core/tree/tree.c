@@ -270,10 +270,11 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
 
 /* --- nodes ------------------------------------------------------------------------- */
 
-/* An object in a view that makes nothing: the tree makes its JSON. */
+/* An object in another view than objects/: the tree makes its JSON. */
 static bool is_json(const struct ck_node *n)
 {
-	return n->about.topic == CK_FILE_KIND_OBJECT && !n->dir.view->size;
+	return n->about.topic == CK_FILE_KIND_OBJECT &&
+	       n->dir.view != &ck_view_objects;
 }
 
 static int made_size(const struct ck_catalog *c, const struct ck_node *n,

@@ -38,6 +38,19 @@ int ck_object_file_find(const struct ck_catalog *c, struct ck_str name,
 	return -ENOENT;
 }
 
+int ck_object_print(struct ck_checkpoint *cp, uint32_t object,
+		    struct ck_buf *out, bool *transient)
+{
+	struct ck_diag d = { 0 };
+	int rc = ck_object_json(cp, object, out, &d);
+
+	*transient = rc &&
+		     (d.transient || rc == -EREMOTE || ck_is_shortage(rc));
+	if (rc && rc != -EREMOTE && d.text[0])
+		ck_log("%s", d.text);
+	return rc;
+}
+
 /* What the file holds, less the gaps. Errors as of ck_object_json(). */
 static int object_text(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
 		       struct ck_buf *out, struct ck_object_gaps *gaps,

@@ -35,6 +35,11 @@ CK_MUST_USE int ck_hf_choose(const struct ck_catalog *c,
 			     const struct ck_view_options *o,
 			     struct ck_hf_chosen *out);
 void ck_hf_chosen_fini(struct ck_hf_chosen *chosen);
+/* Chooses the same tensors and those that safetensors cannot represent: all of the
+ * model. */
+CK_MUST_USE int ck_hf_choose_model(const struct ck_catalog *c,
+				   const struct ck_view_options *o,
+				   struct ck_hf_chosen *out);
 /* Records that a name is left out. `why` must be static. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
 				const char *why);

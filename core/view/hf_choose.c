@@ -310,8 +310,9 @@ void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out)
 	}
 }
 
-int ck_hf_choose(const struct ck_catalog *c, const struct ck_view_options *o,
-		 struct ck_hf_chosen *out)
+int ck_hf_choose_model(const struct ck_catalog *c,
+		       const struct ck_view_options *o,
+		       struct ck_hf_chosen *out)
 {
 	const struct rule rule = rule_of(c, o);
 	uint32_t tensor;
@@ -325,7 +326,15 @@ int ck_hf_choose(const struct ck_catalog *c, const struct ck_view_options *o,
 		if (is_meant(c, &rule, tensor))
 			out->tensors[out->n++] = tensor;
 	out->module = !c->listing->renames && all_are_modules(c, out);
-	return good_keep(c, out);
+	return 0;
+}
+
+int ck_hf_choose(const struct ck_catalog *c, const struct ck_view_options *o,
+		 struct ck_hf_chosen *out)
+{
+	int rc = ck_hf_choose_model(c, o, out);
+
+	return rc ? rc : good_keep(c, out);
 }
 
 void ck_hf_chosen_fini(struct ck_hf_chosen *chosen)

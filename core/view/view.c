@@ -7,9 +7,10 @@
 
 #include <errno.h>
 
-const struct ck_view *const ck_views[] = { &ck_view_full.view,
-					   &ck_view_raw.view, &ck_view_local,
-					   &ck_view_hf, &ck_view_sharded };
+const struct ck_view *const ck_views[] = {
+	&ck_view_full.view, &ck_view_raw.view, &ck_view_local,
+	&ck_view_hf,	    &ck_view_sharded,  &ck_view_optim
+};
 const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
 
 const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,

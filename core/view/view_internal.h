@@ -8,7 +8,8 @@
 #include "ckptfs/view.h"
 
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
-extern const struct ck_view ck_view_local, ck_view_hf, ck_view_sharded;
+extern const struct ck_view ck_view_local, ck_view_hf, ck_view_sharded,
+	ck_view_optim;
 
 /* The functions of struct ck_view (view.h) for views with one file for each tensor. An
  * entry is the number of a tensor. Any thread. */

@@ -312,7 +312,7 @@ static const struct option table[] = {
 	{ "kind=", set_kind, "KIND",
 	  "require a kind, as dcp or run; see ckptfs(5)" },
 	{ "views=", set_views, "NAME[+NAME...]",
-	  "only these: full, raw, local, objects, hf, sharded" },
+	  "only these: full raw local objects hf sharded optim" },
 	{ "root=", set_root, "NAME",
 	  "prefix of the model that hf/ shows; empty: all" },
 	{ "hf_shard_size=", set_hf_shard_size, "SIZE",

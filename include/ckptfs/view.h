@@ -12,6 +12,7 @@
 #include "model/catalog/items.h"
 #include "model/spec.h"
 
+struct ck_checkpoint;
 struct ck_root;
 struct ck_view;
 struct ck_weight_map;  /* weight_map.h */
@@ -167,6 +168,12 @@ CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
 CK_MUST_USE int ck_view_options_check(const struct ck_view_options *o,
 				      struct ck_diag *d);
 
+/* Appends the value of an object as one line of JSON; appends nothing on error. May block
+ * on local files. Returns 0, or an error, which is logged; sets *transient if it is
+ * transient. */
+typedef int ck_object_json_fn(struct ck_checkpoint *cp, uint32_t object,
+			      struct ck_buf *out, bool *transient);
+
 /* Input of ck_view.make. */
 struct ck_view_source {
 	const struct ck_catalog *catalog;
@@ -175,6 +182,7 @@ struct ck_view_source {
 	/* For views that need more than the catalog: */
 	struct ck_checkpoint *cp;
 	struct ck_root *root;
+	ck_object_json_fn *object_json;
 };
 
 /* A view: a directory in the root with everything beneath. Pure functions of the
@@ -205,8 +213,9 @@ struct ck_view {
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_file_content *out);
 	/* Sets *size to the bytes of generated content; 0 if it cannot be
-	 * generated. Returns 0 or a transient error. NULL: only objects are
-	 * generated, as JSON, by the tree. */
+	 * generated. Returns 0 or a transient error. NULL: the view generates no
+	 * content. The tree generates the JSON of each CK_FILE_KIND_OBJECT, except
+	 * for objects/. */
 	int (*size)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, uint64_t *size);
 	/* Sets *out to the slice of a file. Returns 0, or: -ENOENT; -ENOMEM; errors
