@@ -127,6 +127,10 @@ static bool tree_take(struct ck_str key, size_t at, struct ck_optim_at *out)
 	out->key = (struct ck_str){ key.p, at };
 	if (rest_take(from(key, at + 1), out))
 		return true;
+	out->part = 1;
+	if (word_take(from(key, at + 1), out))
+		return true;
+	out->part = 0;
 	word = word_at(from(key, at + 1));
 	at += 1 + word.len;
 	out->key.len = at;

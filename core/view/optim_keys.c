@@ -119,21 +119,22 @@ static int row_add(struct making *m, const struct ck_optim_row *of)
 	struct row *row = &m->rows[m->nrows];
 	struct ck_optim_at at;
 	struct ck_str fqn;
-	bool is_int;
+	uint8_t type;
 	int rc;
 
 	(void)ck_optim_find(e, &at);
 	fqn = row_split(m, e, &at);
-	is_int = !at.is_flat && ck_entry_part(e, at.part).type == CK_PATH_INT;
+	type = at.is_flat ? CK_PATH_STR : ck_entry_part(e, at.part).type;
 	m->file.len = 0;
 	ck_name_stem((struct ck_str){ m->name.data, m->name.len }, 1, &m->file);
 	ck_buf_text(&m->file, id.is_object ? ".json" : ".npy");
 	if (m->name.err || m->file.err)
 		return -ENOMEM;
-	if (fqn.len == 0 || m->name.len == 0)
+	if (at.is_flat && (fqn.len == 0 || m->name.len == 0))
 		return 0;
 	row->code = ck_optim_code(id);
-	rc = key_add(m, of->tree, fqn, is_int, &row->key);
+	rc = key_add(m, of->tree, fqn,
+		     type == CK_PATH_INT || type == CK_PATH_INDEX, &row->key);
 	if (rc == 0)
 		rc = file_name_add(m->k,
 				   (struct ck_str){ m->file.data, m->file.len },

@@ -148,11 +148,13 @@ static void top_drop(struct ck_optim_found *f)
 
 /* --- lists of parameters ------------------------------------------------------------ */
 
-/* A list `params` or `param_names` of a group. */
+/* An object that is a list `params` or `param_names` of a group, or that is all groups,
+ * as DCP before 2.4 has it. */
 struct list {
-	uint32_t tree, object;
+	uint32_t object;
 	uint64_t group;
 	bool names; /* param_names */
+	bool whole; /* all groups */
 };
 
 /* The elements of a list: either numbers or texts. */
@@ -161,6 +163,15 @@ struct elements {
 	uint32_t n;
 	size_t cap;
 	bool good, ids, texts;
+};
+
+/* Reads the lists of a tree. */
+struct reading {
+	struct ck_optim_found *f;
+	const struct ck_optim_reader *reader;
+	struct ck_optim_tree *t;
+	struct elements params, names; /* of the present group */
+	bool good; /* all parameters so far have an id and a name */
 };
 
 static bool option_is_list(struct ck_str option, struct list *out)
@@ -190,8 +201,9 @@ static bool is_list(const struct ck_entry *e, const struct ck_optim_at *at,
 								  dot - 1) },
 			       out);
 	}
+	out->whole = e->nparts <= at->part;
 	if (e->nparts != at->part + 2)
-		return false;
+		return out->whole;
 	group = ck_entry_part(e, at->part);
 	option = ck_entry_part(e, at->part + 1);
 	return ck_optim_number(ck_part_text(&group), &out->group) &&
@@ -237,18 +249,17 @@ static int lists_find(const struct ck_optim_found *f, struct ck_optim_tree *t,
 	return 0;
 }
 
-/* Begins a list or tuple. False if the text has another value. */
-static bool list_begin(struct ck_json_reader *r, int *rc)
+/* Begins a list, or a tuple of one. False if v is another value. */
+static bool list_begin(struct ck_json_reader *r, struct ck_json_value *v,
+		       bool *is_tuple, int *rc)
 {
-	struct ck_json_value v;
-
-	*rc = ck_json_next(r, &v);
-	if (*rc == 0 && v.type == CK_JSON_OBJECT) {
-		*rc = ck_json_next(r, &v);
-		if (*rc || !v.key.p || !ck_str_is(v.key, "$tuple"))
+	*is_tuple = v->type == CK_JSON_OBJECT;
+	if (*is_tuple) {
+		*rc = ck_json_next(r, v);
+		if (*rc || !v->key.p || !ck_str_is(v->key, "$tuple"))
 			return false;
 	}
-	return *rc == 0 && v.type == CK_JSON_ARRAY;
+	return v->type == CK_JSON_ARRAY;
 }
 
 static int element_add(struct ck_optim_found *f, struct elements *to,
@@ -273,45 +284,25 @@ static int element_add(struct ck_optim_found *f, struct elements *to,
 	return 0;
 }
 
+/* Parses the list that v begins. A list of other values is not good, and read in part. */
 static int elements_parse(struct ck_optim_found *f, struct ck_json_reader *r,
-			  struct elements *to)
+			  struct ck_json_value v, struct elements *to)
 {
-	struct ck_json_value v;
-	int rc;
+	bool is_tuple;
+	int rc = 0;
 
-	to->good = list_begin(r, &rc);
+	to->n = 0;
+	to->ids = to->texts = false;
+	to->good = list_begin(r, &v, &is_tuple, &rc);
 	while (to->good && rc == 0) {
 		rc = ck_json_next(r, &v);
 		if (rc || v.type == CK_JSON_END)
 			break;
 		rc = element_add(f, to, &v);
 	}
-	to->good &= rc == 0 && !(to->ids && to->texts) && to->n < UINT32_MAX;
-	return rc == -ENOMEM ? rc : 0;
-}
-
-/* Reads a list; a damaged one is not good. Returns 0, -ENOMEM, or a transient error. */
-static int elements_read(struct ck_optim_found *f,
-			 const struct ck_optim_reader *reader,
-			 const struct list *list, struct elements *to)
-{
-	struct ck_json_reader r;
-	struct ck_buf text = { 0 };
-	struct ck_diag d = { 0 };
-	bool transient = false;
-	int rc = reader->json(reader->cp, list->object, &text, &transient);
-
-	to->n = 0;
-	to->good = to->ids = to->texts = false;
-	if (rc == 0) {
-		ck_json_reader_init(&r, (struct ck_str){ text.data, text.len },
-				    &d);
-		rc = elements_parse(f, &r, to);
-		ck_json_reader_fini(&r);
-	} else if (!transient && rc != -ENOMEM) {
-		rc = 0;
-	}
-	ck_buf_fini(&text);
+	if (rc == 0 && to->good && is_tuple)
+		rc = ck_json_next(r, &v);
+	to->good &= rc == 0 && !(to->ids && to->texts);
 	return rc;
 }
 
@@ -329,77 +320,140 @@ static int param_add(struct ck_optim_found *f, struct ck_optim_param p)
 	return 0;
 }
 
-/* Adds the parameters of one group. *good is false if they have no id or no name. */
-static int group_add(struct ck_optim_found *f, struct ck_optim_tree *t,
-		     const struct elements *params,
-		     const struct elements *names, bool *good)
+/* Adds the parameters of the present group. */
+static int group_add(struct reading *g)
 {
+	const struct elements *params = &g->params, *names = &g->names;
+	struct ck_optim_tree *t = g->t;
 	int rc = 0;
 
-	if (!params->good) {
-		*good = false;
+	g->good &= params->good;
+	if (!params->good)
 		return 0;
-	}
 	t->has_ids |= params->ids;
 	t->has_names |= params->texts;
-	if (params->ids && !(names->good && names->n == params->n &&
-			     (names->texts || names->n == 0)))
-		*good = false;
-	for (uint32_t i = 0; i < params->n && *good && rc == 0; i++)
-		rc = param_add(
-			f,
-			params->ids
-				? (struct ck_optim_param){ params->all[i].id,
-							   names->all[i].name }
-				: (struct ck_optim_param){
-					  f->nparams - t->param,
-					  params->all[i].name });
+	if (params->ids &&
+	    !(names->good && names->n == params->n && names->texts))
+		g->good = false;
+	for (uint32_t i = 0; i < params->n && g->good && rc == 0; i++) {
+		struct ck_optim_param p = params->all[i];
+
+		if (params->ids)
+			p.name = names->all[i].name;
+		else
+			p.id = g->f->nparams - t->param;
+		rc = param_add(g->f, p);
+	}
 	return rc;
 }
 
-/* Reads the lists of a tree, one group after the other. */
-static int lists_read(struct ck_optim_found *f, struct ck_optim_tree *t,
-		      const struct ck_optim_reader *reader,
-		      const struct list *lists, uint32_t n)
+/* Parses the options of one group of all. */
+static int group_parse(struct reading *g, struct ck_json_reader *r)
 {
-	struct elements params = { 0 }, names = { 0 };
-	bool good = true;
+	struct ck_json_value v;
 	int rc = 0;
 
-	t->param = f->nparams;
-	for (uint32_t i = 0; i < n && rc == 0;) {
-		uint64_t group = lists[i].group;
-
-		params.good = names.good = false;
-		for (; i < n && lists[i].group == group && rc == 0; i++)
-			rc = elements_read(f, reader, &lists[i],
-					   lists[i].names ? &names : &params);
-		if (rc == 0)
-			rc = group_add(f, t, &params, &names, &good);
+	g->params.good = g->names.good = false;
+	while (rc == 0) {
+		rc = ck_json_next(r, &v);
+		if (rc || v.type == CK_JSON_END)
+			break;
+		if (v.key.p && ck_str_is(v.key, "params"))
+			rc = elements_parse(g->f, r, v, &g->params);
+		else if (v.key.p && ck_str_is(v.key, "param_names"))
+			rc = elements_parse(g->f, r, v, &g->names);
+		else
+			rc = ck_json_skip(r, &v);
 	}
-	if (!good || (t->has_ids && t->has_names))
-		f->nparams = t->param;
-	t->nparams = f->nparams - t->param;
-	free(params.all);
-	free(names.all);
+	return rc ? rc : group_add(g);
+}
+
+/* Parses all groups, which v begins. */
+static int groups_parse(struct reading *g, struct ck_json_reader *r,
+			struct ck_json_value v)
+{
+	int rc = 0;
+
+	g->good &= v.type == CK_JSON_ARRAY;
+	while (rc == 0 && g->good) {
+		rc = ck_json_next(r, &v);
+		if (rc || v.type == CK_JSON_END)
+			break;
+		g->good = v.type == CK_JSON_OBJECT;
+		if (g->good)
+			rc = group_parse(g, r);
+	}
+	return rc;
+}
+
+/* Reads an object. Returns 0, also if it is damaged, or: -ENOMEM; a transient error. */
+static int list_read(struct reading *g, const struct list *list)
+{
+	struct elements *to = list->names ? &g->names : &g->params;
+	struct ck_json_reader r;
+	struct ck_json_value v;
+	struct ck_buf text = { 0 };
+	struct ck_diag d = { 0 };
+	bool transient = false;
+	int rc = g->reader->json(g->reader->cp, list->object, &text,
+				 &transient);
+
+	if (rc == 0) {
+		ck_json_reader_init(&r, (struct ck_str){ text.data, text.len },
+				    &d);
+		rc = ck_json_next(&r, &v);
+		if (rc == 0)
+			rc = list->whole ? groups_parse(g, &r, v)
+					 : elements_parse(g->f, &r, v, to);
+		ck_json_reader_fini(&r);
+	}
+	ck_buf_fini(&text);
+	if (rc && list->whole)
+		g->good = false;
+	return transient || rc == -ENOMEM ? rc : 0;
+}
+
+/* Reads the lists of a tree, one group after the other. */
+static int lists_read(struct reading *g, const struct list *lists, uint32_t n)
+{
+	struct ck_optim_found *f = g->f;
+	int rc = 0;
+
+	g->good = true;
+	g->t->param = f->nparams;
+	for (uint32_t i = 0; i < n && rc == 0;) {
+		const struct list *first = &lists[i];
+
+		g->params.good = g->names.good = false;
+		for (; i < n && lists[i].group == first->group && rc == 0; i++)
+			rc = list_read(g, &lists[i]);
+		if (rc == 0 && !first->whole)
+			rc = group_add(g);
+	}
+	if (!g->good || (g->t->has_ids && g->t->has_names))
+		f->nparams = g->t->param;
+	g->t->nparams = f->nparams - g->t->param;
 	return rc;
 }
 
 static int trees_read(struct ck_optim_found *f,
 		      const struct ck_optim_reader *reader)
 {
+	struct reading g = { .f = f, .reader = reader };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < f->ntrees && rc == 0; i++) {
-		struct ck_optim_tree *t = &f->trees[i];
 		struct list *lists;
 		uint32_t n;
 
-		rc = lists_find(f, t, &lists, &n);
+		g.t = &f->trees[i];
+		rc = lists_find(f, g.t, &lists, &n);
 		if (rc == 0)
-			rc = lists_read(f, t, reader, lists, n);
+			rc = lists_read(&g, lists, n);
 		free(lists);
 	}
+	free(g.params.all);
+	free(g.names.all);
 	return rc;
 }
 

@@ -237,16 +237,12 @@ static void test_find(void)
 	SHOWS("by-id/0/m.npy param_groups.json ", "[{\"lr\":1}]",
 	      { "state|#0|m", 0, 0 }, { "param_groups|[0|lr", "1", 0 });
 	/* Names of files: nested state, equal texts, odd characters. */
-	SHOWS("by-id/0/p.0.npy by-id/0/p.0~2.npy by-id/0/a%2Fb.json ", NULL,
-	      { "optim|state|#0|p|[0", 0, 0 }, { "optim|state|#0|p|#0", 0, 0 },
-	      { "optim|state|#0|a/b", "null", 0 });
+	SHOWS("by-name/%_/%_.npy by-id/0/p.0.npy by-id/0/p.0~2.npy "
+	      "by-id/0/a%2Fb.json by-id/0/%_.npy ",
+	      NULL, { "optim|state||", 0, 0 }, { "optim|state|#0|p|[0", 0, 0 },
+	      { "optim|state|#0|p|#0", 0, 0 },
+	      { "optim|state|#0|a/b", "null", 0 }, { "optim|state|#0|", 0, 0 });
 }
-
-#define MODEL                                                                  \
-	{ "model|a", 0, 0 },                                                   \
-	{                                                                      \
-		"model|a.b", 0, 0                                              \
-	}
 
 static void test_split(void)
 {
@@ -254,9 +250,9 @@ static void test_split(void)
 	 * the flattened part. */
 	SHOWS("by-name/a.b/m.npy by-name/a/c.n.npy by-name/d.e/m.npy "
 	      "by-name/f/p.0.npy ",
-	      NULL, MODEL, { "optim|state.a.b.m", 0, 0 },
-	      { "optim|state.a.c.n", 0, 0 }, { "optim|state.d.e.m", 0, 0 },
-	      { "optim|state.f.p|[0", 0, 0 });
+	      NULL, { "model|a", 0, 0 }, { "model|a.b", 0, 0 },
+	      { "optim|state.a.b.m", 0, 0 }, { "optim|state.a.c.n", 0, 0 },
+	      { "optim|state.d.e.m", 0, 0 }, { "optim|state.f.p|[0", 0, 0 });
 	SHOWS("by-name/g.h/i.j.npy param_groups.json ",
 	      "{\"g.h\":{\"lr\":1,\"b\":{\"c\":2}}}",
 	      { "optim|state.g.h.i.j", 0, 0 },
@@ -265,7 +261,8 @@ static void test_split(void)
 	/* Megatron has the name first. */
 	SHOWS("by-name/a.b/m.npy by-name/x.y/exp_avg.npy "
 	      "by-name/exp_avg/step.npy ",
-	      NULL, MODEL, { "optimizer.state.m.a.b", 0, 0 },
+	      NULL, { "model|a", 0, 0 }, { "model|a.b", 0, 0 },
+	      { "optimizer.state.m.a.b", 0, 0 },
 	      { "optimizer.state.exp_avg.x.y", 0, 0 },
 	      { "optimizer.state.exp_avg.step", 0, 0 });
 }
@@ -282,6 +279,8 @@ static void test_mapping(void)
 	      STATE_OF("#10"), STATE_OF("#9"), STATE_OF("#2"));
 	SHOWS("by-id/0/m.npy by-id/1/m.npy ", NULL, STATE_OF("0"),
 	      STATE_OF("1"));
+	SHOWS("by-name/a/m.npy by-id/1/m.npy ", NULL, STATE_OF("[1"),
+	      STATE_OF("a"));
 	SHOWS("by-name/w/m.npy by-id/0/m.npy param_groups.json ",
 	      "[{\"params\":[0]}]", STATE_OF("0"), STATE_OF("w"),
 	      { "optim|param_groups|[0|params", "[0]", 0 });
@@ -307,6 +306,18 @@ static void test_mapping(void)
 	      { "optim.state.w.v.m", 0, 0 },
 	      { "optim.param_groups.1.params", "[\"w.v\"]", 0 },
 	      { "optim.param_groups.1.lr", "1", 0 });
+	/* All groups are one object, as DCP before 2.4 has them. */
+	SHOWS("by-name/x/m.npy by-id/3/m.npy param_groups.json ", NULL,
+	      STATE_OF("#3"),
+	      { "optim|param_groups",
+		"[{\"lr\":{\"a\":[1]},\"params\":{\"$tuple\":[3]},"
+		"\"param_names\":[\"x\"]}]",
+		0 });
+	SHOWS("by-name/w.v/m.npy by-id/1/m.npy param_groups.json ",
+	      "[{\"params\":[\"u\"]},{\"params\":[\"w.v\"]}]",
+	      { "optim.state.w.v.m", 0, 0 },
+	      { "optim.param_groups",
+		"[{\"params\":[\"u\"]},{\"params\":[\"w.v\"]}]", 0 });
 	/* Wrappers are not shown; equal names are. */
 	SHOWS("by-name/a.b/m.npy by-name/a.b~2/m.npy ", NULL,
 	      STATE_OF("a._orig_mod.b"), STATE_OF("a.b"));
@@ -329,10 +340,23 @@ static void test_no_mapping(void)
 		{ "", "" },
 	};
 
+	static const char *const wholes[] = {
+		"",
+		"1",
+		"[1]",
+		"[{\"params\":[\"a\"]},1]",
+		"[{\"params\":1}]",
+		"[{\"params\":[\"a\"]},{\"lr\":1}]",
+		"[{\"params\":[\"a\"]}",
+	};
+
 	for (size_t i = 0; i < CK_ARRAY_SIZE(lists); i++)
 		SHOWS("by-id/0/m.npy param_groups.json ", NULL, STATE_OF("#0"),
 		      { "optim|param_groups|[0|params", lists[i][0], 0 },
 		      { "optim|param_groups|[0|param_names", lists[i][1], 0 });
+	for (size_t i = 0; i < CK_ARRAY_SIZE(wholes); i++)
+		SHOWS("by-name/a/m.npy param_groups.json ", NULL, STATE_OF("a"),
+		      { "optim|param_groups", wholes[i], 0 });
 	/* A parameter with state that the groups lack. */
 	SHOWS("by-name/a/m.npy by-name/b/m.npy param_groups.json ", NULL,
 	      STATE_OF("a"), STATE_OF("b"),
