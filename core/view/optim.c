@@ -569,6 +569,17 @@ static uint64_t optim_count(const struct ck_catalog *c, const void *state)
 	return n;
 }
 
+/* Nothing until a program has used the view. */
+static void optim_status(const struct ck_catalog *c, const void *state,
+			 struct ck_buf *out)
+{
+	struct plan *p = plan_present(c, state);
+
+	if (p)
+		ck_optim_map_status(p->map, out);
+	plan_put(p);
+}
+
 const struct ck_view ck_view_optim = {
 	.top = "optim",
 	.make = optim_make,
@@ -580,6 +591,7 @@ const struct ck_view ck_view_optim = {
 	.size = optim_size,
 	.slice = optim_slice,
 	.is_empty = optim_is_empty,
+	.status = optim_status,
 	.count = optim_count,
 	.is_form = true,
 	.is_on_request = true,

@@ -84,6 +84,8 @@ struct ck_optim_tree {
 	/* Parameters with id and name, if the groups give both: [param, param +
 	 * nparams) of the found. */
 	uint32_t param, nparams;
+	/* It has state, and no by-name/ or no by-id/; set by the map. */
+	bool lacks_names, lacks_ids;
 };
 
 /* An entry of a group: its index in the listing, and its tree. */
@@ -262,6 +264,8 @@ CK_MUST_USE int ck_optim_map_make(struct ck_optim_found *found,
 				  struct ck_optim_paths *paths,
 				  struct ck_optim_map **out);
 void ck_optim_map_free(struct ck_optim_map *m); /* NULL is allowed */
+/* Appends lines of `status`: which directories are absent, and why. */
+void ck_optim_map_status(const struct ck_optim_map *m, struct ck_buf *out);
 
 /* --- optim_groups.c ----------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include "ckptfs/model.h"
 #include "hf.h"
 #include "optim.h"
+#include "view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,6 +26,7 @@ struct making {
 	uint32_t *order; /* of keys, by tree */
 	uint32_t *first; /* of each tree in `order`, and the end */
 	struct ck_optim_shared shared;
+	bool has_flat;	       /* the checkpoint has flat parameters */
 	struct ck_table named; /* keys of the present tree that have a name */
 	struct ck_buf path, stem; /* scratch */
 };
@@ -129,11 +131,20 @@ static void keys_complete(const struct making *b, const struct ck_optim_tree *t,
 	}
 }
 
-/* Takes the ids away if one of them is a flat parameter of FSDP1. */
+static bool some_are_flat(const struct ck_catalog *c)
+{
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		if (ck_tensor_is_whole(c, i) && ck_view_is_flat(c, i))
+			return true;
+	return false;
+}
+
+/* Takes the ids away if one of them is a flat parameter of FSDP1. Ids without names are, if
+ * the checkpoint has flat parameters. */
 static void flat_hide(const struct making *b, const struct ck_optim_tree *t,
 		      uint32_t begin, uint32_t end)
 {
-	bool flat = false;
+	bool flat = b->has_flat && t->nparams == 0;
 
 	for (uint32_t i = 0; i < t->nparams; i++)
 		flat |= ck_optim_is_flat(
@@ -360,7 +371,7 @@ static int tree_fill(struct making *b, uint32_t dir, uint32_t tree)
 {
 	static const struct ck_optim_dir none = { .tree = CK_OPTIM_NONE };
 	struct ck_optim_map *m = b->m;
-	const struct ck_optim_tree *t = &m->found->trees[tree];
+	struct ck_optim_tree *t = &m->found->trees[tree];
 	uint32_t begin = b->first[tree], end = b->first[tree + 1];
 	uint32_t at = m->ndirs;
 	bool names = false, ids = false;
@@ -374,6 +385,8 @@ static int tree_fill(struct making *b, uint32_t dir, uint32_t tree)
 		names |= key_at(b, i)->has_name;
 		ids |= key_at(b, i)->has_id;
 	}
+	t->lacks_names = begin < end && !names;
+	t->lacks_ids = begin < end && !ids;
 	m->dirs[dir].first = at;
 	m->dirs[dir].n = (uint32_t)names + (uint32_t)ids;
 	m->dirs[dir].tree = tree;
@@ -480,6 +493,7 @@ static int map_fill(struct making *b, const struct ck_view_options *o)
 	if (rc == 0)
 		rc = ck_optim_keys_make(m->found, known ? &b->names : NULL,
 					&m->keys);
+	b->has_flat = some_are_flat(m->found->c);
 	if (rc == 0)
 		rc = keys_order(b);
 	if (rc == 0)
@@ -529,4 +543,31 @@ void ck_optim_map_free(struct ck_optim_map *m)
 	free(m->dirs);
 	free(m->of_number);
 	free(m);
+}
+
+static void print_lack(const struct ck_optim_tree *t, const char *what,
+		       const char *why, struct ck_buf *out)
+{
+	ck_buf_printf(out, "optim: no %s", what);
+	ck_buf_text(out, t->key.len ? " of " : "");
+	ck_buf_escaped(out, t->key);
+	ck_buf_printf(out, ": %s\n", why);
+}
+
+void ck_optim_map_status(const struct ck_optim_map *m, struct ck_buf *out)
+{
+	for (uint32_t i = 0; i < m->found->ntrees; i++) {
+		const struct ck_optim_tree *t = &m->found->trees[i];
+
+		if (t->lacks_names)
+			print_lack(t, "by-name/",
+				   "its groups do not list param_names, and no "
+				   "sidecar has its parameters",
+				   out);
+		if (t->lacks_ids)
+			print_lack(t, "by-id/",
+				   "it has flat parameters, or its groups do "
+				   "not list the names of all parameters",
+				   out);
+	}
 }

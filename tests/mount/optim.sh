@@ -32,6 +32,13 @@ for source in megatron:'param_groups.json' nested:'by-id param_groups.json' rank
 	equal "${source%%:*}: what is known" "$(ls -U "$mnt/optim" | xargs)" "${source#*:}"
 	unmounted
 done
+source=$(fixture ranks_flat_state)
+rm "$source/ckptfs-flat.json"
+mounted "$source"
+equal 'flat parameters without a sidecar have no ids' "$(ls -U "$mnt/optim" | xargs)" 'param_groups.json'
+equal 'status has the reasons' "$(grep -c '^optim: no by-[a-z]*/ of optim: ' "$mnt/.ckptfs/status")" 2
+unmounted
+rm -rf "$source"
 for source in hub_one dtypes ranks_flat_2; do
 	mounted "$FIXTURES/$source"
 	check "$source: no optim/" test -d "$mnt/full" -a ! -e "$mnt/optim"
