@@ -35,7 +35,13 @@ bool ck_node_accepts(const struct ck_node *n)
 
 bool ck_node_is_of_tensors(const struct ck_node *n)
 {
-	return ck_node_accepts(n) || n->about.topic == CK_FILE_KIND_MANY;
+	switch (n->about.topic) {
+	case CK_FILE_KIND_TENSOR:
+	case CK_FILE_KIND_BOX:
+	case CK_FILE_KIND_PART:
+	case CK_FILE_KIND_MANY: return true;
+	default: return ck_node_accepts(n);
+	}
 }
 
 bool ck_node_is_report(const struct ck_node *n)
