@@ -6,7 +6,7 @@
  */
 #include "catalogs.h"
 #include "tap.h"
-#include "view/optim.h"
+#include "view/optim/optim.h"
 #include "view/view_internal.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  * which both the parameter and the name behind it may have dots. Constant once made;
  * any thread.
  */
-#include "hf.h"
 #include "optim.h"
+#include "view/hf.h"
 
 #include <errno.h>
 

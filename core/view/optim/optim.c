@@ -10,7 +10,7 @@
  * optim, is under its lock; any thread.
  */
 #include "optim.h"
-#include "view_internal.h"
+#include "view/view_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

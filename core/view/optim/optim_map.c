@@ -11,9 +11,9 @@
  * once made; any thread.
  */
 #include "ckptfs/model.h"
-#include "hf.h"
 #include "optim.h"
-#include "view_internal.h"
+#include "view/hf.h"
+#include "view/view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

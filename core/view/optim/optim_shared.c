@@ -4,8 +4,8 @@
  * state in an optimizer. Constant once made, but for the marks of the groups that were
  * found; one thread.
  */
-#include "hf.h"
 #include "optim.h"
+#include "view/hf.h"
 
 #include <errno.h>
 
