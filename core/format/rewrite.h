@@ -1,40 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rewrite: the writing side of format: the archive around the elements of one box,
- * and the metadata of a checkpoint with new locations of some boxes. Stateless,
- * except for the format state of the checkpoint.
+ * rewrite: the writing side of format: checksums of new items, and the metadata of a
+ * checkpoint with new locations of some boxes. Stateless, except for the format state
+ * of the checkpoint.
  */
 #ifndef CKPTFS_REWRITE_H
 #define CKPTFS_REWRITE_H
 
 #include "ckptfs/format.h"
 #include "model/catalog/catalog_edit.h"
+#include "syntax/item_form.h"
 
-/* --- item: what torch.save writes around one contiguous tensor ------------ */
+/* --- item ------------------------------------------------------------------- */
 
-struct ck_item_form {
-	struct ck_buf head; /* bytes before the elements */
-	struct ck_buf tail; /* bytes behind them, of constant length */
-	uint64_t data_len;  /* bytes of the elements */
-	uint64_t crc_at[2]; /* private: offsets of the CRC-32 in `tail` */
-};
-
-/* True if items of this dtype can be written. */
-CK_MUST_USE bool ck_item_form_has(uint8_t dtype);
-/* Makes an item of this dtype and shape (C order, little-endian; sizes in elements)
- * that begins at fpos of its file. Its elements begin at a multiple of 64 of the
- * file. torch 1.13 and later read it, also with weights_only=True. Returns 0, or:
- * -EOPNOTSUPP if ck_item_form_has() is false; -EINVAL if a size is negative;
- * -EOVERFLOW; -ENOMEM. Caller must call ck_item_form_fini(). */
-CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
-				  uint32_t ndim, const int64_t *size,
-				  uint64_t fpos);
-/* Sets the CRC-32 of the elements in the tail. */
-void ck_item_form_crc(struct ck_item_form *f, uint32_t crc);
 /* Computes the CRC-32 of the elements at fpos of a file, and sets it. Returns 0,
  * or: -ENOMEM; errors of read(2). */
 CK_MUST_USE int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos);
-void ck_item_form_fini(struct ck_item_form *f);
 
 /* --- names of the files that a commit makes ---------------------------------- */
 

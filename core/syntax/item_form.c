@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * write: makes the archive that torch.save writes for one contiguous tensor.
+ * item_form: makes the archive that torch.save writes for one contiguous tensor.
  *
  * It has five records, as releases 2.1 to 2.6 write them and all later ones read them:
  * data.pkl, byteorder, data/0, version, .data/serialization_id. Release 1.13 ignores
@@ -13,9 +13,10 @@
  * begins at such a multiple, all bytes are those of torch, except for the 40 digits of
  * the id. Stateless; any thread.
  */
-#include "format/rewrite.h"
+#include "item_form.h"
+#include "ckptfs/model.h"
 #include "syntax/pickle/pickler.h"
-#include "syntax/zipper.h"
+#include "zipper.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,27 +103,26 @@ static void add_id(struct ck_zipper *z, struct ck_str pickle)
 {
 	char id[41];
 
-	snprintf(id, sizeof(id), "%020" PRIu64 "%020" PRIu64, ck_hash64(pickle),
-		 ck_hash64_seeded(pickle, z->fpos));
+	snprintf(id, sizeof(id), "%020" PRIu64 "%020" PRIu64,
+		 z->no_sums ? 0 : ck_hash64(pickle),
+		 z->no_sums ? 0 : ck_hash64_seeded(pickle, z->fpos));
 	ck_zipper_add(z, ".data/serialization_id", (struct ck_str){ id, 40 });
 }
 
 /* --- the form ------------------------------------------------------------------------ */
 
-static void form_write(struct ck_item_form *f, struct ck_str pickle,
-		       uint64_t fpos)
+static void form_write(struct ck_item_form *f, struct ck_zipper *z,
+		       struct ck_str pickle)
 {
-	struct ck_zipper z = { .out = &f->head,
-			       .prefix = "archive/",
-			       .fpos = fpos };
-
-	ck_zipper_add(&z, "data.pkl", pickle);
-	ck_zipper_add(&z, "byteorder", CK_STR("little"));
-	(void)ck_zipper_skip(&z, "data/0", f->data_len, &f->tail);
+	z->out = &f->head;
+	z->prefix = "archive/";
+	ck_zipper_add(z, "data.pkl", pickle);
+	ck_zipper_add(z, "byteorder", CK_STR("little"));
+	(void)ck_zipper_skip(z, "data/0", f->data_len, &f->tail);
 	f->crc_at[0] = 4; /* in the descriptor, at the beginning of the tail */
-	ck_zipper_add(&z, "version", CK_STR("3\n"));
-	add_id(&z, pickle);
-	ck_zipper_end(&z, 2, &f->crc_at[1]);
+	ck_zipper_add(z, "version", CK_STR("3\n"));
+	add_id(z, pickle);
+	ck_zipper_end(z, 2, &f->crc_at[1]);
 }
 
 /* Quantized dtypes need a quantizer; dtypes below a byte have no elements of their
@@ -137,8 +137,8 @@ bool ck_item_form_has(uint8_t dtype)
 /* Highest offset that leaves room for head and tail in a file. */
 static const uint64_t most_fpos = INT64_MAX - (1 << 20);
 
-int ck_item_form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
-		      const int64_t *size, uint64_t fpos)
+static int form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
+		     const int64_t *size, struct ck_zipper *z)
 {
 	const struct ck_dtype *type = ck_dtype_at(dtype);
 	struct ck_buf pickle = { 0 };
@@ -150,18 +150,34 @@ int ck_item_form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
 	if (!ck_item_form_has(dtype))
 		return -EOPNOTSUPP;
 	rc = shape_make(&s, type->size, ndim, size);
-	if (rc == 0 && (!ck_add(&end, fpos, s.bytes) || end > most_fpos))
+	if (rc == 0 && (!ck_add(&end, z->fpos, s.bytes) || end > most_fpos))
 		rc = -EOVERFLOW;
 	if (rc)
 		return rc;
 	f->data_len = s.bytes;
 	pickle_tensor(&pickle, type, &s);
-	form_write(f, (struct ck_str){ pickle.data, pickle.len }, fpos);
+	form_write(f, z, (struct ck_str){ pickle.data, pickle.len });
 	rc = pickle.err || f->head.err || f->tail.err ? -ENOMEM : 0;
 	ck_buf_fini(&pickle);
 	if (rc)
 		ck_item_form_fini(f);
 	return rc;
+}
+
+int ck_item_form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
+		      const int64_t *size, uint64_t fpos)
+{
+	struct ck_zipper z = { .fpos = fpos };
+
+	return form_make(f, dtype, ndim, size, &z);
+}
+
+int ck_item_form_bare(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
+		      const int64_t *size)
+{
+	struct ck_zipper z = { .no_sums = true };
+
+	return form_make(f, dtype, ndim, size, &z);
 }
 
 void ck_item_form_crc(struct ck_item_form *f, uint32_t crc)
