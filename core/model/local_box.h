@@ -29,4 +29,30 @@ void ck_spec_dims(const struct ck_spec *spec, uint32_t ndim,
 void ck_local_box_of(const struct ck_mesh_dim *dims, uint32_t n, uint32_t rank,
 		     const int64_t *shape, uint32_t ndim, int64_t *box);
 
+/* True if the rank is the lowest one that holds its box of a tensor with elements: its
+ * coordinates on the dimensions that replicate are 0. */
+CK_MUST_USE bool ck_local_box_is_first(const struct ck_mesh_dim *dims,
+				       uint32_t n, uint32_t rank);
+
+/* A walk over the boxes with elements of a tensor that has elements, each once, by its
+ * lowest rank, in ascending order of ranks. */
+struct ck_box_walk {
+	/* Of the caller, who sets them: */
+	const struct ck_mesh_dim *dims;
+	uint32_t n;
+	const int64_t *shape;
+	uint32_t ndim;
+	/* Private: */
+	bool ended;
+	uint64_t at[CK_SPEC_DIMS], ends[CK_SPEC_DIMS]; /* coordinates */
+	uint32_t order[CK_SPEC_DIMS], ncuts; /* dimensions that shard */
+};
+
+/* Begins a walk, whose first four fields are set. It never visits more ranks than twice
+ * the number of boxes for each dimension that shards. */
+void ck_box_walk_begin(struct ck_box_walk *w);
+/* Sets the next rank, and its box as ck_local_box_of(). False at the end. */
+CK_MUST_USE bool ck_box_walk_next(struct ck_box_walk *w, uint32_t *rank,
+				  int64_t *box);
+
 #endif

@@ -27,8 +27,6 @@ struct sharded {
 	/* Constant; the table locks itself: */
 	struct ck_specs *specs;
 	const struct ck_place_rules *rules; /* or NULL */
-	/* Atomic: */
-	bool has_own; /* the table has the source's own number of ranks */
 };
 
 static const struct sharded *sharded_of(const struct ck_dir *dir)
@@ -81,49 +79,6 @@ static bool spec_of(const struct ck_dir *dir, struct ck_spec *out)
 	return ck_specs_at(sharded_of(dir)->specs, dir->a[0] - 1, &name, out);
 }
 
-/* --- the number of ranks of the source ------------------------------------------- */
-
-static uint64_t ranks_of_mesh(const struct ck_sharding *s)
-{
-	uint64_t ranks = s != NULL;
-
-	for (uint32_t i = 0; s && i < s->ndim; i++)
-		if (!ck_mul(&ranks, ranks, s->dims[i].size))
-			return 0;
-	return ranks;
-}
-
-/* Returns 0 if the source has no ranks. */
-static uint64_t ranks_of(const struct ck_catalog *c)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < c->files.n; i++) {
-		uint64_t rank = ck_catalog_file(c, i)->rank;
-
-		n = ck_max(n, rank == CK_NO_RANK ? 0 : rank + 1);
-	}
-	for (uint32_t i = 0; i < c->tensors.n; i++)
-		if (ck_tensor_is_there(c, i))
-			n = ck_max(n, ranks_of_mesh(ck_catalog_tensor(c, i)
-							    ->facts->sharding));
-	return n;
-}
-
-/* Makes the source's own number of ranks the first spec, before any other. */
-static void own_add(const struct ck_catalog *c, const void *state)
-{
-	struct sharded *s = (struct sharded *)(uintptr_t)state;
-	uint32_t number;
-	char name[24];
-
-	if (__atomic_load_n(&s->has_own, __ATOMIC_ACQUIRE))
-		return;
-	snprintf(name, sizeof(name), "%" PRIu64, ranks_of(c));
-	(void)!ck_specs_find(s->specs, ck_str_from(name), &number);
-	__atomic_store_n(&s->has_own, true, __ATOMIC_RELEASE);
-}
-
 /* --- directories ------------------------------------------------------------------- */
 
 static void dir_set(const struct ck_dir *dir, uint32_t entry,
@@ -151,7 +106,7 @@ static int sharded_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		return rc == 0 && !is_shown(c, out->entry) ? -ENOENT : rc;
 	}
 	if (!dir->a[0])
-		own_add(c, dir->state);
+		ck_specs_add_own(sharded_of(dir)->specs, c);
 	if (!dir->a[0])
 		rc = ck_specs_find(sharded_of(dir)->specs, name, &number);
 	else if (ck_view_rank_in(name, &rank) && spec_of(dir, &spec) &&
@@ -172,7 +127,7 @@ static int dirs_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	struct ck_str name;
 
 	if (!dir->a[0]) {
-		own_add(c, dir->state);
+		ck_specs_add_own(sharded_of(dir)->specs, c);
 		if (at > UINT32_MAX ||
 		    !ck_specs_at(specs, (uint32_t)at, &name, &spec))
 			return -ENOENT;
@@ -222,7 +177,7 @@ static uint64_t sharded_count(const struct ck_catalog *c, const void *state)
 
 	if (sharded_is_empty(c, state))
 		return 0;
-	own_add(c, state);
+	ck_specs_add_own(s->specs, c);
 	for (uint32_t i = 0; ck_specs_at(s->specs, i, &name, &spec); i++)
 		n += 1 + spec.ranks * (1 + ck_tensors_count(c, NULL));
 	return n;

@@ -7,11 +7,16 @@
 #include "specs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 
 enum { SLOTS = 2 * CK_SPECS_MOST };
 
 struct ck_specs {
+	/* Atomic: */
+	bool has_own; /* ck_specs_add_own() was called */
+
 	pthread_mutex_t lock;
 	/* Under lock: */
 	uint32_t n;
@@ -90,4 +95,45 @@ bool ck_specs_at(struct ck_specs *s, uint32_t number, struct ck_str *name,
 	*name = is ? ck_str_from(s->names[number]) : (struct ck_str){ 0 };
 	pthread_mutex_unlock(&s->lock);
 	return is && ck_spec_parse(*name, spec);
+}
+
+/* --- the number of ranks of the source ------------------------------------------- */
+
+static uint64_t ranks_of_mesh(const struct ck_sharding *s)
+{
+	uint64_t ranks = s != NULL;
+
+	for (uint32_t i = 0; s && i < s->ndim; i++)
+		if (!ck_mul(&ranks, ranks, s->dims[i].size))
+			return 0;
+	return ranks;
+}
+
+/* Returns 0 if the source has no ranks. */
+static uint64_t ranks_of(const struct ck_catalog *c)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < c->files.n; i++) {
+		uint64_t rank = ck_catalog_file(c, i)->rank;
+
+		n = ck_max(n, rank == CK_NO_RANK ? 0 : rank + 1);
+	}
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		if (ck_tensor_is_there(c, i))
+			n = ck_max(n, ranks_of_mesh(ck_catalog_tensor(c, i)
+							    ->facts->sharding));
+	return n;
+}
+
+void ck_specs_add_own(struct ck_specs *s, const struct ck_catalog *c)
+{
+	uint32_t number;
+	char name[24];
+
+	if (__atomic_load_n(&s->has_own, __ATOMIC_ACQUIRE))
+		return;
+	snprintf(name, sizeof(name), "%" PRIu64, ranks_of(c));
+	(void)!ck_specs_find(s, ck_str_from(name), &number);
+	__atomic_store_n(&s->has_own, true, __ATOMIC_RELEASE);
 }

@@ -7,6 +7,7 @@
 #ifndef CK_SPECS_H
 #define CK_SPECS_H
 
+#include "ckptfs/catalog.h"
 #include "model/spec.h"
 
 enum { CK_SPECS_MOST = 4096 };
@@ -24,5 +25,8 @@ CK_MUST_USE int ck_specs_find(struct ck_specs *s, struct ck_str name,
  * there is no such directory. */
 CK_MUST_USE bool ck_specs_at(struct ck_specs *s, uint32_t number,
 			     struct ck_str *name, struct ck_spec *spec);
+/* Gives the first directory the number of ranks of the source, if it has ranks. Must
+ * be called before each other function of a view that shows the table. */
+void ck_specs_add_own(struct ck_specs *s, const struct ck_catalog *c);
 
 #endif

@@ -4,6 +4,7 @@
  * indexes that are divided as torch.chunk does; the boxes of all ranks tile the tensor.
  * The rules of option placements: forms, precedence, dimensions.
  */
+#include "ckptfs/model.h"
 #include "model/local_box.h"
 #include "model/place_rules.h"
 #include "tap.h"
@@ -203,6 +204,50 @@ static void random_mesh(uint64_t *random, uint32_t n, uint32_t ndim)
 	}
 }
 
+/* True if the box of a rank has elements, and no lower rank has it. */
+static bool is_new(uint32_t n, uint32_t rank, const int64_t *shape,
+		   uint32_t ndim, int64_t *box)
+{
+	int64_t other[2 * DIMS];
+
+	ck_local_box_of(dims, n, rank, shape, ndim, box);
+	if (ck_dims_have_zero(box + ndim, ndim))
+		return false;
+	for (uint32_t r = 0; r < rank; r++) {
+		ck_local_box_of(dims, n, r, shape, ndim, other);
+		if (memcmp(box, other, 2 * ndim * sizeof(*box)) == 0)
+			return false;
+	}
+	return true;
+}
+
+/* A walk has each box with elements once, by its lowest rank. Returns the number of ranks
+ * that are wrong. */
+static unsigned walk_check(uint32_t n, uint32_t ranks, const int64_t *shape,
+			   uint32_t ndim)
+{
+	struct ck_box_walk w = { dims, n, shape, ndim, .ended = true };
+	int64_t box[2 * DIMS], want[2 * DIMS];
+	uint32_t at = UINT32_MAX;
+	unsigned wrong = 0;
+	bool more;
+
+	if (ck_dims_have_zero(shape, ndim))
+		return 0;
+	ck_box_walk_begin(&w);
+	more = ck_box_walk_next(&w, &at, box);
+	for (uint32_t r = 0; r < ranks; r++) {
+		bool is = is_new(n, r, shape, ndim, want);
+
+		wrong += is != (more && at == r);
+		wrong += is && !ck_local_box_is_first(dims, n, r);
+		wrong += is && memcmp(box, want, 2 * ndim * sizeof(*box)) != 0;
+		if (more && at == r)
+			more = ck_box_walk_next(&w, &at, box);
+	}
+	return wrong + more;
+}
+
 /* Adds the elements of all ranks' boxes; each must be in as many boxes as the product of
  * the dimensions that replicate. Returns the number of wrong boxes. */
 static unsigned case_check(uint32_t n, const int64_t *shape, uint32_t ndim,
@@ -237,6 +282,8 @@ static unsigned case_check(uint32_t n, const int64_t *shape, uint32_t ndim,
 		plain_box("dp cp", n, at, shape, ndim, want);
 		*other += memcmp(got, want, 2 * ndim * sizeof(*got)) != 0;
 	}
+	if (ranks <= 24)
+		wrong += walk_check(n, (uint32_t)ranks, shape, ndim);
 	return wrong + (held != all * replicas);
 }
 
@@ -285,6 +332,27 @@ static void test_order(void)
 	ck_place_rules_free(r);
 }
 
+/* A million ranks of which few have elements: the walk does not visit the others. */
+static void test_long_walk(void)
+{
+	static const int64_t shape[] = { 7, 3 };
+	struct ck_place_rules *r = rules_of("* b=S(1) c=S(0)");
+	struct ck_box_walk w = { dims, 4, shape, 2, .ended = false };
+	int64_t box[4];
+	uint32_t rank, n = 0;
+
+	place("ddp=10,a=100,b=10,c=100", r, "w", 2, "R S(0) S(1) S(0)");
+	ck_box_walk_begin(&w);
+	ok(w.ends[0] == 1 && w.ends[1] == 7 && w.ends[2] == 3 &&
+	   w.ends[3] == 1);
+	while (ck_box_walk_next(&w, &rank, box)) {
+		ok(rank == (uint64_t)box[0] * 1000 + (uint64_t)box[1] * 100);
+		n++;
+	}
+	eq_u64(n, 21);
+	ck_place_rules_free(r);
+}
+
 int main(void)
 {
 	test_chunks();
@@ -293,5 +361,6 @@ int main(void)
 	test_bad_rules();
 	test_order();
 	test_random();
+	test_long_walk();
 	return tap_done();
 }
