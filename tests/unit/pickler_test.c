@@ -135,6 +135,33 @@ static void test_stack(void)
 	       "(X\001\000\000\000aK\001u.");
 }
 
+/* An object of a class that is in the memo, which is filled before its first use. */
+static void test_memo(void)
+{
+	static const uint64_t sizes[] = { 7, 300 };
+	struct pickle k;
+
+	ck_pickler_global(begin(&k, false), "a", "B");
+	ck_pickler_put(&k.p, 2);
+	ck_pickler_pop(&k.p);
+	ck_pickler_get(&k.p, 2);
+	ck_pickler_object(&k.p);
+	ck_pickler_dict(&k.p);
+	ck_pickler_mark(&k.p);
+	ck_pickler_text(&k.p, CK_STR("x"));
+	ck_pickler_put(&k.p, 256);
+	ck_pickler_list(&k.p);
+	ck_pickler_mark(&k.p);
+	ck_pickler_get(&k.p, 256);
+	ck_pickler_size(&k.p, 2, 2, sizes);
+	ck_pickler_append_items(&k.p);
+	ck_pickler_set_items(&k.p);
+	ck_pickler_build(&k.p);
+	IS(&k,
+	   "\200\002ca\012B\012q\0020h\002)\201}(X\001\000\000\000xr\000\001\000\000"
+	   "](j\000\001\000\000h\002K\007M,\001\206\205Reub.");
+}
+
 /* The index of a PUT grows from one byte to four. */
 static void test_many_objects(void)
 {
@@ -164,6 +191,7 @@ int main(void)
 	test_short_tuples();
 	test_values();
 	test_stack();
+	test_memo();
 	test_many_objects();
 	return tap_done();
 }

@@ -20,12 +20,8 @@ static void put_op(struct ck_pickler *p, enum ck_op op)
 /* Gives the object on top of the stack a memo index, for a later GET. */
 static void memoize(struct ck_pickler *p)
 {
-	bool is_long = p->memo > UINT8_MAX;
-
-	if (!p->memoize)
-		return;
-	put_op(p, is_long ? OP_LONG_BINPUT : OP_BINPUT);
-	put(p, p->memo++, is_long ? 4 : 1);
+	if (p->memoize)
+		ck_pickler_put(p, p->memo++);
 }
 
 void ck_pickler_begin(struct ck_pickler *p)
@@ -120,6 +116,51 @@ void ck_pickler_ints(struct ck_pickler *p, uint32_t n, const uint64_t *ints)
 		memoize(p);
 }
 
+void ck_pickler_dict(struct ck_pickler *p)
+{
+	put_op(p, OP_EMPTY_DICT);
+	memoize(p);
+}
+
+void ck_pickler_list(struct ck_pickler *p)
+{
+	put_op(p, OP_EMPTY_LIST);
+	memoize(p);
+}
+
+void ck_pickler_size(struct ck_pickler *p, uint32_t cls, uint32_t n,
+		     const uint64_t *ints)
+{
+	ck_pickler_get(p, cls);
+	ck_pickler_ints(p, n, ints);
+	put_op(p, OP_TUPLE1);
+	memoize(p);
+	ck_pickler_reduce(p);
+}
+
+/* --- the memo ------------------------------------------------------------------- */
+
+void ck_pickler_put(struct ck_pickler *p, uint32_t memo)
+{
+	bool is_long = memo > UINT8_MAX;
+
+	put_op(p, is_long ? OP_LONG_BINPUT : OP_BINPUT);
+	put(p, memo, is_long ? 4 : 1);
+}
+
+void ck_pickler_get(struct ck_pickler *p, uint32_t memo)
+{
+	bool is_long = memo > UINT8_MAX;
+
+	put_op(p, is_long ? OP_LONG_BINGET : OP_BINGET);
+	put(p, memo, is_long ? 4 : 1);
+}
+
+void ck_pickler_pop(struct ck_pickler *p)
+{
+	put_op(p, OP_POP);
+}
+
 /* --- of the values on the stack ----------------------------------------------- */
 
 void ck_pickler_mark(struct ck_pickler *p)
@@ -136,6 +177,23 @@ void ck_pickler_tuple(struct ck_pickler *p)
 void ck_pickler_set_items(struct ck_pickler *p)
 {
 	put_op(p, OP_SETITEMS);
+}
+
+void ck_pickler_append_items(struct ck_pickler *p)
+{
+	put_op(p, OP_APPENDS);
+}
+
+void ck_pickler_object(struct ck_pickler *p)
+{
+	put_op(p, OP_EMPTY_TUPLE);
+	put_op(p, OP_NEWOBJ);
+	memoize(p);
+}
+
+void ck_pickler_build(struct ck_pickler *p)
+{
+	put_op(p, OP_BUILD);
 }
 
 void ck_pickler_reduce(struct ck_pickler *p)

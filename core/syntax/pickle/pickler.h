@@ -38,6 +38,21 @@ void ck_pickler_global(struct ck_pickler *p, const char *module,
 /* A tuple of n ints, each at most INT64_MAX, in the shortest form. */
 void ck_pickler_ints(struct ck_pickler *p, uint32_t n, const uint64_t *ints);
 
+void ck_pickler_dict(struct ck_pickler *p); /* an empty dict */
+void ck_pickler_list(struct ck_pickler *p); /* an empty list */
+/* torch.Size of n ints; the class has memo index `cls`. */
+void ck_pickler_size(struct ck_pickler *p, uint32_t cls, uint32_t n,
+		     const uint64_t *ints);
+
+/* --- the memo, without p->memoize --------------------------------------------------- */
+
+/* Gives the top of the stack a memo index. */
+void ck_pickler_put(struct ck_pickler *p, uint32_t memo);
+/* Pushes the value with a memo index. */
+void ck_pickler_get(struct ck_pickler *p, uint32_t memo);
+/* Removes the top of the stack, which may keep its memo index. */
+void ck_pickler_pop(struct ck_pickler *p);
+
 /* --- values that were read ----------------------------------------------------- */
 
 /* Maps keys of storages to keys in the pickle being written. */
@@ -74,6 +89,12 @@ void ck_pickler_tuple(struct ck_pickler *p);
 /* Adds the values above the mark, alternating keys and values, to the dict
  * below it. */
 void ck_pickler_set_items(struct ck_pickler *p);
+/* Appends the values above the mark to the list below it. */
+void ck_pickler_append_items(struct ck_pickler *p);
+/* Replaces a class by a new object of it, without a call of its __init__. */
+void ck_pickler_object(struct ck_pickler *p);
+/* Sets the state on top of the stack of the object below it. */
+void ck_pickler_build(struct ck_pickler *p);
 /* Replaces a callable and a tuple of arguments by the result of the call. */
 void ck_pickler_reduce(struct ck_pickler *p);
 /* Replaces a persistent id by its object. */
