@@ -28,7 +28,7 @@ static int ck_cmd_help(int argc, char **argv);
 	"                             ranks or run\n"
 #define VIEWS                                                                  \
 	"  -o views=NAME[+NAME...]    only these of full, raw, local, "        \
-	"objects, hf, sharded, optim\n"                                        \
+	"objects, hf, sharded, dcp, optim\n"                                   \
 	"  -o root=NAME               prefix of the model that hf/ shows; "    \
 	"empty: all\n"                                                         \
 	"  -o hf_shard_size=SIZE      maximum size of a file in hf/; "         \
@@ -36,7 +36,7 @@ static int ck_cmd_help(int argc, char **argv);
 	"  -o hf_template=DIR         config.json, tokenizer and file "        \
 	"names of hf/\n"                                                       \
 	"  -o placements=FILE         rules for tensor-parallel "              \
-	"dimensions in sharded/\n"
+	"dimensions in sharded/ and dcp/\n"
 #define HOSTS                                                                  \
 	"  --hosts A[:N],...          SRC is spread over these hosts\n"        \
 	"  --hostfile FILE            a file that lists hosts\n"               \

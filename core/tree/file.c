@@ -125,7 +125,7 @@ static int slice_open(struct ck_tree_file *f, struct ck_slice *slice)
 	else if (slice->at_open)
 		rc = ck_open_slice_locate(f->opened);
 	else
-		f->faulty = has_known_fault(f, slice);
+		f->faulty = slice->has_loss || has_known_fault(f, slice);
 	return rc;
 }
 

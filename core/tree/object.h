@@ -40,5 +40,8 @@ CK_MUST_USE int ck_objects_keep(struct ck_checkpoint *cp,
 CK_MUST_USE int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 				     uint32_t file, struct ck_slice **out,
 				     bool *transient);
+/* The same for CK_OBJECT_ITEM, as ck_view_source.record. */
+CK_MUST_USE int ck_object_record(struct ck_checkpoint *cp, uint32_t object,
+				 struct ck_slice **out, bool *transient);
 
 #endif

@@ -133,6 +133,7 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		.aside = o && o->aside ? o->aside : r->aside,
 		.cp = r->cp,
 		.root = r,
+		.record = ck_object_record,
 		.object_json = ck_object_print,
 	};
 	size_t entries = 0;

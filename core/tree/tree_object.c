@@ -266,3 +266,9 @@ int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 		ck_log("%s", d.text);
 	return rc;
 }
+
+int ck_object_record(struct ck_checkpoint *cp, uint32_t object,
+		     struct ck_slice **out, bool *transient)
+{
+	return ck_object_file_slice(cp, object, CK_OBJECT_ITEM, out, transient);
+}

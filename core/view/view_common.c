@@ -56,21 +56,28 @@ bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor)
 		 name.p[name.len - flat.len - 1] == '.'));
 }
 
-bool ck_view_rank_in(struct ck_str name, uint64_t *rank)
+bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
+		       struct ck_str suffix, uint64_t *number)
 {
-	struct ck_str prefix = CK_STR("rank-");
-	const char *p, *end = name.p + name.len;
+	const char *p, *end;
 
-	if (!ck_str_starts(name, prefix) || name.len == prefix.len)
+	if (!ck_str_starts(name, prefix) || name.len <= prefix.len + suffix.len)
 		return false;
 	p = name.p + prefix.len;
-	if (*p == '0' && end - p > 1)
+	end = name.p + name.len - suffix.len;
+	if (memcmp(end, suffix.p, suffix.len) != 0 ||
+	    (*p == '0' && end - p > 1))
 		return false;
-	for (*rank = 0; p < end; p++)
-		if (*p < '0' || *p > '9' || !ck_mul(rank, *rank, 10) ||
-		    !ck_add(rank, *rank, (uint64_t)(*p - '0')))
+	for (*number = 0; p < end; p++)
+		if (*p < '0' || *p > '9' || !ck_mul(number, *number, 10) ||
+		    !ck_add(number, *number, (uint64_t)(*p - '0')))
 			return false;
 	return true;
+}
+
+bool ck_view_rank_in(struct ck_str name, uint64_t *rank)
+{
+	return ck_view_number_in(name, CK_STR("rank-"), CK_STR(""), rank);
 }
 
 /* --- left out tensors ------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 extern const struct ck_view ck_view_local, ck_view_hf, ck_view_sharded,
 	ck_view_optim;
+extern const struct ck_view ck_view_dcp;
 
 /* The functions of struct ck_view (view.h) for views with one file for each tensor. An
  * entry is the number of a tensor. Any thread. */
@@ -39,6 +40,9 @@ bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor);
 const char *ck_view_left_out(const struct ck_catalog *c, uint32_t tensor);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
+/* Parses the number between a prefix and a suffix, which are all of the name but it. */
+bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
+		       struct ck_str suffix, uint64_t *number);
 
 /* True if the bytes of the tensor can be counted. If not (a dtype without whole
  * bytes per element, or an impossible shape), its files have size 0 and no

@@ -47,6 +47,9 @@ struct ck_slice {
 	/* Locate all boxes when the file is opened; otherwise each box at its first
 	 * read. */
 	bool at_open;
+	/* Reads of some bytes are known to fail: pages must not be cached, since they
+	 * would fail whole. */
+	bool has_loss;
 	/* positive errno of each read, there are no parts then; 0: reads succeed */
 	int err;
 	/* Part i is [begins[i], begins[i + 1]); nparts + 1 values. NULL: begin()

@@ -347,8 +347,8 @@ def copied_differs(path, row, want):
 
 
 def is_copied(path):
-    """sharded/ and optim/, of the checkpoint or of a step, are copied only if a path names them."""
-    return not {"sharded", "optim"} & set(path.split("/")[:2])
+    """sharded/, dcp/ and optim/, of the checkpoint or of a step, are copied only if a path names them."""
+    return not {"sharded", "dcp", "optim"} & set(path.split("/")[:2])
 
 
 def copy_differs(tree, bare, to):

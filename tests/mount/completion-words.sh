@@ -151,7 +151,7 @@ offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
 offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
 offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
-offers "ckptfs ls $source " .ckptfs/ full/ hf/ local/ objects/ optim/ raw/ sharded/
+offers "ckptfs ls $source " .ckptfs/ dcp/ full/ hf/ local/ objects/ optim/ raw/ sharded/
 offers "ckptfs ls -l --json $source lo" local/
 offers "ckptfs ls $source local/rank-1" local/rank-1/
 offers "ckptfs cat $source raw/nothing"
@@ -166,9 +166,9 @@ cp -a "$source" "$WORK/steps/step-1"
 offers "ckptfs ls $WORK/steps " .ckptfs/ latest/ step-1/
 offers "ckptfs cat $WORK/steps latest/full/model.layers.1.attention_n" \
 	latest/full/$norm.npy
-mkdir down
-offers "ckptfs cp $source full d" down
-rmdir down
+mkdir elsewhere
+offers "ckptfs cp $source full e" elsewhere
+rmdir elsewhere
 check 'bash: odd names of files' diff <(offered "ckptfs cat $FIXTURES/keys raw/" |
 	read_back | sort) <(stems keys | sed 's/^/raw\//' | sort)
 

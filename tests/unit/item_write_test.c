@@ -315,6 +315,25 @@ static void test_what_cannot_be_saved_is_refused(void)
 	eq_err(ck_item_form_make(&f, i64, 1, DIMS(1), UINT64_MAX), -EOVERFLOW);
 }
 
+/* Without checksums: the same records, at the same places, for any position of a file. */
+static void test_bare(void)
+{
+	struct ck_item_form f, bare;
+	uint8_t f32 = dtype_named("float32");
+
+	eq_err(ck_item_form_make(&f, f32, 2, DIMS(3, 5), 0), 0);
+	eq_err(ck_item_form_bare(&bare, f32, 2, DIMS(3, 5)), 0);
+	eq_u64(bare.head.len, f.head.len);
+	eq_u64(bare.tail.len, f.tail.len);
+	ok(memcmp(bare.head.data, f.head.data, 64) == 0);
+	ok(memmem(bare.tail.data, bare.tail.len,
+		  "0000000000000000000000000000000000000000", 40) != NULL);
+	ck_item_form_crc(&f, 0);
+	ok(memcmp(bare.tail.data, f.tail.data, f.tail.len) != 0);
+	ck_item_form_fini(&f);
+	ck_item_form_fini(&bare);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -325,5 +344,6 @@ int main(int argc, char **argv)
 	test_zip_is_that_of_another_writer();
 	test_item_is_that_of_pytorch(argv[1]);
 	test_what_cannot_be_saved_is_refused();
+	test_bare();
 	return tap_done();
 }

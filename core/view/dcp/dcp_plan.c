@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dcp_plan: the entries of the directories of dcp/, equal for all layouts: tensors that an
+ * archive of torch.save can have, and objects with the bytes that their records have.
+ *
+ * An object whose item is an archive is a range of a data file. Of other objects the
+ * record is made to learn the lengths of its parts, and made again when they are read.
+ */
+#include "dcp_view.h"
+#include "syntax/item_form.h"
+#include "view/view_internal.h"
+
+#include <errno.h>
+
+static int leave_out(struct ck_dcp_plan *p, struct ck_str name, const char *why)
+{
+	struct ck_left_out *all = ck_grow(p->left_out, &p->left_cap,
+					  p->nleft_out, 1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	p->left_out = all;
+	all[p->nleft_out++] = (struct ck_left_out){ name, why };
+	return 0;
+}
+
+/* True for a key that Python can read from a pickle: UTF-8, where surrogates have three
+ * bytes. */
+static bool is_text(struct ck_str s)
+{
+	while (s.len) {
+		size_t n = ck_utf8_len(s.p, s.len);
+		const uint8_t *p = (const uint8_t *)s.p;
+
+		if (n == 0 && s.len >= 3 && p[0] == 0xed && p[1] >= 0xa0 &&
+		    p[1] < 0xc0 && (p[2] & 0xc0) == 0x80)
+			n = 3;
+		if (n == 0)
+			return false;
+		s = (struct ck_str){ s.p + n, s.len - n };
+	}
+	return true;
+}
+
+static const char *why_not(const struct ck_catalog *c, struct ck_entry_id id)
+{
+	const struct ck_tensor *t;
+
+	if (!is_text(ck_catalog_entry(c, id)->key))
+		return "its name is not Unicode";
+	if (id.is_object)
+		return ck_catalog_entry(c, id)->role == CK_ROLE_WHOLE
+			       ? NULL
+			       : "its ranks differ";
+	if (ck_view_left_out(c, id.i))
+		return ck_view_left_out(c, id.i);
+	t = ck_catalog_tensor(c, id.i);
+	if (t->ndim > CK_MAX_DIMS)
+		return "it has too many dimensions";
+	return ck_item_form_has(t->dtype) ? NULL : "its dtype is unknown";
+}
+
+bool ck_dcp_plan_has_some(const struct ck_catalog *c)
+{
+	for (size_t i = 0; i < c->listing->n; i++)
+		if (!why_not(c, c->listing->entries[i]))
+			return true;
+	return false;
+}
+
+/* --- objects ------------------------------------------------------------------------- */
+
+static int piece_add(struct ck_dcp_plan *p, struct ck_dcp_piece piece)
+{
+	struct ck_dcp_piece *all = ck_grow(p->pieces, &p->piece_cap, p->npieces,
+					   1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	p->pieces = all;
+	all[p->npieces++] = piece;
+	p->has_loss |= piece.part == CK_DCP_LOST;
+	return ck_add(&p->objects, p->objects, piece.len) ? 0 : -EOVERFLOW;
+}
+
+static int parts_add(struct ck_dcp_plan *p, uint32_t object,
+		     const struct ck_slice *slice)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < slice->nparts && rc == 0; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+		struct ck_dcp_piece piece = {
+			.object = object,
+			.part = i,
+			.len = ck_slice_part_len(slice, i),
+		};
+
+		if (part.kind == CK_PART_RANGE) {
+			piece.part = CK_DCP_IN_FILE;
+			piece.file = part.number;
+			piece.fpos = part.at.fpos;
+		}
+		rc = piece_add(p, piece);
+	}
+	return rc;
+}
+
+/* Adds the pieces of a record that is not one range of a file. *why is set if it cannot be
+ * made. */
+static int record_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
+{
+	struct ck_slice *slice;
+	bool transient = false;
+	int rc = p->record(p->cp, object, &slice, &transient);
+
+	if (rc && !transient) {
+		*why = "its value cannot be read";
+		return 0;
+	}
+	if (rc)
+		return rc;
+	rc = parts_add(p, object, slice);
+	ck_slice_free(slice);
+	return rc;
+}
+
+static int object_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
+{
+	const struct ck_item *item = &ck_catalog_object(p->c, object)->item;
+	struct ck_dcp_piece piece = { .object = object,
+				      .part = CK_DCP_IN_FILE,
+				      .file = item->file,
+				      .fpos = item->fpos,
+				      .len = item->length };
+
+	if (item->form != CK_FORM_ARCHIVE || item->transform)
+		return record_add(p, object, why);
+	/* An item of an unknown class can be read. */
+	if (item->err && item->err != EBADMSG) {
+		piece.part = CK_DCP_LOST;
+		piece.err = item->err;
+	}
+	return piece_add(p, piece);
+}
+
+/* --- entries ------------------------------------------------------------------------- */
+
+/* Adds an entry. of_tensor: 1 + index of the entry of each tensor, or 0. */
+static int entry_add(struct ck_dcp_plan *p, struct ck_entry_id id,
+		     uint32_t *of_tensor)
+{
+	struct ck_dcp_shown *e = &p->entries[p->n];
+	const char *why = why_not(p->c, id);
+	uint32_t alias;
+	int rc = 0;
+
+	*e = (struct ck_dcp_shown){ id.i, CK_DCP_OWN, id.is_object, false };
+	if (!why && id.is_object) {
+		e->other = p->npieces;
+		rc = object_add(p, id.i, &why);
+	}
+	if (rc || why)
+		return rc ? rc
+			  : leave_out(p, ck_catalog_names(p->c, id).name, why);
+	alias = id.is_object
+			? CK_NO_TENSOR
+			: ck_tensor_alias_of(ck_catalog_tensor(p->c, id.i));
+	if (alias != CK_NO_TENSOR && of_tensor[alias]) {
+		e->other = of_tensor[alias] - 1;
+		p->entries[e->other].is_shared = true;
+	}
+	if (!id.is_object)
+		of_tensor[id.i] = p->n + 1;
+	p->nobjects += id.is_object;
+	p->has_paths |= ck_catalog_entry(p->c, id)->nparts > 0;
+	p->n++;
+	return 0;
+}
+
+int ck_dcp_plan_fill(struct ck_dcp_plan *p)
+{
+	const struct ck_listing *l = p->c->listing;
+	ck_auto_free uint32_t *of_tensor = calloc(p->c->tensors.n + 1UL,
+						  sizeof(*of_tensor));
+	int rc = 0;
+
+	p->entries = calloc(l->n + 1UL, sizeof(*p->entries));
+	if (!of_tensor || !p->entries)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n && rc == 0; i++)
+		rc = entry_add(p, l->entries[i], of_tensor);
+	return rc;
+}
+
+struct ck_dcp_plan *ck_dcp_plan_hold(struct ck_dcp_plan *p)
+{
+	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+void ck_dcp_plan_put(struct ck_dcp_plan *p)
+{
+	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	free(p->entries);
+	free(p->pieces);
+	free(p->left_out);
+	ck_catalog_put(p->c);
+	free(p);
+}
+
+struct ck_str ck_dcp_key(const struct ck_dcp_plan *p, uint32_t entry)
+{
+	const struct ck_dcp_shown *e = &p->entries[entry];
+
+	return ck_catalog_entry(p->c,
+				(struct ck_entry_id){ e->i, e->is_object })
+		->key;
+}
+
+uint64_t ck_dcp_object_len(const struct ck_dcp_plan *p, uint32_t entry)
+{
+	const struct ck_dcp_shown *e = &p->entries[entry];
+	uint64_t len = 0;
+
+	for (uint32_t i = e->other;
+	     i < p->npieces && p->pieces[i].object == e->i; i++)
+		len += p->pieces[i].len;
+	return len;
+}
