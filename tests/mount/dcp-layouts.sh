@@ -4,7 +4,7 @@
 # commit, and the commands without a mount. PyTorch reads them in tests/torch/dcp-layouts.py.
 need python3 getfattr jq
 layout() {
-	python3 -B "$HERE/dcp_layouts.py" "$mnt" "$@"
+	python3 -BS "$HERE/dcp_layouts.py" "$mnt" "$@"
 }
 attribute() {
 	getfattr --only-values -n "user.ckptfs.$1" "$2"

@@ -197,10 +197,15 @@ class Layout:
 
 
 def key_of(path):
+    """As pickle reads it, where surrogates are characters; None for a key that it cannot read."""
     try:
-        return os.fsdecode(os.getxattr(path, "user.ckptfs.raw_key"))
+        key = os.getxattr(path, "user.ckptfs.raw_key")
     except OSError:
-        return os.fsdecode(os.getxattr(path, "user.ckptfs.fqn"))
+        key = os.getxattr(path, "user.ckptfs.fqn")
+    try:
+        return key.decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return None
 
 
 def check(layout):

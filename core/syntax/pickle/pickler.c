@@ -17,6 +17,16 @@ static void put_op(struct ck_pickler *p, enum ck_op op)
 	put(p, op, 1);
 }
 
+/* Appends an opcode and a number of at most 8 bytes. */
+static void put_bin(struct ck_pickler *p, enum ck_op op, uint64_t value,
+		    unsigned bytes)
+{
+	uint8_t all[9] = { (uint8_t)op };
+
+	memcpy(all + 1, &value, bytes);
+	ck_buf_add(p->out, all, 1UL + bytes);
+}
+
 /* Gives the object on top of the stack a memo index, for a later GET. */
 static void memoize(struct ck_pickler *p)
 {
@@ -52,13 +62,6 @@ static void put_long(struct ck_pickler *p, uint64_t value, unsigned bytes)
 {
 	put_op(p, OP_LONG1);
 	put(p, bytes, 1);
-	put(p, value, bytes);
-}
-
-static void put_bin(struct ck_pickler *p, enum ck_op op, uint64_t value,
-		    unsigned bytes)
-{
-	put_op(p, op);
 	put(p, value, bytes);
 }
 
@@ -144,16 +147,14 @@ void ck_pickler_put(struct ck_pickler *p, uint32_t memo)
 {
 	bool is_long = memo > UINT8_MAX;
 
-	put_op(p, is_long ? OP_LONG_BINPUT : OP_BINPUT);
-	put(p, memo, is_long ? 4 : 1);
+	put_bin(p, is_long ? OP_LONG_BINPUT : OP_BINPUT, memo, is_long ? 4 : 1);
 }
 
 void ck_pickler_get(struct ck_pickler *p, uint32_t memo)
 {
 	bool is_long = memo > UINT8_MAX;
 
-	put_op(p, is_long ? OP_LONG_BINGET : OP_BINGET);
-	put(p, memo, is_long ? 4 : 1);
+	put_bin(p, is_long ? OP_LONG_BINGET : OP_BINGET, memo, is_long ? 4 : 1);
 }
 
 void ck_pickler_pop(struct ck_pickler *p)
