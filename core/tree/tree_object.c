@@ -270,5 +270,9 @@ int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 int ck_object_record(struct ck_checkpoint *cp, uint32_t object,
 		     struct ck_slice **out, bool *transient)
 {
-	return ck_object_file_slice(cp, object, CK_OBJECT_ITEM, out, transient);
+	int rc = ck_object_file_slice(cp, object, CK_OBJECT_ITEM, out,
+				      transient);
+
+	*transient |= rc == -EREMOTE;
+	return rc;
 }

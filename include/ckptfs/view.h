@@ -184,7 +184,8 @@ struct ck_view_source {
 	struct ck_root *root;
 	/* Sets *out to the slice of objects/<stem>.pt of an object. May block on local
 	 * files. Returns 0, or an error, which is logged; then sets *transient if it is
-	 * transient. Caller must call ck_slice_free(). */
+	 * transient; or -EREMOTE, a transient error, if remote ranges must be fetched
+	 * first. Caller must call ck_slice_free(). */
 	int (*record)(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_slice **out, bool *transient);
 	ck_object_json_fn *object_json;

@@ -364,6 +364,28 @@ static void test_too_large(void)
 	ck_catalog_put(c);
 }
 
+/* A layout of too many boxes ends early. */
+static void test_many_boxes(void)
+{
+	struct ck_catalog *c = catalog_new();
+	struct ck_dcp_plan *p;
+	struct ck_dcp_layout *l;
+	struct ck_spec spec;
+	char key[8];
+
+	file_add(c, "f", 1000, 0);
+	for (unsigned i = 0; i < 6; i++) {
+		snprintf(key, sizeof(key), "t%u", i);
+		tensor_add(c, key, "int8", 1, DIMS(1LL << 40));
+	}
+	finish(c);
+	p = plan_of(c, 0);
+	ok(ck_spec_parse(CK_STR("1000000"), &spec));
+	eq_err(ck_dcp_layout_make(p, c, 0, &spec, NULL, &l), -EFBIG);
+	ck_dcp_plan_put(p);
+	ck_catalog_put(c);
+}
+
 int main(void)
 {
 	test_golden();
@@ -372,5 +394,6 @@ int main(void)
 	test_lost_items();
 	test_texts();
 	test_too_large();
+	test_many_boxes();
 	return tap_done();
 }

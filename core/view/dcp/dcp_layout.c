@@ -221,6 +221,8 @@ static int tensor_add(struct ck_dcp_layout *l, uint32_t entry)
 		struct ck_dcp_len len;
 		mode_t mode;
 
+		if (++l->nboxes > CK_DCP_BOXES_MOST)
+			return -EFBIG;
 		rc = box_mode(l, e->i, b.box, &mode);
 		facts_add(f, mode, now->mtime, now->version);
 		if (rc || e->other != CK_DCP_OWN)

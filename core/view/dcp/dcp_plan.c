@@ -183,14 +183,18 @@ int ck_dcp_plan_fill(struct ck_dcp_plan *p)
 	const struct ck_listing *l = p->c->listing;
 	ck_auto_free uint32_t *of_tensor = calloc(p->c->tensors.n + 1UL,
 						  sizeof(*of_tensor));
+	bool is_remote = false;
 	int rc = 0;
 
 	p->entries = calloc(l->n + 1UL, sizeof(*p->entries));
 	if (!of_tensor || !p->entries)
 		return -ENOMEM;
-	for (size_t i = 0; i < l->n && rc == 0; i++)
+	for (size_t i = 0; i < l->n && rc == 0; i++) {
 		rc = entry_add(p, l->entries[i], of_tensor);
-	return rc;
+		is_remote |= rc == -EREMOTE;
+		rc = rc == -EREMOTE ? 0 : rc;
+	}
+	return rc == 0 && is_remote ? -EREMOTE : rc;
 }
 
 struct ck_dcp_plan *ck_dcp_plan_hold(struct ck_dcp_plan *p)

@@ -64,7 +64,8 @@ struct ck_dcp_plan {
 };
 
 /* Fills a plan: c, cp, record and born are set. Reads only objects with stream
- * transforms. Returns 0, or: -ENOMEM; -EOVERFLOW; transient errors. */
+ * transforms. Returns 0, or: -ENOMEM; -EOVERFLOW; transient errors; -EREMOTE after the
+ * remote ranges of all objects were recorded. */
 CK_MUST_USE int ck_dcp_plan_fill(struct ck_dcp_plan *p);
 struct ck_dcp_plan *ck_dcp_plan_hold(struct ck_dcp_plan *p);
 void ck_dcp_plan_put(struct ck_dcp_plan *p); /* NULL is allowed */
@@ -94,12 +95,17 @@ struct ck_dcp_layout {
 	struct ck_spec spec;
 	const struct ck_place_rules *rules; /* or NULL */
 	struct ck_dcp_lens *lens;	    /* private */
-	struct ck_dcp_file metadata;	    /* its size is 0 */
-	struct ck_dcp_file files[];	    /* spec.ranks */
+	uint64_t nboxes;
+	struct ck_dcp_file metadata; /* its size is 0 */
+	struct ck_dcp_file files[];  /* spec.ranks */
 };
 
-/* Makes a layout, which holds plan and catalog. Returns 0, or: -ENOMEM; -EOVERFLOW. Caller
- * must call ck_dcp_layout_put(). */
+/* Most boxes of a layout: its `.metadata` would be larger than CK_DCP_METADATA_MOST, and a
+ * spec of a million ranks must not occupy a thread for minutes. */
+enum { CK_DCP_BOXES_MOST = 1 << 22 };
+
+/* Makes a layout, which holds plan and catalog. Returns 0, or: -EFBIG if it has more than
+ * CK_DCP_BOXES_MOST boxes; -ENOMEM; -EOVERFLOW. Caller must call ck_dcp_layout_put(). */
 CK_MUST_USE int ck_dcp_layout_make(struct ck_dcp_plan *plan,
 				   const struct ck_catalog *c, uint32_t number,
 				   const struct ck_spec *spec,
