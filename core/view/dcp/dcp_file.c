@@ -33,10 +33,11 @@ static uint64_t file_len(const struct ck_sections_maker *ops,
 			 struct ck_section_at at)
 {
 	const struct maker *m = (const struct maker *)ops;
-	const struct item *item = &m->items[at.row];
+	const struct item *item;
 
 	if (at.section == OBJECTS)
 		return m->plan->pieces[at.row].len;
+	item = &m->items[at.row];
 	if (at.column == DATA)
 		return item->data;
 	return at.column == HEAD ? item->head : item->tail;
@@ -46,7 +47,7 @@ static struct ck_part file_part(const struct ck_sections_maker *ops,
 				struct ck_section_at at)
 {
 	const struct maker *m = (const struct maker *)ops;
-	const struct ck_dcp_piece *piece = &m->plan->pieces[at.row];
+	const struct ck_dcp_piece *piece;
 
 	if (at.section == ITEMS && at.column == DATA)
 		return (struct ck_part){
@@ -54,11 +55,14 @@ static struct ck_part file_part(const struct ck_sections_maker *ops,
 			.number = m->items[at.row].tensor,
 			.at.box = m->boxes + m->items[at.row].box,
 		};
-	if (at.section == OBJECTS && piece->part == CK_DCP_IN_FILE)
-		return (struct ck_part){ .kind = CK_PART_RANGE,
-					 .number = piece->file,
-					 .at.fpos = piece->fpos };
-	return (struct ck_part){ .kind = CK_PART_MADE };
+	if (at.section == ITEMS)
+		return (struct ck_part){ .kind = CK_PART_MADE };
+	piece = &m->plan->pieces[at.row];
+	if (piece->part != CK_DCP_IN_FILE)
+		return (struct ck_part){ .kind = CK_PART_MADE };
+	return (struct ck_part){ .kind = CK_PART_RANGE,
+				 .number = piece->file,
+				 .at.fpos = piece->fpos };
 }
 
 /* Appends the bytes of a piece, from a record that is made again. */
