@@ -7,7 +7,7 @@ layout() {
 	python3 -BS "$HERE/dcp_layouts.py" "$mnt" "$@"
 }
 attribute() {
-	getfattr --only-values -n "user.ckptfs.$1" "$2"
+	getfattr --absolute-names --only-values -n "user.ckptfs.$1" "$2"
 }
 
 # --- every fixture -----------------------------------------------------------------------
@@ -57,7 +57,7 @@ unmounted
 # --- what is left out ---------------------------------------------------------------------------
 
 mounted "$FIXTURES/ranks_flat_2"
-check 'flat parameters are left out' sh -c 'getfattr --only-values -n user.ckptfs.left_out "$1" | jq -e "any(.[]; endswith(\"_flat_param\"))"' - "$mnt/dcp/1/__0_0.distcp"
+check 'flat parameters are left out' sh -c 'getfattr --absolute-names --only-values -n user.ckptfs.left_out "$1" | jq -e "any(.[]; endswith(\"_flat_param\"))"' - "$mnt/dcp/1/__0_0.distcp"
 check 'status has the reason' grep -q '^dcp: left out: .*_flat_param: ' "$mnt/.ckptfs/status"
 unmounted
 
@@ -89,7 +89,7 @@ unmounted
 rm "$source/__3_0.distcp"
 mounted "$source"
 check '.metadata is whole' cmp before/.metadata "$mnt/dcp/2/.metadata"
-check 'error names a tensor' sh -c 'getfattr --only-values -n user.ckptfs.error "$1" | grep -q "^model.*__3_0.distcp"' - "$mnt/dcp/2/__1_0.distcp"
+check 'error names a tensor' sh -c 'getfattr --absolute-names --only-values -n user.ckptfs.error "$1" | grep -q "^model.*__3_0.distcp"' - "$mnt/dcp/2/__1_0.distcp"
 check 'exactly the lost bytes fail' python3 -B - before "$mnt" <<'END'
 import errno, os, sys
 sys.path.insert(0, os.environ["HERE"])
