@@ -254,6 +254,81 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return rc;
 }
 
+/* --- pickles ------------------------------------------------------------------------ */
+
+static int pickle_copy(const struct ck_zip_source *src, struct ck_buf *out,
+		       struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_pickle p = { 0 };
+	struct ck_zip zip;
+	size_t len = 0;
+	int rc = ck_zip_read(src, &zip, d);
+
+	if (rc)
+		return rc;
+	rc = ck_item_pickle(&zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
+	if (rc == 0)
+		ck_buf_add(out, bytes, len);
+	ck_pickle_fini(&p);
+	ck_zip_fini(&zip);
+	return rc == 0 && out->err ? ck_fail(d, ENOMEM, "out of memory") : rc;
+}
+
+static int pickle_of(struct ck_stored *item, struct ck_str transforms,
+		     struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_zip_source src = ck_source_stored(item);
+	size_t len = 0;
+	int rc = 0;
+
+	if (transforms.len) {
+		rc = undo(item, transforms, &bytes, &len, d);
+		src = ck_source_memory(bytes, len);
+	}
+	return rc ? rc : pickle_copy(&src, out, d);
+}
+
+static int pickle_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		       uint32_t object, struct ck_buf *out, struct ck_diag *d)
+{
+	size_t begin = out->len;
+	struct ck_stored item;
+	int rc;
+
+	if (is_value(c, object)) {
+		rc = look(cp, c, object, d);
+		if (rc == 0)
+			ck_buf_str(out, ck_catalog_object(c, object)->pickle);
+		return rc == 0 && out->err ? ck_fail(d, ENOMEM, "out of memory")
+					   : rc;
+	}
+	do {
+		cut(out, begin);
+		rc = stored_get(cp, c, object, &item, d);
+		if (rc)
+			break;
+		rc = pickle_of(&item, transforms_of(c, object), out, d);
+		rc = ck_stored_put(&item, rc, d);
+	} while (item.again);
+	return rc;
+}
+
+int ck_object_pickle(struct ck_checkpoint *cp, uint32_t object,
+		     struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int rc = pickle_make(cp, c, object, out, d);
+
+	ck_checkpoint_learn(cp);
+	if (rc)
+		name_fault(c, object, d);
+	return rc;
+}
+
+/* --- JSON --------------------------------------------------------------------------- */
+
 int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 		   struct ck_buf *out, struct ck_diag *d)
 {

@@ -2,7 +2,8 @@
 /*
  * zipper: writes the headers, descriptors and directory of a zip archive into a
  * buffer. Records are written one after the other; the directory ends the
- * archive. One thread at a time.
+ * archive. A struct ck_zipper is used by one thread at a time; the functions for
+ * single parts have no state.
  */
 #include "zipper.h"
 
@@ -92,44 +93,73 @@ static struct ck_zipper_record *record_make(struct ck_zipper *z,
 	return r;
 }
 
-/* Appends the local header, padded so that the data are aligned. */
+/* Bytes of the zip64 extra field with its header; 0 if the field is not needed. */
+static unsigned zip64_field(const struct ck_zipper_record *r)
+{
+	return zip64_len(r) ? zip64_len(r) + 4 : 0;
+}
+
+/* Bytes that move the data to a multiple of the alignment. */
+static unsigned padding(const struct ck_zipper_record *r, uint64_t fpos)
+{
+	uint64_t data = fpos + r->header + 30 + strlen(r->name) +
+			zip64_field(r) + 4;
+
+	return (unsigned)((CK_ZIPPER_ALIGNMENT - data % CK_ZIPPER_ALIGNMENT) %
+			  CK_ZIPPER_ALIGNMENT);
+}
+
+uint64_t ck_zipper_header_len(const struct ck_zipper_record *r, uint64_t fpos)
+{
+	return 30 + strlen(r->name) + zip64_field(r) + 4 + padding(r, fpos);
+}
+
+void ck_zipper_header(struct ck_buf *b, const struct ck_zipper_record *r,
+		      uint64_t fpos)
+{
+	unsigned pad = padding(r, fpos);
+
+	put(b, 0x04034b50, 4);
+	put(b, 0, 2);
+	put_shared(b, r, 0, 0);
+	put(b, zip64_field(r) + 4 + pad, 2);
+	ck_buf_text(b, r->name);
+	put_zip64(b, r, 0);
+	ck_buf_text(b, "FB");
+	put(b, pad, 2);
+	for (unsigned i = 0; i < pad; i++)
+		put(b, 'Z', 1);
+}
+
+/* Begins a record: its row, and the local header. */
 static struct ck_zipper_record *record_begin(struct ck_zipper *z,
 					     const char *name, uint64_t len)
 {
 	struct ck_zipper_record *r = record_make(z, name, len);
-	unsigned zip64, pad;
-	uint64_t data;
 
-	if (!r)
-		return NULL;
-	zip64 = zip64_len(r) ? zip64_len(r) + 4 : 0;
-	data = z->fpos + r->header + 30 + strlen(r->name) + zip64 + 4;
-	pad = (unsigned)((CK_ZIPPER_ALIGNMENT - data % CK_ZIPPER_ALIGNMENT) %
-			 CK_ZIPPER_ALIGNMENT);
-	put(z->out, 0x04034b50, 4);
-	put(z->out, 0, 2);
-	put_shared(z->out, r, 0, 0);
-	put(z->out, zip64 + 4 + pad, 2);
-	ck_buf_text(z->out, r->name);
-	put_zip64(z->out, r, 0);
-	ck_buf_text(z->out, "FB");
-	put(z->out, pad, 2);
-	for (unsigned i = 0; i < pad; i++)
-		put(z->out, 'Z', 1);
+	if (r)
+		ck_zipper_header(z->out, r, z->fpos);
 	return r;
 }
 
-/* Appends the descriptor, except for an empty record, as torch does. */
-static void record_end(struct ck_zipper *z, const struct ck_zipper_record *r)
+uint64_t ck_zipper_descriptor_len(const struct ck_zipper_record *r)
+{
+	if (r->len == 0)
+		return 0;
+	return zip64_len(r) ? 24 : 16;
+}
+
+/* An empty record has no descriptor, as in torch. */
+void ck_zipper_descriptor(struct ck_buf *b, const struct ck_zipper_record *r)
 {
 	unsigned width = zip64_len(r) ? 8 : 4;
 
 	if (r->len == 0)
 		return;
-	put(z->out, 0x08074b50, 4);
-	put(z->out, r->crc, 4);
-	put(z->out, r->len, width);
-	put(z->out, r->len, width);
+	put(b, 0x08074b50, 4);
+	put(b, r->crc, 4);
+	put(b, r->len, width);
+	put(b, r->len, width);
 }
 
 void ck_zipper_add(struct ck_zipper *z, const char *name, struct ck_str data)
@@ -141,7 +171,7 @@ void ck_zipper_add(struct ck_zipper *z, const char *name, struct ck_str data)
 	if (!z->no_sums)
 		r->crc = crc32_gzip_refl(0, (const uint8_t *)data.p, data.len);
 	ck_buf_str(z->out, data);
-	record_end(z, r);
+	ck_zipper_descriptor(z->out, r);
 }
 
 size_t ck_zipper_skip(struct ck_zipper *z, const char *name, uint64_t len,
@@ -157,23 +187,25 @@ size_t ck_zipper_skip(struct ck_zipper *z, const char *name, uint64_t len,
 		z->out = next;
 	}
 	if (r)
-		record_end(z, r);
+		ck_zipper_descriptor(z->out, r);
 	return at;
 }
 
 /* --- directory -------------------------------------------------------------------- */
 
-/* Appends a directory entry, and returns the position of its CRC-32 in the
- * buffer. */
-static uint64_t put_entry(struct ck_buf *b, const struct ck_zipper_record *r)
+uint64_t ck_zipper_entry_len(const struct ck_zipper_record *r)
 {
-	unsigned zip64 = zip64_len(r);
+	return 46 + strlen(r->name) + zip64_field(r);
+}
+
+uint64_t ck_zipper_entry(struct ck_buf *b, const struct ck_zipper_record *r)
+{
 	uint64_t crc_at = b->len + 16;
 
 	put(b, 0x02014b50, 4);
 	put(b, 0, 4);
 	put_shared(b, r, r->crc, capped(r->len));
-	put(b, zip64 ? zip64 + 4 : 0, 2);
+	put(b, zip64_field(r), 2);
 	put(b, 0, 8); /* comment, disk, attributes */
 	put(b, 0, 2);
 	put(b, capped(r->header), 4);
@@ -182,12 +214,10 @@ static uint64_t put_entry(struct ck_buf *b, const struct ck_zipper_record *r)
 	return crc_at;
 }
 
-/* Appends all three end records, always, as torch does. */
-static void put_ends(struct ck_zipper *z, uint64_t dir)
+/* All three end records, always, as torch does. */
+void ck_zipper_ends(struct ck_buf *b, uint64_t n, uint64_t dir, uint64_t end)
 {
-	uint64_t end = here(z), len = end - dir;
-	struct ck_buf *b = z->out;
-	uint64_t n = z->n, few = ck_min(n, UINT16_MAX);
+	uint64_t len = end - dir, few = ck_min(n, UINT16_MAX);
 
 	put(b, 0x06064b50, 4);
 	put(b, 44, 8);
@@ -215,12 +245,12 @@ void ck_zipper_end(struct ck_zipper *z, size_t of, uint64_t *crc_at)
 	uint64_t dir = here(z);
 
 	for (size_t i = 0; i < z->n; i++) {
-		uint64_t at = put_entry(z->out, &z->records[i]);
+		uint64_t at = ck_zipper_entry(z->out, &z->records[i]);
 
 		if (crc_at && i == of)
 			*crc_at = at;
 	}
-	put_ends(z, dir);
+	ck_zipper_ends(z->out, z->n, dir, here(z));
 	free(z->records);
 	z->records = NULL;
 	z->n = z->cap = 0;

@@ -47,4 +47,27 @@ size_t ck_zipper_skip(struct ck_zipper *z, const char *name, uint64_t len,
  * CRC-32 of record `of`, which counts from 0; NULL is allowed. */
 void ck_zipper_end(struct ck_zipper *z, size_t of, uint64_t *crc_at);
 
+/* --- parts of an archive that is never in memory ------------------------------- */
+
+/* Each function computes one part from a record, whose `header` and `len` are set.
+ * Record and archive may have any size up to 2^63. */
+
+/* Bytes of the end records behind the directory. */
+enum { CK_ZIPPER_ENDS = 98 };
+
+/* Appends the local header of a record, behind which its data begin at a multiple of
+ * CK_ZIPPER_ALIGNMENT. fpos: of the archive. */
+void ck_zipper_header(struct ck_buf *b, const struct ck_zipper_record *r,
+		      uint64_t fpos);
+uint64_t ck_zipper_header_len(const struct ck_zipper_record *r, uint64_t fpos);
+/* Appends the descriptor behind the data; nothing for an empty record. */
+void ck_zipper_descriptor(struct ck_buf *b, const struct ck_zipper_record *r);
+uint64_t ck_zipper_descriptor_len(const struct ck_zipper_record *r);
+/* Appends the entry of a record in the directory. Returns the position of its CRC-32 in
+ * the buffer. */
+uint64_t ck_zipper_entry(struct ck_buf *b, const struct ck_zipper_record *r);
+uint64_t ck_zipper_entry_len(const struct ck_zipper_record *r);
+/* Appends the end records of n records. The directory is [dir, end) of the archive. */
+void ck_zipper_ends(struct ck_buf *b, uint64_t n, uint64_t dir, uint64_t end);
+
 #endif

@@ -135,6 +135,7 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		.root = r,
 		.record = ck_object_record,
 		.object_json = ck_object_print,
+		.pickle = ck_object_pickle,
 	};
 	size_t entries = 0;
 	int rc = 0;

@@ -336,6 +336,12 @@ static mode_t bytes_mode(const struct ck_catalog *of,
 					     of, ck_catalog_tensor(
 							 of, many.tensors[i])))
 				.mode;
+	for (uint32_t i = 0; i < many.nobjects; i++)
+		mode &= ck_catalog_attr(
+				now, ck_items_of_object(
+					     of, ck_catalog_object(
+							 of, many.objects[i])))
+				.mode;
 	many.put(many.arg);
 	return mode;
 }

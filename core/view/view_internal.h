@@ -8,8 +8,8 @@
 #include "ckptfs/view.h"
 
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
-extern const struct ck_view ck_view_local, ck_view_hf, ck_view_sharded,
-	ck_view_optim;
+extern const struct ck_view ck_view_local, ck_view_hf, ck_view_torch,
+	ck_view_sharded, ck_view_optim;
 extern const struct ck_view ck_view_dcp;
 
 /* The functions of struct ck_view (view.h) for views with one file for each tensor. An

@@ -256,18 +256,18 @@ void ck_findings_sort(struct ck_findings *f);
 
 /* --- entries that are no tensors --------------------------------------------- */
 
-/* Appends object `object` of the catalog as one line of JSON, with a newline, in the form that
- * ckptfs(5) describes. Appends nothing on error. May block on local files. Returns 0, or:
+/* Append object `object` of the catalog as one line of JSON, with a newline, in the form that
+ * ckptfs(5) describes; or its pickle. Append nothing on error. May block on files. Return 0, or:
  * -EBADMSG if malformed, dangerous, nested too deep, or longer than its size allows; -ENODATA;
  * -ESTALE; errors of open(2) and of the source. */
 CK_MUST_USE int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 			       struct ck_buf *out, struct ck_diag *d);
+CK_MUST_USE int ck_object_pickle(struct ck_checkpoint *cp, uint32_t object,
+				 struct ck_buf *out, struct ck_diag *d);
 
-/* Bytes of a data file. */
-struct ck_object_place {
-	uint32_t file; /* number in catalog->files */
-	uint64_t fpos;
-	uint64_t length;
+struct ck_object_place { /* bytes of a data file */
+	uint32_t file;	 /* number in catalog->files */
+	uint64_t fpos, length;
 };
 
 /* Sets *out to the location of the item of an object. Returns 1 if those bytes are the item; 0

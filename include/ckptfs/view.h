@@ -97,13 +97,13 @@ struct ck_left_out {
 	const char *why;    /* a constant text */
 };
 
-/* The tensors of a file in order, and the entries that its view omits from all
- * files. Valid until put() is called. */
+/* The tensors and objects of a file in order, and the entries that its view omits from
+ * all files. Valid until put() is called. */
 struct ck_many {
 	const char *kind;
-	const uint32_t *tensors;
+	const uint32_t *tensors, *objects;
 	const struct ck_left_out *left_out;
-	uint32_t n, nleft_out;
+	uint32_t n, nobjects, nleft_out;
 	void (*put)(void *arg);
 	void *arg;
 };
@@ -168,9 +168,8 @@ CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
 CK_MUST_USE int ck_view_options_check(const struct ck_view_options *o,
 				      struct ck_diag *d);
 
-/* Appends the value of an object as one line of JSON; appends nothing on error. May block
- * on local files. Returns 0, or an error, which is logged; sets *transient if it is
- * transient. */
+/* Appends the value of an object as one line of JSON, or nothing on error. May block on
+ * local files. Returns 0, or an error, which is logged; sets *transient if it is so. */
 typedef int ck_object_json_fn(struct ck_checkpoint *cp, uint32_t object,
 			      struct ck_buf *out, bool *transient);
 
@@ -178,17 +177,18 @@ typedef int ck_object_json_fn(struct ck_checkpoint *cp, uint32_t object,
 struct ck_view_source {
 	const struct ck_catalog *catalog;
 	const struct ck_view_options *options; /* of the view; never NULL */
-	struct ck_aside *aside; /* files of the checkpoint or a template */
-	/* For views that need more than the catalog: */
-	struct ck_checkpoint *cp;
+	struct ck_aside *aside;	  /* files of the checkpoint or a template */
+	struct ck_checkpoint *cp; /* for the functions below */
 	struct ck_root *root;
-	/* Sets *out to the slice of objects/<stem>.pt of an object. May block on local
-	 * files. Returns 0, or an error, which is logged; then sets *transient if it is
-	 * transient; or -EREMOTE, a transient error, if remote ranges must be fetched
-	 * first. Caller must call ck_slice_free(). */
+	/* Sets *out to the slice of objects/<stem>.pt; caller must call ck_slice_free().
+	 * May block on local files. Returns 0, or an error, which is logged; sets *transient
+	 * if it is so, as -EREMOTE: remote ranges must be fetched first. */
 	int (*record)(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_slice **out, bool *transient);
 	ck_object_json_fn *object_json;
+	/* Appends the pickle of an object, as stored. Errors as of record(). */
+	int (*pickle)(struct ck_checkpoint *cp, uint32_t object,
+		      struct ck_buf *out, struct ck_diag *d);
 };
 
 /* A view: a directory in the root with everything beneath. Pure functions of the

@@ -82,6 +82,31 @@ void ck_pickler_int(struct ck_pickler *p, uint64_t value)
 	}
 }
 
+void ck_pickler_signed(struct ck_pickler *p, int64_t value)
+{
+	unsigned bytes = 5;
+
+	if (value >= 0) {
+		ck_pickler_int(p, (uint64_t)value);
+		return;
+	}
+	if (value >= INT32_MIN) {
+		put_bin(p, OP_BININT, (uint32_t)value, 4);
+		return;
+	}
+	while (bytes < 8 && value >> (8 * bytes - 1) != -1)
+		bytes++;
+	put_long(p, (uint64_t)value, bytes);
+}
+
+void ck_pickler_float(struct ck_pickler *p, double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	put_bin(p, OP_BINFLOAT, __builtin_bswap64(bits), 8);
+}
+
 void ck_pickler_int_wide(struct ck_pickler *p, uint64_t value)
 {
 	if (value <= INT32_MAX)

@@ -14,6 +14,10 @@ struct ck_pickler {
 	struct ck_buf *out; /* borrowed; appended to, and has the error */
 	bool memoize;	    /* write a PUT after each object, as Python does */
 	uint32_t memo;	    /* index of the next PUT */
+	/* Refuse values that torch.load(weights_only=True) refuses by default, and all
+	 * tensors. After -EBADMSG `refused` is the reason, a constant text, or NULL. */
+	bool restricted;
+	const char *refused;
 };
 
 /* Begins a whole pickle: writes the protocol. */
@@ -25,6 +29,9 @@ void ck_pickler_end(struct ck_pickler *p);
 
 void ck_pickler_none(struct ck_pickler *p);
 void ck_pickler_bool(struct ck_pickler *p, bool value);
+void ck_pickler_float(struct ck_pickler *p, double value);
+/* Any int64_t; in the shortest form. */
+void ck_pickler_signed(struct ck_pickler *p, int64_t value);
 /* At most INT64_MAX; in the shortest form. */
 void ck_pickler_int(struct ck_pickler *p, uint64_t value);
 /* The same in a fixed length, which Python does not write: 5 bytes up to
@@ -73,8 +80,8 @@ struct ck_storage_names {
  * have more than `most` bytes, or v is nested too deep (sets and bytes, as
  * calls, are deeper than in the input), or has a persistent id that is not of a
  * storage, a value that a hook took, an object whose state was set by a call,
- * or a name that protocol 2 cannot spell. After an error, p->out has a part of
- * v. */
+ * a name that protocol 2 cannot spell, or a value that p->restricted refuses. After
+ * an error, p->out has a part of v. */
 CK_MUST_USE int ck_pickler_value(struct ck_pickler *p,
 				 const struct ck_pickle *from,
 				 const struct ck_pv *v,

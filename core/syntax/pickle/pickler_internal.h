@@ -2,7 +2,8 @@
 /*
  * Interface between the parts of the value writer: pickler_value.c (containers,
  * order), pickler_named.c (memo numbers, names of classes), pickler_leaf.c
- * (values without nested values).
+ * (values without nested values), pickler_restricted.c (values that torch.load
+ * accepts).
  */
 #ifndef CK_PICKLER_INTERNAL_H
 #define CK_PICKLER_INTERNAL_H
@@ -73,9 +74,12 @@ void ck_known_write(struct ck_written *w, enum ck_known k);
 /* Writes a global. -EBADMSG if protocol 2 cannot name it. */
 CK_MUST_USE int ck_global_write(struct ck_written *w, const struct ck_pv *v);
 
-void ck_int_write(struct ck_written *w, int64_t i);
 void ck_text_write(struct ck_written *w, const struct ck_pv *v);
 /* Writes a value without nested values. -EBADMSG if it is of another kind. */
 CK_MUST_USE int ck_leaf_write(struct ck_written *w, const struct ck_pv *v);
+/* Returns why the restricted unpickler refuses a value, without its children, a constant
+ * text, or NULL. */
+const char *ck_restricted_refuses(const struct ck_pickle *from,
+				  const struct ck_pv *v);
 
 #endif

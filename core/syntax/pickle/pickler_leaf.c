@@ -6,26 +6,6 @@
  */
 #include "pickler_internal.h"
 
-void ck_int_write(struct ck_written *w, int64_t i)
-{
-	unsigned bytes = 5;
-
-	if (i >= 0) {
-		ck_pickler_int(w->p, (uint64_t)i);
-		return;
-	}
-	if (i >= INT32_MIN) {
-		ck_put_op(w, OP_BININT);
-		ck_put(w, (uint32_t)i, 4);
-		return;
-	}
-	while (bytes < 8 && i >> (8 * bytes - 1) != -1)
-		bytes++;
-	ck_put_op(w, OP_LONG1);
-	ck_put(w, bytes, 1);
-	ck_put(w, (uint64_t)i, bytes);
-}
-
 static void bigint_write(struct ck_written *w, const struct ck_pv *v)
 {
 	bool is_short = v->len <= UINT8_MAX;
@@ -33,15 +13,6 @@ static void bigint_write(struct ck_written *w, const struct ck_pv *v)
 	ck_put_op(w, is_short ? OP_LONG1 : OP_LONG4);
 	ck_put(w, v->len, is_short ? 1 : 4);
 	ck_buf_add(w->p->out, v->bytes, v->len);
-}
-
-static void float_write(struct ck_written *w, double f)
-{
-	uint64_t bits;
-
-	memcpy(&bits, &f, sizeof(bits));
-	ck_put_op(w, OP_BINFLOAT);
-	ck_put(w, __builtin_bswap64(bits), 8);
 }
 
 void ck_text_write(struct ck_written *w, const struct ck_pv *v)
@@ -122,7 +93,7 @@ static void ints_write(struct ck_written *w, const struct ck_pv *v)
 	if (!is_short)
 		ck_put_op(w, OP_MARK);
 	for (uint32_t i = 0; i < v->len; i++)
-		ck_int_write(w, v->ints[i]);
+		ck_pickler_signed(w->p, v->ints[i]);
 	ck_put_op(w, is_short ? made[v->len] : OP_TUPLE);
 	if (v->aux) {
 		ck_put_op(w, OP_TUPLE1);
@@ -139,8 +110,8 @@ int ck_leaf_write(struct ck_written *w, const struct ck_pv *v)
 	case CK_PV_BOOL:
 		ck_put_op(w, v->i ? OP_NEWTRUE : OP_NEWFALSE);
 		return 0;
-	case CK_PV_INT: ck_int_write(w, v->i); return 0;
-	case CK_PV_FLOAT: float_write(w, v->f); return 0;
+	case CK_PV_INT: ck_pickler_signed(w->p, v->i); return 0;
+	case CK_PV_FLOAT: ck_pickler_float(w->p, v->f); return 0;
 	case CK_PV_GLOBAL: return ck_global_write(w, v);
 	case CK_PV_BIGINT: bigint_write(w, v); break;
 	case CK_PV_STR: ck_text_write(w, v); break;

@@ -79,6 +79,12 @@ static int todo_all(struct writing *w, const struct todo *t, unsigned n)
 	return rc;
 }
 
+static int refuse(struct writing *w, const char *why)
+{
+	w->to.p->refused = why;
+	return why ? ck_written_bad(&w->to, why) : 0;
+}
+
 /* v is complete. If an inner copy of v was completed before, v is dropped in
  * favour of it. */
 static int number_step(struct writing *w, const struct todo *t)
@@ -87,6 +93,8 @@ static int number_step(struct writing *w, const struct todo *t)
 
 	if (!same)
 		return ck_name_it(&w->to, &t->v);
+	if (w->to.p->restricted)
+		return refuse(w, "a tuple in it contains itself"); /* POP */
 	ck_put_op(&w->to, OP_POP);
 	ck_number_get(&w->to, same->number);
 	w->ntodo -= t->rest; /* the inner copy is filled already */
@@ -256,7 +264,7 @@ static int storage_write(struct writing *w, const struct ck_pv *v)
 		return rc;
 	ck_pickler_text(w->to.p, key);
 	ck_text_write(&w->to, &location);
-	ck_int_write(&w->to, numel);
+	ck_pickler_signed(w->to.p, numel);
 	ck_put_op(&w->to, OP_TUPLE);
 	ck_put_op(&w->to, OP_BINPERSID);
 	return ck_name_it(&w->to, v);
@@ -283,6 +291,10 @@ static int value_write(struct writing *w, const struct ck_pv *v)
 		ck_number_get(&w->to, again->number);
 		return 0;
 	}
+	if (w->to.p->restricted)
+		rc = refuse(w, ck_restricted_refuses(w->to.from, v));
+	if (rc)
+		return rc;
 	switch (v->tag) {
 	case CK_PV_TUPLE: return tuple_write(w, v);
 	case CK_PV_LIST:

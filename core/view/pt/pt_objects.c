@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pt_objects: the values of the objects of torch/checkpoint.pt. Each is its own pickle,
+ * converted to protocol 2, with memo numbers that no other one has. A value that
+ * torch.load(weights_only=True) would refuse is left out, because it would make the whole
+ * file unreadable. All values are kept in one buffer.
+ */
+#include "ckptfs/pickle.h"
+#include "pt.h"
+#include "syntax/pickle/pickler.h"
+
+#include <errno.h>
+
+/* Limit of a value, by the length of its pickle: protocol 2 spells bytes as text. */
+enum { GROWS = 8, GROWS_BY = 4096 };
+
+struct making {
+	struct ck_pt_objects *o;
+	struct ck_pt_tree *t;
+	const struct ck_view_source *from;
+	bool is_remote; /* remote ranges must be fetched first */
+};
+
+/* Converts a pickle. Returns 0, or: -ENOMEM; -EBADMSG, then sets *why. */
+static int convert(struct ck_pt_objects *o, struct ck_str pickle,
+		   const char **why)
+{
+	struct ck_pickler p = { .out = &o->bytes,
+				.memo = o->memo,
+				.restricted = true };
+	size_t begin = o->bytes.len,
+	       most = begin + GROWS * pickle.len + GROWS_BY;
+	struct ck_pickle from = { 0 };
+	int rc = ck_pickle_read(&from, pickle.p, pickle.len, NULL, NULL);
+
+	if (rc == 0)
+		rc = ck_pickler_value(&p, &from, &from.root, NULL, most, NULL);
+	ck_pickle_fini(&from);
+	*why = p.refused ? p.refused : "it is malformed";
+	if (rc)
+		o->bytes.len = begin;
+	else
+		o->memo = p.memo;
+	return rc;
+}
+
+static int end_add(struct ck_pt_objects *o)
+{
+	uint64_t *ends = ck_grow(o->ends, &o->cap, o->n, 1, sizeof(*ends));
+
+	if (!ends)
+		return -ENOMEM;
+	o->ends = ends;
+	ends[o->n++] = o->bytes.len;
+	return 0;
+}
+
+/* True if an object may be readable later. An object that the mounting user may not read is
+ * left out. */
+static bool is_transient(int rc, const struct ck_diag *d)
+{
+	return ck_is_shortage(rc) || rc == -EREMOTE ||
+	       (d->transient && rc != -EACCES && rc != -EPERM);
+}
+
+/* Adds an object. Returns 1, or 0 if it is left out, or an error. */
+static int object_add(struct making *m, struct ck_pt_entry *e)
+{
+	const struct ck_view_source *from = m->from;
+	struct ck_buf pickle = { 0 };
+	struct ck_diag d = { 0 };
+	const char *why = "it cannot be read";
+	int rc = from->pickle(from->cp, e->id.i, &pickle, &d);
+
+	if (rc && is_transient(rc, &d)) {
+		ck_buf_fini(&pickle);
+		return rc;
+	}
+	if (rc == 0)
+		rc = convert(m->o, (struct ck_str){ pickle.data, pickle.len },
+			     &why);
+	ck_buf_fini(&pickle);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc)
+		return ck_pt_leave_out(m->t, e->id, why);
+	e->n = m->o->n;
+	rc = end_add(m->o);
+	return rc ? rc : 1;
+}
+
+/* Adds all objects and removes the entries of those that are left out. The ranges of all
+ * are requested before -EREMOTE is returned. */
+static int objects_add(struct making *m)
+{
+	struct ck_pt_tree *t = m->t;
+	uint32_t n = 0, next = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < t->n && rc >= 0; i++) {
+		while (next < t->noptimizers && t->optimizers[next].begin == i)
+			t->optimizers[next++].begin = n;
+		rc = 1;
+		if (t->entries[i].id.is_object && !t->entries[i].empty)
+			rc = object_add(m, &t->entries[i]);
+		if (rc == -EREMOTE) {
+			m->is_remote = true;
+			rc = 0;
+		}
+		if (rc > 0)
+			t->entries[n++] = t->entries[i];
+	}
+	if (rc < 0)
+		return rc;
+	t->n = n;
+	return m->is_remote ? -EREMOTE : 0;
+}
+
+/* --- optimizers --------------------------------------------------------------------- */
+
+/* Reads the value of `params`. Sets *ints for a list of ints, *others for any value but a
+ * list of ints or an empty list. */
+static void params_read(struct ck_str value, bool *ints, bool *others)
+{
+	struct ck_buf text = { 0 };
+	struct ck_pickler p = { .out = &text };
+	struct ck_pickle read = { 0 };
+	bool is_list = false;
+
+	ck_pickler_begin(&p);
+	ck_buf_str(&text, value);
+	ck_pickler_end(&p);
+	if (!text.err &&
+	    ck_pickle_read(&read, text.data, text.len, NULL, NULL) == 0) {
+		is_list = read.root.tag == CK_PV_LIST;
+		for (uint32_t i = 0; is_list && i < read.root.list->count; i++)
+			if (read.root.list->items[i].tag == CK_PV_INT)
+				*ints = true;
+			else
+				*others = true;
+	}
+	*others |= !is_list;
+	ck_pickle_fini(&read);
+	ck_buf_fini(&text);
+}
+
+static bool is_part(const struct ck_pt_tree *t, const struct ck_pt_entry *e,
+		    uint32_t level, const char *text)
+{
+	struct ck_path_part part;
+
+	if (level >= ck_pt_levels(t, e))
+		return false;
+	part = ck_pt_part(t, e, level);
+	return ck_str_is(ck_part_text(&part), text);
+}
+
+/* True if the text is that of a number in Python. */
+static bool is_number(const struct ck_path_part *part)
+{
+	if (part->type != CK_PATH_STR || part->len == 0 || part->len > 18 ||
+	    (part->p[0] == '0' && part->len > 1))
+		return false;
+	for (uint32_t i = 0; i < part->len; i++)
+		if (part->p[i] < '0' || part->p[i] > '9')
+			return false;
+	return true;
+}
+
+/* Does that for param_groups.*.params. */
+static void params_look(const struct making *m, const struct ck_pt_entry *e,
+			uint32_t levels, bool *ints, bool *others)
+{
+	bool is_params = e->id.is_object && !e->empty &&
+			 ck_pt_levels(m->t, e) == levels + 3 &&
+			 is_part(m->t, e, levels, "param_groups") &&
+			 is_part(m->t, e, levels + 2, "params");
+
+	if (is_params)
+		params_read(ck_pt_object(m->o, e->n), ints, others);
+}
+
+/* Ids of parameters in the groups are ints: so are the keys of `state`. */
+static void optimizer_ids(const struct making *m,
+			  const struct ck_pt_optimizer *optimizer)
+{
+	struct ck_pt_tree *t = m->t;
+	uint32_t begin = optimizer->begin, end = begin,
+		 levels = optimizer->levels;
+	bool ints = false, others = false;
+
+	while (end < t->n &&
+	       ck_pt_common(t, &t->entries[begin], &t->entries[end]) >= levels)
+		params_look(m, &t->entries[end++], levels, &ints, &others);
+	for (uint32_t i = begin; i < end && ints && !others; i++) {
+		struct ck_pt_entry *e = &t->entries[i];
+		struct ck_path_part part;
+
+		if (!is_part(t, e, levels, "state") ||
+		    ck_pt_levels(t, e) <= levels + 1)
+			continue;
+		part = ck_pt_part(t, e, levels + 1);
+		if (is_number(&part))
+			e->as_int = (uint16_t)(levels + 2);
+	}
+}
+
+/* --- all ---------------------------------------------------------------------------- */
+
+struct ck_str ck_pt_object(const struct ck_pt_objects *o, uint32_t n)
+{
+	uint64_t begin = n ? o->ends[n - 1] : 0;
+
+	return (struct ck_str){ o->bytes.data + begin, o->ends[n] - begin };
+}
+
+int ck_pt_objects_make(struct ck_pt_objects *o, struct ck_pt_tree *t,
+		       const struct ck_view_source *from)
+{
+	struct making m = { .o = o, .t = t, .from = from };
+	int rc;
+
+	*o = (struct ck_pt_objects){ .memo = CK_PT_NAMES };
+	rc = objects_add(&m);
+	for (uint32_t i = 0; i < t->noptimizers && rc == 0; i++)
+		optimizer_ids(&m, &t->optimizers[i]);
+	return rc;
+}
+
+void ck_pt_objects_fini(struct ck_pt_objects *o)
+{
+	ck_buf_fini(&o->bytes);
+	free(o->ends);
+	*o = (struct ck_pt_objects){ 0 };
+}

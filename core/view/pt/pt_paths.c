@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pt_paths: the entries that torch/checkpoint.pt can have, and their paths in it: those of
+ * the checkpoint, from root= on. Stateless; any thread.
+ */
+#include "pt.h"
+#include "view/view_internal.h"
+
+#include <errno.h>
+
+/* --- paths -------------------------------------------------------------------------- */
+
+static const struct ck_entry *entry_of(const struct ck_pt_tree *t,
+				       const struct ck_pt_entry *e)
+{
+	return ck_catalog_entry(t->c, e->id);
+}
+
+/* True if a text begins with the root and a dot, or the root is empty. */
+static bool is_below(struct ck_str text, const char *root)
+{
+	size_t len = strlen(root);
+
+	return len == 0 || (text.len > len && text.p[len] == '.' &&
+			    memcmp(text.p, root, len) == 0);
+}
+
+/* How the root shortens the path of an entry. */
+struct cut {
+	uint32_t parts; /* that are removed */
+	uint32_t bytes; /* removed from the next one */
+	bool whole;	/* the path is the text `rest` instead */
+	struct ck_str rest;
+};
+
+/* The root is a number of whole parts, or ends inside a part whose text has dots. A name
+ * that differs from its key, because of a wrapper or rename=, has no path to shorten. */
+static struct cut cut_of(const struct ck_pt_tree *t,
+			 const struct ck_pt_entry *e)
+{
+	size_t len = strlen(t->root), pos = 0;
+	const struct ck_entry *entry = entry_of(t, e);
+	bool has_key = is_below(entry->key, t->root);
+	struct cut cut = {
+		.rest = has_key ? entry->key
+				: ck_catalog_names(t->c, e->id).name
+	};
+
+	len += len > 0;
+	cut.rest.p += len;
+	cut.rest.len -= len;
+	cut.whole = t->flat || entry->nparts == 0 || !has_key;
+	while (len && !cut.whole && cut.parts < entry->nparts) {
+		size_t next = pos + ck_entry_part(entry, cut.parts).len + 1;
+
+		if (next > len)
+			break;
+		pos = next;
+		cut.parts++;
+	}
+	cut.bytes = len > pos ? (uint32_t)(len - pos) : 0;
+	cut.whole |= cut.parts == entry->nparts;
+	return cut;
+}
+
+uint32_t ck_pt_levels(const struct ck_pt_tree *t, const struct ck_pt_entry *e)
+{
+	struct cut cut;
+
+	if (e->empty)
+		return e->empty;
+	cut = cut_of(t, e);
+	return cut.whole ? 1 : entry_of(t, e)->nparts - cut.parts;
+}
+
+struct ck_path_part ck_pt_part(const struct ck_pt_tree *t,
+			       const struct ck_pt_entry *e, uint32_t level)
+{
+	struct cut cut = cut_of(t, e);
+	struct ck_path_part part;
+
+	if (e->empty == level + 1)
+		return (struct ck_path_part){ .p = "state", .len = 5 };
+	if (cut.whole)
+		return (struct ck_path_part){ .p = cut.rest.p,
+					      .len = (uint32_t)cut.rest.len };
+	part = ck_entry_part(entry_of(t, e), cut.parts + level);
+	if (level == 0 && cut.bytes) {
+		part.p += cut.bytes;
+		part.len -= cut.bytes;
+		part.type = CK_PATH_STR;
+	}
+	if (e->as_int == level + 1)
+		part.type = CK_PATH_INT;
+	return part;
+}
+
+uint32_t ck_pt_common(const struct ck_pt_tree *t, const struct ck_pt_entry *a,
+		      const struct ck_pt_entry *b)
+{
+	uint32_t x_levels = ck_pt_levels(t, a), y_levels = ck_pt_levels(t, b);
+	uint32_t n = x_levels < y_levels ? x_levels : y_levels, i = 0;
+
+	for (; i < n; i++) {
+		struct ck_path_part x = ck_pt_part(t, a, i);
+		struct ck_path_part y = ck_pt_part(t, b, i);
+
+		if (!ck_pt_is_same(&x, &y))
+			break;
+	}
+	return i;
+}
+
+bool ck_pt_index(const struct ck_path_part *part, uint32_t *out)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < part->len && n < INT32_MAX; i++)
+		n = 10 * n + (uint64_t)(part->p[i] - '0');
+	*out = (uint32_t)n;
+	return part->len > 0 && n < INT32_MAX;
+}
+
+/* --- which entries ------------------------------------------------------------------ */
+
+/* UTF-8 in which surrogates have three bytes, as Python's surrogatepass. */
+static bool is_text(struct ck_str s)
+{
+	for (size_t i = 0, len; i < s.len; i += len) {
+		const uint8_t *p = (const uint8_t *)s.p + i;
+
+		len = ck_utf8_len(s.p + i, s.len - i);
+		if (len == 0 && s.len - i >= 3 && p[0] == 0xed &&
+		    p[1] >= 0xa0 && p[1] <= 0xbf && (p[2] & 0xc0) == 0x80)
+			len = 3;
+		if (len == 0)
+			return false;
+	}
+	return true;
+}
+
+static bool is_digits(struct ck_str s)
+{
+	for (size_t i = 0; i < s.len; i++)
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+	return s.len > 0;
+}
+
+/* True if the type and text of a part are those of a key that can be written. */
+static bool is_key(const struct ck_path_part *part)
+{
+	struct ck_str s = ck_part_text(part);
+
+	if (part->type == CK_PATH_INT && s.len && s.p[0] == '-') {
+		s.p++;
+		s.len--;
+	}
+	switch (part->type) {
+	case CK_PATH_OTHER: return false;
+	case CK_PATH_INT: return s.len <= 18 && is_digits(s);
+	case CK_PATH_INDEX: return is_digits(s);
+	default: return is_text(s);
+	}
+}
+
+static const char *path_refused(const struct ck_entry *e)
+{
+	for (uint32_t i = 0; i < e->nparts; i++) {
+		struct ck_path_part part = ck_entry_part(e, i);
+
+		if (!is_key(&part))
+			return "a key in its path is no text or number";
+	}
+	return is_text(e->key) ? NULL : "its name is no Unicode";
+}
+
+const char *ck_pt_refused(const struct ck_catalog *c, struct ck_entry_id id)
+{
+	const char *why = NULL;
+
+	if (!id.is_object)
+		why = ck_view_left_out(c, id.i);
+	else if (ck_catalog_object(c, id.i)->entry.role != CK_ROLE_WHOLE)
+		why = "its ranks differ";
+	return why ? why : path_refused(ck_catalog_entry(c, id));
+}
+
+bool ck_pt_is_meant(const struct ck_catalog *c, const char *root,
+		    struct ck_entry_id id)
+{
+	return root[0] == '\0' || is_below(ck_catalog_names(c, id).name, root);
+}
+
+bool ck_pt_has_some(const struct ck_catalog *c, const struct ck_view_options *o)
+{
+	const char *root = o->root ? o->root : "";
+
+	for (size_t i = 0; i < c->listing->n; i++)
+		if (ck_pt_is_meant(c, root, c->listing->entries[i]) &&
+		    !ck_pt_refused(c, c->listing->entries[i]))
+			return true;
+	return false;
+}
+
+int ck_pt_leave_out(struct ck_pt_tree *t, struct ck_entry_id id,
+		    const char *why)
+{
+	struct ck_left_out *all = ck_grow(t->left_out, &t->left_cap,
+					  t->nleft_out, 1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	t->left_out = all;
+	all[t->nleft_out++] =
+		(struct ck_left_out){ ck_catalog_names(t->c, id).name, why };
+	return 0;
+}
