@@ -3,10 +3,29 @@
  * node: finds nodes and their attributes, and makes the tree of the mount. The
  * tree and the list of scratch files lock themselves; there is no other state.
  */
+#include "format/run/run.h"
 #include "internal.h"
+#include "report/manifest.h"
 #include <errno.h>
 
 /* --- the tree ------------------------------------------------------------- */
+
+/* Option strict: the checkpoint must have the tensors of the manifest, and no others. */
+static int strict_check(const struct ck_fs *fs, struct ck_diag *d)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	int rc;
+
+	if (ck_checkpoint_run(fs->cp))
+		return ck_fail(d, EINVAL,
+			       "option strict: not for a run directory; mount "
+			       "one step");
+	rc = ck_strict_require(c, fs->view.expected, d);
+	if (rc)
+		ck_diag_prefix(d, "option strict: %s",
+			       ck_show(ck_str_from(fs->cp->path)));
+	return rc;
+}
 
 int ck_nodes_make(struct ck_fs *fs,
 		  void (*status)(void *arg, struct ck_root *of,
@@ -18,6 +37,8 @@ int ck_nodes_make(struct ck_fs *fs,
 
 	fs->view = o->view;
 	rc = ck_view_files_use(&fs->view, &fs->template, d);
+	if (rc == 0 && fs->view.strict)
+		rc = strict_check(fs, d);
 	if (rc)
 		return rc;
 	fs->shown = (struct ck_tree_options){

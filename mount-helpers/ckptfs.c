@@ -23,6 +23,8 @@ static int ck_cmd_help(int argc, char **argv);
 	"  -o sidecar=FILE            the parameters in FSDP1's flat ones\n"   \
 	"  -o rename=FILE             show names as the lines OLD<tab>NEW "    \
 	"of FILE have them\n"                                                  \
+	"  -o only=GLOB[+GLOB...]     show only these names; exclude=: not "   \
+	"these\n"                                                              \
 	"  -o kind=KIND               require a kind: dcp, "                   \
 	"torch_checkpointing, safetensors, torch,\n"                           \
 	"                             ranks or run\n"
@@ -36,7 +38,11 @@ static int ck_cmd_help(int argc, char **argv);
 	"  -o hf_template=DIR         config.json, tokenizer and file "        \
 	"names of hf/\n"                                                       \
 	"  -o placements=FILE         rules for tensor-parallel "              \
-	"dimensions in sharded/ and dcp/\n"
+	"dimensions in sharded/ and dcp/\n"                                    \
+	"  -o ranks=N[-N][+...]       only these ranks in local/ and "         \
+	"sharded/\n"                                                           \
+	"  -o manifest=FILE           .ckptfs/strict.json has differences "    \
+	"to FILE\n"
 #define HOSTS                                                                  \
 	"  --hosts A[:N],...          SRC is spread over these hosts\n"        \
 	"  --hostfile FILE            a file that lists hosts\n"               \

@@ -148,6 +148,11 @@ static void add_losses(struct check *k)
 	}
 }
 
+static uint32_t tensor_of_replica(const struct ck_catalog *c, uint32_t i)
+{
+	return ck_catalog_tensor_of(c, ck_catalog_replica(c, i)->chunk);
+}
+
 static void add_known(struct check *k)
 {
 	const struct ck_catalog *c = k->catalog;
@@ -158,7 +163,8 @@ static void add_known(struct check *k)
 
 		/* A copy shares the items of a whole tensor, which are checked,
 		 * unless its strides differ: see odd_add() in ranks_join.c. */
-		if (t->entry.role == CK_ROLE_COPY)
+		if (t->entry.role == CK_ROLE_COPY ||
+		    t->entry.role == CK_ROLE_HIDDEN)
 			continue;
 		if (ck_catalog_tensor_has_fault(c, t, &f))
 			add(k, &f);
@@ -169,11 +175,13 @@ static void add_known(struct check *k)
 					    &f);
 	}
 	for (uint32_t i = 0; i < c->replicas.n; i++)
-		if (ck_catalog_replica_has_fault(c, ck_catalog_replica(c, i),
+		if (ck_tensor_is_there(c, tensor_of_replica(c, i)) &&
+		    ck_catalog_replica_has_fault(c, ck_catalog_replica(c, i),
 						 &f))
 			add_of_item(k, &ck_catalog_replica(c, i)->item, &f);
 	for (uint32_t i = 0; i < c->objects.n; i++)
-		if (ck_catalog_object_has_fault(c, ck_catalog_object(c, i), &f))
+		if (ck_object_is_there(c, i) &&
+		    ck_catalog_object_has_fault(c, ck_catalog_object(c, i), &f))
 			add_of_item(k, &ck_catalog_object(c, i)->item, &f);
 	add_losses(k);
 	for (uint32_t i = 0; i < c->files.n; i++)
@@ -240,24 +248,27 @@ static int tasks_make(struct check *k)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
-		bool copy = t->entry.role == CK_ROLE_COPY;
+		bool checked = ck_tensor_is_there(c, i) &&
+			       t->entry.role != CK_ROLE_COPY;
 
-		for (uint32_t box = 0; box < t->nchunks && !copy; box++)
+		for (uint32_t box = 0; box < t->nchunks && checked; box++)
 			if (!ck_tensor_box_is_empty(t, box))
 				task_add(k, ck_catalog_item(c, t->chunk + box),
 					 t, box);
 	}
 	for (uint32_t i = 0; i < c->replicas.n; i++) {
 		uint32_t chunk = ck_catalog_replica(c, i)->chunk;
-		const struct ck_tensor *t =
-			ck_catalog_tensor(c, ck_catalog_tensor_of(c, chunk));
+		uint32_t tensor = tensor_of_replica(c, i);
+		const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
-		if (!ck_tensor_box_is_empty(t, chunk - t->chunk))
+		if (ck_tensor_is_there(c, tensor) &&
+		    !ck_tensor_box_is_empty(t, chunk - t->chunk))
 			task_add(k, &ck_catalog_replica(c, i)->item, t,
 				 chunk - t->chunk);
 	}
 	for (uint32_t i = 0; i < c->objects.n; i++)
-		task_add(k, &ck_catalog_object(c, i)->item, NULL, i);
+		if (ck_object_is_there(c, i))
+			task_add(k, &ck_catalog_object(c, i)->item, NULL, i);
 	qsort(k->tasks, k->ntasks, sizeof(*k->tasks), task_cmp);
 	k->done.items_total = k->ntasks;
 	return 0;

@@ -182,6 +182,20 @@ static int read_renames(struct ck_catalog *c,
 	return rc;
 }
 
+/* Sets the selection of the catalog. Patterns are checked when options are parsed. */
+static int set_selection(struct ck_catalog *c,
+			 const struct ck_format_options *options,
+			 struct ck_diag *d)
+{
+	const struct ck_selection *s = ck_selection_hold(options->selection);
+	int rc = s ? 0
+		   : ck_selection_make(options->only, options->exclude, &s, d);
+
+	ck_catalog_select(c, s);
+	ck_selection_put(s);
+	return rc;
+}
+
 static int make_files(struct ck_checkpoint *cp,
 		      const struct ck_format_options *options)
 {
@@ -337,6 +351,8 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	cp->elsewhere = options->elsewhere;
 	cp->write = options->write;
 	rc = read_renames(c, options, d);
+	if (rc == 0)
+		rc = set_selection(c, options, d);
 	if (rc == 0)
 		rc = ck_sidecar_source_check(options, d);
 	if (rc == 0)

@@ -67,6 +67,8 @@ static void objects_warn(const struct warner *w)
 		struct ck_buf sentence = { 0 };
 		struct ck_fault f;
 
+		if (!ck_object_is_there(w->c, object))
+			continue;
 		ck_catalog_object_fault_init(
 			w->c, ck_catalog_object(w->c, object), &f);
 		ck_buf_text(&sentence, "object ");

@@ -6,6 +6,7 @@
 #include "base/system/rights.h"
 #include "format/load/side_files.h"
 #include "model/place_rules.h"
+#include "report/manifest.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -205,6 +206,8 @@ int ck_view_files_use(struct ck_view_options *o, struct ck_template *t,
 	*t = (struct ck_template){ 0 };
 	rc = o->placements ? ck_place_rules_read(o->placements, &o->rules, d)
 			   : 0;
+	if (rc == 0 && o->manifest)
+		rc = ck_manifest_read(o->manifest, &o->expected, d);
 	if (rc || !o->hf_template)
 		return rc;
 	rc = ck_template_open(o->hf_template, t, d);
@@ -221,6 +224,8 @@ void ck_view_files_leave(struct ck_view_options *o, struct ck_template *t)
 {
 	ck_place_rules_free(o->rules);
 	o->rules = NULL;
+	ck_manifest_free(o->expected);
+	o->expected = NULL;
 	ck_aside_free(o->aside);
 	o->aside = NULL;
 	o->weight_map = NULL;

@@ -121,7 +121,7 @@ static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 static uint64_t objects_count(const struct ck_catalog *c, const void *state)
 {
 	(void)state;
-	return ((uint64_t)c->objects.n - c->own_objects) * CK_OBJECT_FILES;
+	return (uint64_t)ck_shown_objects(c) * CK_OBJECT_FILES;
 }
 
 const struct ck_view ck_view_objects = {

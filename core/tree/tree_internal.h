@@ -105,7 +105,7 @@ extern const struct ck_view ck_view_objects, ck_view_control;
 struct ck_aside *ck_aside_make(struct ck_checkpoint *cp);
 void ck_aside_free(struct ck_aside *a); /* NULL is allowed */
 
-/* --- placements.c ---------------------------------------------------------------- */
+/* --- option_files.c ---------------------------------------------------------------- */
 
 /* Reads and parses the file of option placements. Caller must call ck_place_rules_free().
  * Returns 0, or: -EBADMSG if it is malformed, or not a regular file; -EFBIG; errors of
@@ -123,8 +123,7 @@ bool ck_root_has(const struct ck_root *r, const struct ck_catalog *c, size_t i);
 
 /* The files of .ckptfs/. Their argument is the root. */
 extern const struct ck_report ck_reports[];
-/* The number of reports of a checkpoint. The last ones exist with several hosts only. */
-size_t ck_report_count(const struct ck_root *r);
+extern const size_t ck_nreports;
 
 /* --- attr.c -------------------------------------------------------------------- */
 

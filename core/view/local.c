@@ -107,7 +107,8 @@ static void find_boxes(struct ck_local *l, const struct ck_catalog *c,
 		for (uint32_t k = t->chunk; k < t->chunk + t->nchunks; k++) {
 			uint32_t file = ck_item_walk_to(&walk, c, k)->file;
 
-			if (!t->apart && file < c->files.n)
+			if (!t->apart && ck_tensor_is_there(c, i) &&
+			    file < c->files.n)
 				l->of_entry[k] = of_file[file];
 		}
 	}
@@ -119,7 +120,8 @@ static void find_objects(struct ck_local *l, const struct ck_catalog *c,
 	for (uint32_t i = 0; i < c->objects.n; i++) {
 		const struct ck_object *o = ck_catalog_object(c, i);
 
-		if (o->local && o->item.file < c->files.n)
+		if (o->local && ck_object_is_there(c, i) &&
+		    o->item.file < c->files.n)
 			l->of_entry[l->nboxes + i] = of_file[o->item.file];
 	}
 }

@@ -25,6 +25,7 @@ struct ck_local {
 	uint32_t *of_entry; /* owner of each; CK_NO_OWNER: not shown */
 	uint32_t *entries;  /* entries with an owner, sorted by owner */
 	uint32_t nshown;    /* length of `entries` */
+	const char *ranks;  /* option ranks=, or NULL */
 };
 
 #define CK_NO_OWNER UINT32_MAX

@@ -5,6 +5,7 @@
  * thread.
  */
 #include "local.h"
+#include "model/rank_list.h"
 #include "syntax/npy.h"
 #include "view_internal.h"
 
@@ -92,13 +93,26 @@ static bool is_of_owner(const struct ck_catalog *c, const struct ck_dir *dir,
 		       : ck_tensor_is_there(c, ck_catalog_tensor_of(c, entry));
 }
 
+/* False if an option hides the owner, or all that it has. */
+static bool owner_is_shown(const struct ck_local *l, const struct ck_catalog *c,
+			   uint32_t owner)
+{
+	const struct ck_local_owner *o = &l->owners[owner];
+
+	if (o->is_rank && !ck_rank_list_has(l->ranks, o->rank))
+		return false;
+	return !c->listing->selection || o->begin < o->end;
+}
+
 static int local_make(const struct ck_view_source *from, const void **state)
 {
 	struct ck_local *l;
 	int rc = ck_local_make(from->catalog, &l);
 
-	if (rc == 0)
+	if (rc == 0) {
+		l->ranks = from->options->ranks;
 		*state = l;
+	}
 	return rc;
 }
 
@@ -118,17 +132,21 @@ static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		return ck_local_box_find(l, c, dir->a[0] - 1, name,
 					 &out->entry);
 	rc = ck_local_find(l, c, name, &owner);
+	if (rc == 0 && !owner_is_shown(l, c, owner))
+		rc = -ENOENT;
 	if (rc == 0)
 		owner_set(l, owner, out);
 	return rc;
 }
 
-static int owners_next(const struct ck_local *l, uint64_t at,
-		       struct ck_child *out)
+static int owners_next(const struct ck_local *l, const struct ck_catalog *c,
+		       uint64_t *at, struct ck_child *out)
 {
-	if (at >= l->nowners)
+	while (*at < l->nowners && !owner_is_shown(l, c, (uint32_t)*at))
+		++*at;
+	if (*at >= l->nowners)
 		return -ENOENT;
-	owner_set(l, (uint32_t)at, out);
+	owner_set(l, (uint32_t)*at, out);
 	return 0;
 }
 
@@ -151,7 +169,7 @@ static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		      uint64_t *at, struct ck_child *out)
 {
 	return dir->a[0] ? boxes_next(c, dir, at, out)
-			 : owners_next(dir->state, *at, out);
+			 : owners_next(dir->state, c, at, out);
 }
 
 static void local_name(const struct ck_catalog *c, const struct ck_dir *dir,

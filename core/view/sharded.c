@@ -10,6 +10,7 @@
  */
 #include "model/local_box.h"
 #include "model/place_rules.h"
+#include "model/rank_list.h"
 #include "specs.h"
 #include "syntax/npy.h"
 #include "view_internal.h"
@@ -27,6 +28,7 @@ struct sharded {
 	/* Constant; the table locks itself: */
 	struct ck_specs *specs;
 	const struct ck_place_rules *rules; /* or NULL */
+	const char *ranks;		    /* option ranks=, or NULL */
 };
 
 static const struct sharded *sharded_of(const struct ck_dir *dir)
@@ -44,6 +46,7 @@ static int sharded_make(const struct ck_view_source *from, const void **state)
 		return rc;
 	}
 	s->rules = from->options->rules;
+	s->ranks = from->options->ranks;
 	*state = s;
 	return 0;
 }
@@ -110,7 +113,8 @@ static int sharded_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (!dir->a[0])
 		rc = ck_specs_find(sharded_of(dir)->specs, name, &number);
 	else if (ck_view_rank_in(name, &rank) && spec_of(dir, &spec) &&
-		 rank < spec.ranks)
+		 rank < spec.ranks &&
+		 ck_rank_list_has(sharded_of(dir)->ranks, rank))
 		number = (uint32_t)rank;
 	else
 		rc = -ENOENT;
@@ -120,7 +124,7 @@ static int sharded_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int dirs_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		     uint64_t at, struct ck_child *out)
+		     uint64_t *at, struct ck_child *out)
 {
 	struct ck_specs *specs = sharded_of(dir)->specs;
 	struct ck_spec spec;
@@ -128,13 +132,19 @@ static int dirs_next(const struct ck_catalog *c, const struct ck_dir *dir,
 
 	if (!dir->a[0]) {
 		ck_specs_add_own(sharded_of(dir)->specs, c);
-		if (at > UINT32_MAX ||
-		    !ck_specs_at(specs, (uint32_t)at, &name, &spec))
+		if (*at > UINT32_MAX ||
+		    !ck_specs_at(specs, (uint32_t)*at, &name, &spec))
 			return -ENOENT;
-	} else if (!spec_of(dir, &spec) || at >= spec.ranks) {
+	} else if (!spec_of(dir, &spec)) {
 		return -ENOENT;
+	} else {
+		while (*at < spec.ranks &&
+		       !ck_rank_list_has(sharded_of(dir)->ranks, *at))
+			++*at;
+		if (*at >= spec.ranks)
+			return -ENOENT;
 	}
-	dir_set(dir, (uint32_t)at, out);
+	dir_set(dir, (uint32_t)*at, out);
 	if (dir->a[0] && spec.ranks > NUMBERED_MOST)
 		out->dir.view = NULL;
 	return 0;
@@ -144,7 +154,7 @@ static int sharded_next(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint64_t *at, struct ck_child *out)
 {
 	if (!dir->a[1])
-		return dirs_next(c, dir, *at, out);
+		return dirs_next(c, dir, at, out);
 	while (*at < c->tensors.n && !is_shown(c, *at))
 		++*at;
 	if (*at >= c->tensors.n)

@@ -75,6 +75,8 @@ void ck_view_options_fini(struct ck_view_options *o)
 	free(o->root);
 	free(o->hf_template);
 	free(o->placements);
+	free(o->ranks);
+	free(o->manifest);
 	*o = (struct ck_view_options){ 0 };
 }
 

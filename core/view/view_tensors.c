@@ -98,5 +98,5 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state)
 {
 	(void)state;
-	return c->tensors.n - c->own_tensors;
+	return ck_shown_tensors(c);
 }

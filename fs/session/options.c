@@ -8,6 +8,7 @@
  * No state, no locks: the result is in struct ck_mount_options.
  */
 #include "ckptfs/fs.h"
+#include "options_reading.h"
 #include <ctype.h>
 #include <errno.h>
 
@@ -75,97 +76,33 @@ static int set_umask(struct ck_mount_options *o, const char *name,
 	return rc;
 }
 
-static int set_text(char **out, const char *name, const char *value,
-		    struct ck_diag *d)
-{
-	if (!*value)
-		return ck_fail(d, EINVAL, "option %s=: expected a value", name);
-	free(*out);
-	*out = strdup(value);
-	return *out ? 0 : ck_fail(d, ENOMEM, "out of memory");
-}
-
 static int set_log(struct ck_mount_options *o, const char *name,
 		   const char *value, struct ck_diag *d)
 {
 	(void)name;
-	return set_text(&o->log, "log", value, d);
+	return ck_option_text(&o->log, "log", value, d);
 }
 
 static int set_fsname(struct ck_mount_options *o, const char *name,
 		      const char *value, struct ck_diag *d)
 {
 	(void)name;
-	return set_text(&o->fsname, "fsname", value, d);
+	return ck_option_text(&o->fsname, "fsname", value, d);
 }
 
-static int set_shardlinks(struct ck_mount_options *o, const char *name,
-			  const char *value, struct ck_diag *d)
+/* Options that select what of a checkpoint is read and shown. */
+static int set_reading(struct ck_mount_options *o, const char *name,
+		       const char *value, struct ck_diag *d)
 {
-	(void)name;
-	if (strcmp(value, "beneath") != 0)
-		return ck_fail(d, EINVAL,
-			       "option shardlinks=%s: expected beneath",
-			       ck_show(ck_str_from(value)));
-	o->format.shardlinks = CK_BENEATH_SYMLINKS;
+	return ck_option_set_reading(&o->format, &o->view, name, value, d);
+}
+
+static int set_strict(struct ck_mount_options *o, const char *name,
+		      const char *value, struct ck_diag *d)
+{
+	(void)name, (void)value, (void)d;
+	o->view.strict = true;
 	return 0;
-}
-
-static int set_path(struct ck_mount_options *o, const char *name,
-		    const char *value, struct ck_diag *d)
-{
-	const struct {
-		const char *name;
-		char **path;
-	} paths[] = { { "linkroot", &o->format.linkroot },
-		      { "sidecar", &o->format.sidecar },
-		      { "rename", &o->format.rename },
-		      { "hf_template", &o->view.hf_template },
-		      { "placements", &o->view.placements } };
-
-	size_t i = 0;
-
-	while (!ck_str_starts(ck_str_from(name), ck_str_from(paths[i].name)))
-		i++;
-	return set_text(paths[i].path, paths[i].name, value, d);
-}
-
-static int set_kind(struct ck_mount_options *o, const char *name,
-		    const char *value, struct ck_diag *d)
-{
-	(void)name;
-	return ck_kind_named(value, &o->format.kind, d);
-}
-
-static int set_views(struct ck_mount_options *o, const char *name,
-		     const char *value, struct ck_diag *d)
-{
-	int rc = set_text(&o->view.views, "views", value, d);
-
-	(void)name;
-	return rc ? rc : ck_view_options_check(&o->view, d);
-}
-
-/* An empty name is valid: the root of all names. */
-static int set_root(struct ck_mount_options *o, const char *name,
-		    const char *value, struct ck_diag *d)
-{
-	(void)name;
-	free(o->view.root);
-	o->view.root = strdup(value);
-	return o->view.root ? 0 : ck_fail(d, ENOMEM, "out of memory");
-}
-
-static int set_hf_shard_size(struct ck_mount_options *o, const char *name,
-			     const char *value, struct ck_diag *d)
-{
-	(void)name;
-	if (ck_size_parse(value, &o->view.hf_shard_size) &&
-	    o->view.hf_shard_size)
-		return 0;
-	return ck_fail(d, EINVAL,
-		       "option hf_shard_size=%s: expected a size, as 5G",
-		       ck_show(ck_str_from(value)));
 }
 
 static int set_allow_other(struct ck_mount_options *o, const char *name,
@@ -303,24 +240,35 @@ static const struct option table[] = {
 	{ "uid=", set_uid, "N", "show this owner" },
 	{ "gid=", set_gid, "N", "show this group" },
 	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
-	{ "shardlinks=", set_shardlinks, "beneath",
+	{ "shardlinks=", set_reading, "beneath",
 	  "follow links to data files that stay beneath SRC" },
-	{ "linkroot=", set_path, "DIR", "follow links to files beneath DIR" },
-	{ "sidecar=", set_path, "FILE",
+	{ "linkroot=", set_reading, "DIR",
+	  "follow links to files beneath DIR" },
+	{ "sidecar=", set_reading, "FILE",
 	  "names the parameters in FSDP1's flat parameters" },
-	{ "rename=", set_path, "FILE", "names by lines OLD<tab>NEW of FILE" },
-	{ "kind=", set_kind, "KIND",
+	{ "rename=", set_reading, "FILE",
+	  "names by lines OLD<tab>NEW of FILE" },
+	{ "only=", set_reading, "GLOB[+GLOB...]", "show only these names" },
+	{ "exclude=", set_reading, "GLOB[+GLOB...]",
+	  "do not show these names" },
+	{ "kind=", set_reading, "KIND",
 	  "require a kind, as dcp or run; see ckptfs(5)" },
-	{ "views=", set_views, "NAME[+NAME...]",
+	{ "views=", set_reading, "NAME[+NAME...]",
 	  "only these directories, as full+hf; see ckptfs(1)" },
-	{ "root=", set_root, "NAME",
+	{ "ranks=", set_reading, "N[-N][+...]",
+	  "only these ranks in local/ and sharded/" },
+	{ "root=", set_reading, "NAME",
 	  "prefix of the model that hf/ shows; empty: all" },
-	{ "hf_shard_size=", set_hf_shard_size, "SIZE",
+	{ "hf_shard_size=", set_reading, "SIZE",
 	  "maximum size of a file in hf/" },
-	{ "hf_template=", set_path, "DIR",
+	{ "hf_template=", set_reading, "DIR",
 	  "config.json, tokenizer and file names of hf/" },
-	{ "placements=", set_path, "FILE",
+	{ "placements=", set_reading, "FILE",
 	  "rules for dimensions in sharded/ and dcp/" },
+	{ "manifest=", set_reading, "FILE",
+	  "names, shapes and dtypes that are expected" },
+	{ "strict", set_strict, "",
+	  "with manifest: differences refuse the mount" },
 	{ "hosts=", set_of_hosts, "A[:N][+B...]",
 	  "SRC is spread over these hosts" },
 	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts" },
@@ -423,10 +371,7 @@ static bool matches(const char *name, const char *word)
  * is read. */
 static bool is_reading(const struct option *o)
 {
-	return o->set == set_shardlinks || o->set == set_path ||
-	       o->set == set_kind || o->set == set_of_hosts ||
-	       o->set == set_views || o->set == set_root ||
-	       o->set == set_hf_shard_size;
+	return o->set == set_reading || o->set == set_of_hosts;
 }
 
 static struct ck_str name_of(const char *word)
@@ -570,6 +515,8 @@ int ck_options_check(const struct ck_mount_options *o, struct ck_diag *d)
 		return ck_fail(d, EINVAL,
 			       "option write: not for a checkpoint that lies "
 			       "on several hosts");
+	if (o->view.strict && !o->view.manifest)
+		return ck_fail(d, EINVAL, "option strict: only with manifest");
 	if (ck_gpu_choice_check(&o->gpu, d))
 		return -EINVAL;
 	return ck_hosts_options_check(&o->hosts, d);

@@ -32,15 +32,26 @@ void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_buf_fini(&path);
 }
 
-static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
-		       const char *name)
+static int refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
+		      const char *name, bool hidden)
 {
 	struct ck_buf path = { 0 };
 
 	ck_dir_print(fs, dir, name, &path);
-	ck_log("%s: no tensor of this checkpoint; none can be added",
-	       path.data ? path.data : "a new file");
+	ck_log("%s: %s; none can be added",
+	       path.data ? path.data : "a new file",
+	       hidden ? "a tensor that options only= and exclude= hide"
+		      : "no tensor of this checkpoint");
 	ck_buf_fini(&path);
+	return -EPERM;
+}
+
+/* True if a file of this name would be that of an entry that is not selected. */
+static bool is_hidden(const struct ck_fs *fs, const char *name, size_t stem)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	return ck_catalog_find_hidden(c, (struct ck_str){ name, stem }) >= 0;
 }
 
 /* A name with the suffix of tensors would look like a new tensor. Hidden names
@@ -53,11 +64,12 @@ int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
 
 	if (len > NAME_LONGEST)
 		return -ENAMETOOLONG;
-	if (end == 0 || name[0] == '.' || len < end ||
-	    strcmp(name + len - end, suffix) != 0)
+	if (len < end || strcmp(name + len - end, suffix) != 0)
 		return 0;
-	refuse_new(fs, dir, name);
-	return -EPERM;
+	if (is_hidden(fs, name, len - end))
+		return refuse_new(fs, dir, name, true);
+	return end == 0 || name[0] == '.' ? 0
+					  : refuse_new(fs, dir, name, false);
 }
 
 int ck_scratch_find(const struct ck_fs *fs, const struct ck_node *dir,

@@ -140,10 +140,10 @@ struct ck_catalog {
 	/* some host was down at the mount: its boxes may be missing */
 	bool partly;
 	uint32_t own_tensors, own_chunks, own_objects; /* only in local/ */
-	const struct ck_listing *listing;	       /* holds a reference */
-
-	/* Equal in all generations, and shared by them: */
-	/* all strings except paths of files and those of the listing */
+	uint32_t hidden_tensors, hidden_chunks, hidden_objects; /* not own */
+	const struct ck_listing *listing; /* holds a reference */
+	/* Equal in all generations, and shared by them: text: all strings except
+	 * paths of files and those of the listing */
 	struct ck_arena text;
 	struct ck_strided *strided; /* by chunk */
 	struct ck_within *within;   /* by chunk */
@@ -164,7 +164,7 @@ struct ck_catalog {
 	uint32_t refs;
 };
 
-/* Acquire and release a reference. Any thread. NULL is allowed. */
+/* Acquire and release a reference. NULL is allowed. */
 const struct ck_catalog *ck_catalog_hold(const struct ck_catalog *c);
 void ck_catalog_put(const struct ck_catalog *c);
 
@@ -212,14 +212,14 @@ static inline const struct ck_replica *ck_catalog_replica(
 	return ck_rows_at(&c->replicas, i);
 }
 
-/* True if the tensor has a row and was not removed. */
+/* True if the tensor has a row, and ck_entry_is_there(). */
 static inline bool ck_tensor_is_there(const struct ck_catalog *c, uint64_t i)
 {
 	return i < c->tensors.n &&
-	       ck_catalog_tensor(c, (uint32_t)i)->entry.key.p;
+	       ck_entry_is_there(&ck_catalog_tensor(c, (uint32_t)i)->entry);
 }
 
-/* True if it is also shown as a whole. */
+/* It is also shown as a whole. */
 static inline bool ck_tensor_is_whole(const struct ck_catalog *c, uint64_t i)
 {
 	return ck_tensor_is_there(c, i) &&
@@ -229,7 +229,7 @@ static inline bool ck_tensor_is_whole(const struct ck_catalog *c, uint64_t i)
 static inline bool ck_object_is_there(const struct ck_catalog *c, uint64_t i)
 {
 	return i < c->objects.n &&
-	       ck_catalog_object(c, (uint32_t)i)->entry.key.p;
+	       ck_entry_is_there(&ck_catalog_object(c, (uint32_t)i)->entry);
 }
 
 /* Names of an entry, by its index in the listing. */

@@ -33,6 +33,10 @@ struct ck_format_options {
 	 * `renames` is the parsed map if it was read already; holds a reference. */
 	char *rename;
 	const struct ck_renames *renames;
+	/* Patterns of the names that are shown, see selection.h; NULL: all. Owned.
+	 * `selection` is made of them if it was not yet; holds a reference. */
+	char *only, *exclude;
+	const struct ck_selection *selection;
 	const char *kind; /* see ck_kind_named(); NULL: any */
 	bool write;	  /* opens what ck_writer_open() needs */
 	/* Parts of the directory that are on other hosts; not together with `write`. NULL: all
@@ -44,15 +48,7 @@ struct ck_format_options {
 	unsigned in_runs;
 };
 
-static inline void ck_format_options_fini(struct ck_format_options *o)
-{
-	free(o->linkroot);
-	free(o->sidecar);
-	free(o->rename);
-	ck_renames_put(o->renames);
-	o->linkroot = o->sidecar = o->rename = NULL;
-	o->renames = NULL;
-}
+CK_EXPORT void ck_format_options_fini(struct ck_format_options *o);
 
 /* An open checkpoint: its directory, its data files and its current catalog. Any thread may
  * call all functions below. */

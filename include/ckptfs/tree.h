@@ -79,13 +79,17 @@ struct ck_node_stat {
 	struct timespec mtime;
 };
 
-/* Reads the file of placements=, and opens the directory of hf_template=, for roots that
- * are made with these options. Caller owns `t`, which must not move. Returns 0, or:
+/* Reads the files of placements= and manifest=, and opens the directory of hf_template=,
+ * for roots that are made with these options. Caller owns `t`, which must not move. Returns 0, or:
  * -EINVAL; -EBADMSG; -EFBIG; errors of open(2) and of ck_template_open(). d has the
  * reason. Caller must call ck_view_files_leave(), also after an error. */
 CK_MUST_USE int ck_view_files_use(struct ck_view_options *o,
 				  struct ck_template *t, struct ck_diag *d);
 void ck_view_files_leave(struct ck_view_options *o, struct ck_template *t);
+/* Reads a file of manifest=. Returns 0, or: -EBADMSG; -EFBIG; -ENOMEM; errors of open(2).
+ * d has the reason. Caller must call ck_manifest_free(). */
+CK_MUST_USE int ck_manifest_read(const char *path, struct ck_manifest **out,
+				 struct ck_diag *d);
 
 /* A checkpoint with its views: the root of a tree, or a directory in one. Opaque. */
 struct ck_root;

@@ -17,6 +17,7 @@ struct ck_root;
 struct ck_view;
 struct ck_weight_map;  /* weight_map.h */
 struct ck_place_rules; /* place_rules.h */
+struct ck_manifest;    /* report/manifest.h */
 
 /* A directory of a view. */
 struct ck_dir {
@@ -141,8 +142,13 @@ struct ck_view_options {
 	uint64_t hf_shard_size;
 	char *hf_template; /* path of a directory, or NULL. Owned */
 	char *placements;  /* path of a file, or NULL. Owned */
+	/* Ranks that local/ and sharded/ show, see rank_list.h; NULL: all. Owned */
+	char *ranks;
+	char *manifest; /* path of a file, or NULL. Owned */
+	bool strict;	/* differences to the manifest refuse the mount */
 	/* Its content, owned by the caller that read it; or NULL: */
 	struct ck_place_rules *rules;
+	struct ck_manifest *expected; /* content of manifest; the same */
 	/* Content of hf_template, owned by the caller that opened it; or NULL: */
 	struct ck_aside *aside;
 	/* NULL: the directory has no index */

@@ -7,11 +7,13 @@
 #include "ckptfs/format.h"
 #include "ckptfs/io.h"
 #include "ckptfs/json.h"
+#include "ckptfs/tree.h"
 #include "ckptfs/view.h"
 #include "cluster.h"
 #include "commands.h"
 #include "format/warnings.h"
 #include "offline_tree.h"
+#include "report/manifest.h"
 #include "tree/reports/replicas.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -29,6 +31,8 @@ struct checking {
 	bool full, json;
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
+	struct ck_view_options view;  /* only `manifest` is used */
+	struct ck_manifest *expected; /* its content, or NULL */
 	int64_t shown; /* time of the last progress line, ms; 0: not yet */
 	uint64_t dead; /* unreferenced bytes, if dead_known */
 	bool dead_known;
@@ -88,6 +92,8 @@ static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
 		field(out, ",\"host\":", text_of(f->host));
 	if (is_warning)
 		ck_buf_text(out, ",\"severity\":\"warning\"");
+	if (f->kind)
+		field(out, ",\"kind\":", text_of(f->kind));
 	field(out, ",\"errno\":", text_of(err));
 	field(out, ",\"what\":", f->what);
 	field(out, ",\"expected\":", text_of(f->expected));
@@ -223,6 +229,47 @@ static void print(const struct checking *k, struct ck_checkpoint *cp,
 
 /* --- the command ---------------------------------------------------------- */
 
+static int strict_add(const struct checking *k, struct ck_findings *out,
+		      const struct ck_strict_row *row)
+{
+	static const struct ck_str what[] = {
+		[CK_STRICT_MISSING] = CK_STR("strict: missing, the manifest "
+					     "has it"),
+		[CK_STRICT_UNEXPECTED] = CK_STR("strict: not in the manifest"),
+		[CK_STRICT_MISMATCHED] = CK_STR("strict: another dtype or "
+						"shape"),
+	};
+	struct ck_buf expected = { 0 }, found = { 0 };
+	struct ck_fault f = { .name = row->name,
+			      .kind = "strict",
+			      .what = what[row->kind] };
+	int rc;
+
+	if (row->kind == CK_STRICT_MISMATCHED) {
+		ck_strict_print_expected(k->expected, row->expected, &expected);
+		ck_strict_print_found(out->catalog, row->tensor, &found);
+		f.expected = expected.data;
+		f.found = found.data;
+	}
+	rc = expected.err || found.err ? -ENOMEM : ck_findings_add(out, &f);
+	ck_buf_fini(&expected);
+	ck_buf_fini(&found);
+	return rc;
+}
+
+/* Adds the differences to the manifest. */
+static int strict_check(const struct checking *k, struct ck_findings *out)
+{
+	struct ck_strict s = { 0 };
+	int rc = k->expected ? ck_strict_find(out->catalog, k->expected, &s)
+			     : 0;
+
+	for (size_t i = 0; i < s.n && rc == 0; i++)
+		rc = strict_add(k, out, &s.rows[i]);
+	free(s.rows);
+	return rc;
+}
+
 static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
 			  bool full, struct ck_findings *out)
 {
@@ -252,7 +299,9 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	clear_progress(k);
 	if (rc)
 		return ck_trouble("%s", d.text);
-	rc = replicas_check(cp, cluster, k->full, &findings);
+	rc = strict_check(k, &findings);
+	if (rc == 0)
+		rc = replicas_check(cp, cluster, k->full, &findings);
 	if (rc) {
 		ck_findings_fini(&findings);
 		return ck_trouble("%s", strerror(-rc));
@@ -281,7 +330,7 @@ static int parse(struct checking *k, int argc, char **argv)
 		case 'f': k->full = true; break;
 		case 'j': k->json = true; break;
 		case 'o':
-			rc = ck_parse_reading(&k->options, &k->hosts, NULL,
+			rc = ck_parse_reading(&k->options, &k->hosts, &k->view,
 					      optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
@@ -296,6 +345,15 @@ static int parse(struct checking *k, int argc, char **argv)
 	return ck_check_hosts(&k->hosts);
 }
 
+static int manifest_read(struct checking *k)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_manifest_read(k->view.manifest, &k->expected, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
 int ck_cmd_check(int argc, char **argv)
 {
 	struct checking k = { .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
@@ -303,6 +361,8 @@ int ck_cmd_check(int argc, char **argv)
 	struct ck_cluster *cluster = NULL;
 	int rc = parse(&k, argc, argv);
 
+	if (rc == 0 && k.view.manifest)
+		rc = manifest_read(&k);
 	if (rc == 0)
 		rc = ck_source_open(argv[optind], &k.options, &k.hosts,
 				    &cluster, &cp);
@@ -311,6 +371,8 @@ int ck_cmd_check(int argc, char **argv)
 	if (rc == 0)
 		rc = check(&k, cp, cluster);
 	ck_source_close(cluster, cp);
+	ck_manifest_free(k.expected);
+	ck_view_options_fini(&k.view);
 	ck_hosts_options_fini(&k.hosts);
 	ck_format_options_fini(&k.options);
 	return rc;

@@ -4,8 +4,8 @@
  * steps, as a table, as JSON or as CSV.
  */
 #include "inspect_run.h"
-#include "ckptfs/catalog.h"
 #include "ckptfs/json.h"
+#include "model/catalog/items.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static void take_numbers(struct row *r, const struct ck_checkpoint *cp)
 
 	snprintf(r->kind, sizeof(r->kind), "%s", c->kind);
 	r->has_numbers = ck_checkpoint_run(cp) == NULL;
-	r->tensors = c->tensors.n - c->own_tensors;
+	r->tensors = ck_shown_tensors(c);
 	r->bytes = c->nbytes;
 }
 

@@ -137,7 +137,7 @@ _ckptfs_option_words() {
 		linkroot=* | hf_template=*)
 			_ckptfs_option_files "$before${option%%=*}=" -d "${option#*=}"
 			;;
-		hostfile=* | log=* | placements=* | program=* | rename=* | sidecar=*)
+		hostfile=* | log=* | manifest=* | placements=* | program=* | rename=* | sidecar=*)
 			_ckptfs_option_files "$before${option%%=*}=" -f "${option#*=}"
 			;;
 		esac
@@ -145,19 +145,19 @@ _ckptfs_option_words() {
 }
 
 _ckptfs_reading_options() {
-	_ckptfs_option_words "$1" "$2" hf_shard_size= hf_template= kind=dcp kind=ranks kind=run \
-		kind=safetensors kind=torch kind=torch_checkpointing linkroot= placements= rename= root= \
+	_ckptfs_option_words "$1" "$2" exclude= hf_shard_size= hf_template= kind=dcp kind=ranks kind=run \
+		kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= placements= ranks= rename= root= \
 		shardlinks=beneath sidecar= views=
 }
 
 _ckptfs_mount_options() {
 	_ckptfs_option_words "$1" "$2" agent= allhosts allow_other \
 		auto_unmount cache= commit=close \
-		commit=manual debug direct fsname= gather=gpu \
+		commit=manual debug direct exclude= fsname= gather=gpu \
 		gather=host gid= gpu= gpu=auto gpu=off gpucache= hf_shard_size= hf_template= hostfile= hosts= \
-		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog map= nccl=force nccl=off net= \
-		nonempty noxattr ownermem= patch pinned= placements= prefer= program= rejoin= rejoin=off rename= replicas=first \
-		replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= \
+		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog manifest= map= nccl=force nccl=off net= \
+		nonempty noxattr only= ownermem= patch pinned= placements= prefer= program= ranks= rejoin= rejoin=off rename= replicas=first \
+		replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= strict \
 		timeout= uid= umask= views= write
 }
 

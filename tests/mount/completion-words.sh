@@ -53,7 +53,7 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= placements= rename= root= \
+offers 'ckptfs check checkpoint -o ' exclude= hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= placements= ranks= rename= root= \
 	shardlinks=beneath sidecar= views=
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
@@ -81,11 +81,11 @@ check 'bash: options of inspect are those of --help' diff \
 	<("$CKPTFS" help inspect | grep -oE -- '^  --?[a-z]+' | tr -d ' ' | sort -u)
 
 offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
-	cache= commit=close commit=manual debug direct fsname= \
+	cache= commit=close commit=manual debug direct exclude= fsname= \
 	gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
-	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog map= nccl=force nccl=off \
-	net= nonempty noxattr ownermem= patch pinned= placements= prefer= program= rejoin= rejoin=off rename= replicas=first \
-	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
+	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog manifest= map= nccl=force nccl=off \
+	net= nonempty noxattr only= ownermem= patch pinned= placements= prefer= program= ranks= rejoin= rejoin=off rename= replicas=first \
+	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= strict timeout= uid= \
 	umask= views= write
 offers 'ckptfs a b -o allow' allow_other
 offers 'ckptfs a b -o ro,dir' ro,direct

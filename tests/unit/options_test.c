@@ -110,7 +110,7 @@ static void refused(void)
 		{ "fsnam=x", "fsname", EINVAL },
 		/* Not the words that are accepted and do nothing. */
 		{ "relatme", "nearest is rename=", EINVAL },
-		{ "ownr", "nearest is kind=", EINVAL },
+		{ "ownr", "nearest is only=", EINVAL },
 		/* A word that takes no value, one that needs it. */
 		{ "direct=1", "direct", EINVAL },
 		{ "uid", "uid", EINVAL },

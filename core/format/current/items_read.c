@@ -138,12 +138,13 @@ bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
  * own. */
 static uint64_t items_count(const struct ck_catalog *c)
 {
-	uint64_t n = c->objects.n;
+	uint64_t n = c->objects.n - c->hidden_objects;
 
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
-		if (t->entry.role == CK_ROLE_COPY)
+		if (t->entry.role == CK_ROLE_COPY ||
+		    t->entry.role == CK_ROLE_HIDDEN)
 			continue;
 		for (uint32_t k = 0; k < t->nchunks; k++)
 			n += !ck_tensor_box_is_empty(t, k) &&

@@ -222,8 +222,10 @@ static int entry_compare(const struct verifying *v, uint32_t i,
 			 uint32_t *change)
 {
 	const struct ck_catalog *c = v->w->catalog;
-	struct ck_entry_id old = c->listing->entries[i];
 	struct ck_entry_id new = v->c->listing->entries[i];
+	/* Entries that the user did not select are behind the others. */
+	struct ck_entry_id old = c->listing->nhidden ? new
+						     : c->listing->entries[i];
 	const struct ck_entry *a = ck_catalog_entry(c, old);
 	const struct ck_entry *b = ck_catalog_entry(v->c, new);
 
@@ -244,7 +246,8 @@ static bool are_as_many(const struct ck_catalog *now,
 {
 	return now->listing->n == k->nentries &&
 	       now->tensors.n == k->ntensors && now->chunks.n == k->nchunks &&
-	       old->listing->n >= k->nentries &&
+	       old->listing->n + old->listing->nhidden >= k->nentries &&
+	       now->objects.n <= old->objects.n &&
 	       old->tensors.n >= k->ntensors && old->chunks.n >= k->nchunks;
 }
 

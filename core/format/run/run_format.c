@@ -141,6 +141,8 @@ static int run_make(struct ck_checkpoint *cp,
 	};
 	/* The map was read when the run directory was opened; all steps use it. */
 	r->options.renames = ck_renames_hold(cp->catalog->listing->renames);
+	r->options.selection =
+		ck_selection_hold(cp->catalog->listing->selection);
 	rc = path_keep(options->linkroot, &r->options.linkroot);
 	return rc ? rc : path_keep(options->sidecar, &r->options.sidecar);
 }

@@ -185,6 +185,12 @@ void ck_catalog_rename(struct ck_catalog *c, const struct ck_renames *m)
 	c->caps->listing->renames = ck_renames_hold(m);
 }
 
+void ck_catalog_select(struct ck_catalog *c, const struct ck_selection *s)
+{
+	ck_selection_put(c->caps->listing->selection);
+	c->caps->listing->selection = ck_selection_hold(s);
+}
+
 void ck_catalog_path_is_key(struct ck_catalog *c)
 {
 	struct ck_entry *e = last_entry(c);
@@ -338,12 +344,40 @@ static void trim(struct ck_catalog *c)
 	ck_catalog_caps_free(c);
 }
 
+/* Adds a doubt about the selection of names, if there is any. */
+static int selection_note(struct ck_catalog *c)
+{
+	const struct ck_listing *l = c->listing;
+	const char *first;
+	bool only;
+
+	if (l->nhidden && l->n == 0)
+		return ck_catalog_doubt_add(
+			c, ck_shown("only=, exclude=: no name is selected; "
+				    "the checkpoint has %zu",
+				    l->nhidden));
+	if (l->n == 0 || l->nunmatched == 0)
+		return 0;
+	first = ck_selection_at(l->selection, l->unmatched_first, &only);
+	return ck_catalog_doubt_add(
+		c,
+		ck_shown("%s=: %zu of %zu patterns match no name; the first is "
+			 "%s",
+			 only ? "only" : "exclude", l->nunmatched,
+			 ck_selection_count(l->selection),
+			 ck_show(ck_str_from(first))));
+}
+
 int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 {
 	int rc = ck_listing_finish(c->caps->listing, d);
 
 	if (rc == 0)
 		rc = ck_listing_note_unused(c->listing, c);
+	if (rc == 0)
+		rc = selection_note(c);
+	if (rc == 0)
+		rc = ck_catalog_hide(c);
 	if (rc == 0)
 		rc = ck_catalog_check(c);
 	if (rc == -ENOMEM)

@@ -522,12 +522,6 @@ int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
 	return rc ? rc : ck_tensor_facts_set(t, &k.facts, NULL);
 }
 
-void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes)
-{
-	if (!ck_add(&c->nbytes, c->nbytes, nbytes))
-		c->nbytes = UINT64_MAX;
-}
-
 int ck_catalog_check(struct ck_catalog *c)
 {
 	struct check k;

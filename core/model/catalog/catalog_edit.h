@@ -111,6 +111,8 @@ struct ck_str ck_catalog_last_key(const struct ck_catalog *c);
 /* Sets the map of shown names; NULL: entries are shown by their keys. Must be
  * called before ck_catalog_finish(). Holds a reference. */
 void ck_catalog_rename(struct ck_catalog *c, const struct ck_renames *m);
+/* The same for the names that are shown; NULL: all. */
+void ck_catalog_select(struct ck_catalog *c, const struct ck_selection *s);
 /* Records an unknown global; duplicates are ignored. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
 /* Copies the texts. */

@@ -132,7 +132,7 @@ CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);
  * Returns 0, or: -EINVAL if the tensor has a fault, d has it; -ENOMEM. */
 CK_MUST_USE int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
 				       uint32_t *order, struct ck_diag *d);
-/* Adds the bytes of a tensor that is not an alias. The sum saturates at UINT64_MAX. */
+/* hide.c: adds the bytes of a tensor that is not an alias. The sum saturates at UINT64_MAX. */
 void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes);
 /* Returns the positive errno of an item, from the facts about its file; 0 without a
  * fault. */
@@ -151,6 +151,17 @@ CK_MUST_USE int ck_listing_rename(struct ck_listing *l, struct ck_diag *d);
 /* Adds a doubt with the number of lines that match no name. Returns 0, or: -ENOMEM. */
 CK_MUST_USE int ck_listing_note_unused(const struct ck_listing *l,
 				       struct ck_catalog *c);
+
+/* hide.c: moves the entries that listing->selection does not select behind the others, and
+ * counts the patterns that match no name. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_listing_select(struct ck_listing *l);
+/* Gives rows CK_ROLE_HIDDEN if the listing hides their names, and drops losses of such
+ * names from the first catalog. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_catalog_hide(struct ck_catalog *c);
+/* Ends the sharing of a tensor with its aliases, because its bytes change or it is hidden.
+ * Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_catalog_part_from_aliases(struct ck_catalog *c,
+					     uint32_t tensor);
 
 /* catalog_items.c: marks the replicas of a chunk as lost, when its item was replaced.
  * Returns 0, or: -ENOMEM. */

@@ -12,63 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* --- aliases ------------------------------------------------------------------ */
-
-/* Makes an alias a tensor with bytes of its own. */
-static int alias_end(struct ck_catalog *c, uint32_t alias)
-{
-	struct ck_tensor *t = ck_catalog_own_tensor(c, alias);
-	struct ck_tensor *of = t ? ck_catalog_own_tensor(c, t->alias) : NULL;
-
-	if (!of)
-		return -ENOMEM;
-	of->alias--;
-	t->is_alias = 0;
-	t->alias = 0;
-	ck_catalog_bytes_add(c, t->nbytes);
-	return 0;
-}
-
-/* Makes the aliases of a tensor aliases of the first of them, which then has the
- * bytes. */
-static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
-{
-	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor), *first = NULL;
-
-	if (!t)
-		return -ENOMEM;
-	/* Aliases have larger numbers. */
-	for (uint32_t i = tensor + 1; t->alias; i++) {
-		struct ck_tensor *alias;
-
-		if (ck_tensor_alias_of(ck_catalog_tensor(c, i)) != tensor)
-			continue;
-		alias = ck_catalog_own_tensor(c, i);
-		if (!alias)
-			return -ENOMEM;
-		t->alias--;
-		if (first) {
-			alias->alias = first->entry.number;
-			continue;
-		}
-		first = alias;
-		first->is_alias = 0;
-		first->alias = t->alias;
-		ck_catalog_bytes_add(c, first->nbytes);
-	}
-	return 0;
-}
-
-/* Ends the sharing of a tensor with its aliases, because its bytes change. */
-static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
-{
-	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-
-	if (t->is_alias)
-		return alias_end(c, tensor);
-	return t->alias ? aliases_pass(c, tensor) : 0;
-}
-
 /* --- locations -------------------------------------------------------------------- */
 
 static int place(struct ck_catalog *c, const struct ck_edit *e)
@@ -98,7 +41,7 @@ static int changed(struct ck_catalog *c, uint32_t tensor)
 	facts.version = c->generation;
 	rc = ck_tensor_facts_set(t, &facts, NULL);
 	if (rc == 0)
-		rc = part_from_aliases(c, tensor);
+		rc = ck_catalog_part_from_aliases(c, tensor);
 	return rc ? rc : ck_catalog_tensor_renew(c, tensor, NULL);
 }
 
@@ -326,7 +269,7 @@ static int remove_tensor(struct ck_catalog *c, uint32_t number)
 	if (t && (t->apart || t->entry.role != CK_ROLE_WHOLE))
 		return -EINVAL; /* local/ would still show parts of it */
 	if (rc == 0)
-		rc = part_from_aliases(c, number);
+		rc = ck_catalog_part_from_aliases(c, number);
 	if (rc)
 		return rc;
 	nbytes = t->nbytes;
@@ -388,7 +331,7 @@ static int list_all(const struct ck_catalog *c, struct ck_listing *l,
 	uint32_t tensors = c->tensors.n, objects = c->objects.n;
 	int rc = 0;
 
-	for (size_t i = 0; i < old->n && rc == 0; i++)
+	for (size_t i = 0; i < old->n + old->nhidden && rc == 0; i++)
 		rc = list_again(c, l, old->entries[i]);
 	for (uint32_t i = 0; i < n; i++) {
 		bool added = edits[i].kind == CK_EDIT_ADD;
@@ -412,8 +355,10 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 	struct ck_listing *l = ck_listing_make();
 	int rc = l ? list_all(c, l, edits, n) : -ENOMEM;
 
-	if (l)
+	if (l) {
 		l->renames = ck_renames_hold(c->listing->renames);
+		l->selection = ck_selection_hold(c->listing->selection);
+	}
 	if (rc == 0)
 		rc = same_again(c, l);
 	if (rc == 0)
@@ -424,7 +369,7 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 	}
 	ck_listing_put(c->listing);
 	c->listing = l;
-	return 0;
+	return ck_catalog_hide(c);
 }
 
 /* --- edits ------------------------------------------------------------------------ */

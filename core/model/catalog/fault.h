@@ -20,6 +20,7 @@ struct ck_fault {
 		*host; /* on which the file is; NULL: there are not several */
 	int err; /* positive errno; 0: nothing is lost, but ranks differ */
 	bool is_warning;    /* nothing is damaged */
+	const char *kind;   /* of a finding that is no damage; or NULL */
 	struct ck_str what; /* these three are escaped already */
 	const char *expected, *found;
 };

@@ -84,4 +84,23 @@ static inline const struct ck_item *ck_item_walk_to(struct ck_item_walk *w,
 	return w->block + in_block;
 }
 
+/* The same among the entries that are not selected. Slow. */
+int64_t ck_catalog_find_hidden(const struct ck_catalog *c, struct ck_str stem);
+
+/* Numbers of rows that are shown as a whole. */
+static inline uint32_t ck_shown_tensors(const struct ck_catalog *c)
+{
+	return c->tensors.n - c->own_tensors - c->hidden_tensors;
+}
+
+static inline uint32_t ck_shown_chunks(const struct ck_catalog *c)
+{
+	return c->chunks.n - c->own_chunks - c->hidden_chunks;
+}
+
+static inline uint32_t ck_shown_objects(const struct ck_catalog *c)
+{
+	return c->objects.n - c->own_objects - c->hidden_objects;
+}
+
 #endif

@@ -15,6 +15,7 @@
  */
 #include "catalog_internal.h"
 #include "ckptfs/table.h"
+#include "items.h"
 
 #include <errno.h>
 
@@ -301,6 +302,8 @@ static int stems_make(struct ck_listing *l)
 		s.nth[i] = 1;
 		rc = stem_make(&s, i);
 	}
+	for (size_t i = l->n; i < l->n + l->nhidden; i++)
+		l->names[i].stem = l->names[i].name; /* has no file */
 	free(s.nth);
 	ck_buf_fini(&s.text);
 	l->by_stem = s.by_stem.slots;
@@ -336,7 +339,7 @@ static int places_make(struct ck_listing *l)
 {
 	uint32_t tensors = 0, objects = 0;
 
-	for (size_t i = 0; i < l->n; i++)
+	for (size_t i = 0; i < l->n + l->nhidden; i++)
 		number_count(l->entries[i], &tensors, &objects);
 	for (size_t i = 0; i < l->nsame; i++)
 		number_count(l->same[i].id, &tensors, &objects);
@@ -344,7 +347,7 @@ static int places_make(struct ck_listing *l)
 	l->of_object = calloc(objects + 1UL, sizeof(*l->of_object));
 	if (!l->of_tensor || !l->of_object)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->n; i++)
+	for (uint32_t i = 0; i < l->n + l->nhidden; i++)
 		*place_of(l, l->entries[i]) = i;
 	for (size_t i = 0; i < l->nsame; i++)
 		*place_of(l, l->same[i].id) = *place_of(l, l->same[i].of);
@@ -412,7 +415,7 @@ static bool is_plain(const struct ck_listing *l, const struct ck_names *n)
 /* Stores only names that do not follow from their keys: nearly all of a million do. */
 static int names_settle(struct ck_listing *l)
 {
-	for (size_t i = 0; i < l->n; i++) {
+	for (size_t i = 0; i < l->n + l->nhidden; i++) {
 		const struct ck_names *names = &l->names[i];
 		struct ck_other_name *named;
 
@@ -456,7 +459,8 @@ struct ck_names ck_entry_names(const struct ck_catalog *c, size_t entry)
 
 static void trim(struct ck_listing *l)
 {
-	l->entries = ck_trim(l->entries, l->n, sizeof(*l->entries));
+	l->entries = ck_trim(l->entries, l->n + l->nhidden,
+			     sizeof(*l->entries));
 	l->named = ck_trim(l->named, l->nnamed, sizeof(*l->named));
 	l->same = ck_trim(l->same, l->nsame, sizeof(*l->same));
 }
@@ -469,6 +473,8 @@ int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)
 		rc = clashes_solve(l, d);
 	if (rc == 0)
 		rc = ck_listing_rename(l, d);
+	if (rc == 0)
+		rc = ck_listing_select(l);
 	if (rc == 0)
 		rc = stems_make(l);
 	if (rc == 0)
@@ -507,6 +513,7 @@ void ck_listing_put(const struct ck_listing *l)
 	free(last->prefixed);
 	free(last->same);
 	ck_renames_put(last->renames);
+	ck_selection_put(last->selection);
 	ck_arena_fini(&last->text);
 	free(last);
 }
@@ -521,6 +528,23 @@ int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem)
 	       !ck_str_eq(ck_entry_names(c, l->by_stem[i] - 1).stem, stem))
 		i = (i + 1) & mask;
 	return l->by_stem ? (int64_t)l->by_stem[i] - 1 : -1;
+}
+
+int64_t ck_catalog_find_hidden(const struct ck_catalog *c, struct ck_str stem)
+{
+	const struct ck_listing *l = c->listing;
+	struct ck_buf text = { 0 };
+	int64_t found = -1;
+
+	for (size_t i = l->n; i < l->n + l->nhidden && found < 0; i++) {
+		text.len = 0;
+		ck_name_stem(ck_entry_names(c, i).name, 1, &text);
+		if (!text.err &&
+		    ck_str_eq((struct ck_str){ text.data, text.len }, stem))
+			found = (int64_t)i;
+	}
+	ck_buf_fini(&text);
+	return found;
 }
 
 const struct ck_same_name *ck_listing_same_of(const struct ck_listing *l,

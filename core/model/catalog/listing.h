@@ -9,6 +9,7 @@
 #define CKPTFS_LISTING_H
 
 #include "rename.h"
+#include "selection.h"
 
 struct ck_owned; /* catalog_internal.h */
 
@@ -55,6 +56,9 @@ enum ck_entry_role {
 	/* Rows of single ranks, which only local/ shows: */
 	CK_ROLE_COPY, /* a part of another entry, as one rank has it */
 	CK_ROLE_OWN,  /* there is no whole entry of which it is a part */
+	/* In no view, because the user did not select its name. Its bytes are in
+	 * use, and a commit keeps them. */
+	CK_ROLE_HIDDEN,
 };
 
 /* Common part of tensors and objects. The shown name is in the listing. */
@@ -77,6 +81,12 @@ struct ck_entry {
 static inline struct ck_entry_id ck_entry_of(const struct ck_entry *e)
 {
 	return (struct ck_entry_id){ e->of, e->of_object };
+}
+
+/* True if an entry was not removed, and its name is selected. */
+static inline bool ck_entry_is_there(const struct ck_entry *e)
+{
+	return e->key.p && e->role != CK_ROLE_HIDDEN;
 }
 
 /* Part i of the path, below nparts. */
@@ -108,8 +118,10 @@ struct ck_same_name {
 
 /* Immutable once finished. */
 struct ck_listing {
-	struct ck_entry_id *entries; /* in the order of the checkpoint */
-	uint32_t *of_tensor;	     /* index in entries, by number */
+	/* in the order of the checkpoint; nhidden entries that are not selected
+	 * follow the n others */
+	struct ck_entry_id *entries;
+	uint32_t *of_tensor; /* index in entries, by number */
 	uint32_t *of_object;
 	/* entries that keep prefixes of wrappers, since their names would collide
 	 * without; in any order */
@@ -117,12 +129,16 @@ struct ck_listing {
 	/* Entries without a name of their own, sorted by the entry whose name they
 	 * have. */
 	struct ck_same_name *same;
-	size_t n, nprefixed, nsame;
+	size_t n, nhidden, nprefixed, nsame;
 	/* Map of names from the user; NULL: no map. Holds a reference. */
 	const struct ck_renames *renames;
 	uint32_t nrenamed; /* entries that the map renames */
 	/* lines of the map that match no entry, and the index of the first */
 	uint32_t nunused, unused_first;
+	/* Names that are shown; NULL: all. Holds a reference. */
+	const struct ck_selection *selection;
+	/* patterns of the selection that match no name, and the first of them */
+	size_t nunmatched, unmatched_first;
 	/* Private. Names of each entry, until finished: */
 	struct ck_names *names;
 	/* Entries not in `named` have the key without its first `dropped` bytes as

@@ -15,14 +15,18 @@ static struct ck_snapshots *texts_of(const void *state)
 
 static int control_make(const struct ck_view_source *from, const void **state)
 {
-	*state = ck_snapshots_make(ck_reports, ck_report_count(from->root),
-				   from->root);
+	*state = ck_snapshots_make(ck_reports, ck_nreports, from->root);
 	return *state ? 0 : -ENOMEM;
 }
 
 static void control_free(const void *state)
 {
 	ck_snapshots_free(texts_of(state));
+}
+
+static bool is_shown(const struct ck_dir *dir, size_t i)
+{
+	return !ck_reports[i].is_shown || ck_reports[i].is_shown(dir->root);
 }
 
 static void child_set(uint32_t i, struct ck_child *out)
@@ -34,13 +38,13 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			  struct ck_str name, struct ck_child *out)
 {
 	struct ck_snapshot *text;
-	size_t i = 0, n = ck_snapshots_count(texts_of(dir->state));
+	size_t i = 0;
 	int rc;
 
 	(void)c;
-	while (i < n && !ck_str_is(name, ck_reports[i].name))
+	while (i < ck_nreports && !ck_str_is(name, ck_reports[i].name))
 		i++;
-	if (i == n)
+	if (i == ck_nreports || !is_shown(dir, i))
 		return -ENOENT;
 	child_set((uint32_t)i, out);
 	rc = ck_snapshots_get(texts_of(dir->state), i, true, &text);
@@ -53,7 +57,9 @@ static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint64_t *at, struct ck_child *out)
 {
 	(void)c;
-	if (*at >= ck_snapshots_count(texts_of(dir->state)))
+	while (*at < ck_nreports && !is_shown(dir, *at))
+		++*at;
+	if (*at >= ck_nreports)
 		return -ENOENT;
 	child_set((uint32_t)*at, out);
 	return 0;

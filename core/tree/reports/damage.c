@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "ckptfs/report.h"
+#include "model/catalog/items.h"
 #include "sample.h"
 #include "snapshot.h"
 
@@ -455,6 +456,5 @@ void ck_damage_log(const struct ck_damage *known)
 		       "are damaged; " CK_CONTROL_DIR
 		       "/damage in the mount names them",
 		       ck_show(ck_str_from(known->cp->path)), tensors,
-		       c->tensors.n - c->own_tensors, others,
-		       c->objects.n - c->own_objects);
+		       ck_shown_tensors(c), others, ck_shown_objects(c));
 }

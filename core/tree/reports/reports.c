@@ -6,6 +6,7 @@
 #include "ckptfs/report.h"
 #include "format/rewrite.h"
 #include "format/warnings.h"
+#include "report/manifest.h"
 #include "tree/tree_internal.h"
 
 #include <errno.h>
@@ -51,11 +52,10 @@ void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
 	ck_buf_escaped(out, ck_str_from(r->cp->path));
 	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, r->cp->why);
 	print_generation(r, fate, err, out);
-	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n",
-		      c->tensors.n - c->own_tensors, (uintmax_t)c->nbytes);
+	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n", ck_shown_tensors(c),
+		      (uintmax_t)c->nbytes);
 	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
-		      c->chunks.n - c->own_chunks, c->files.n,
-		      c->objects.n - c->own_objects);
+		      ck_shown_chunks(c), c->files.n, ck_shown_objects(c));
 	if (r->cp->elsewhere)
 		r->cp->elsewhere->print(r->cp->elsewhere, out);
 	if (r->options->gpu_status)
@@ -77,6 +77,13 @@ static void print_renamed(const struct ck_catalog *c, struct ck_buf *out)
 	if (c->listing->renames)
 		ck_buf_printf(out, "renamed names: %" PRIu32 "\n",
 			      c->listing->nrenamed);
+}
+
+static void print_hidden(const struct ck_catalog *c, struct ck_buf *out)
+{
+	if (c->listing->selection)
+		ck_buf_printf(out, "names not selected: %zu\n",
+			      c->listing->nhidden);
 }
 
 static void print_unknown(const struct ck_root *r, const struct ck_catalog *c,
@@ -123,6 +130,7 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 
 	print_prefixed(c, out);
 	print_renamed(c, out);
+	print_hidden(c, out);
 	print_unknown(r, c, out);
 	print_notes(c, out);
 	ck_checkpoint_print_warnings(r->cp, c, out);
@@ -179,7 +187,14 @@ static void print_paths(void *arg, struct ck_buf *out)
 		r->options->gpu_paths(r->options->gpu_arg, out);
 }
 
-/* Only in mounts with more than one path: of several hosts, or with GPUs. */
+/* Without a mount reads are not counted. */
+static bool has_stats(const void *arg)
+{
+	const struct ck_root *r = arg;
+
+	return ck_files_stats(r->cp->files) != NULL;
+}
+
 static void print_stats(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
@@ -211,19 +226,29 @@ static void print_state_dict(void *arg, struct ck_buf *out)
 	ck_report_state_dict(c, out);
 }
 
-const struct ck_report ck_reports[] = {
-	{ "status", print_status, true },
-	{ "damage", print_damage, true },
-	{ "log", print_log, true },
-	{ "tensors.csv", print_csv, false },
-	{ "tensors.jsonl", print_jsonl, false },
-	{ "state_dict.json", print_state_dict, false },
-	{ "stats", print_stats, true },
-};
-
-size_t ck_report_count(const struct ck_root *r)
+static bool has_manifest(const void *arg)
 {
-	bool all = ck_files_stats(r->cp->files) != NULL;
+	const struct ck_root *r = arg;
 
-	return CK_ARRAY_SIZE(ck_reports) - (all ? 0 : 1);
+	return !r->made && r->options->view && r->options->view->expected;
 }
+
+static void print_strict(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	ck_strict_report(c, r->options->view->expected, out);
+}
+
+const struct ck_report ck_reports[] = {
+	{ "status", print_status, true, NULL },
+	{ "damage", print_damage, true, NULL },
+	{ "log", print_log, true, NULL },
+	{ "tensors.csv", print_csv, false, NULL },
+	{ "tensors.jsonl", print_jsonl, false, NULL },
+	{ "state_dict.json", print_state_dict, false, NULL },
+	{ "strict.json", print_strict, false, has_manifest },
+	{ "stats", print_stats, true, has_stats },
+};
+const size_t ck_nreports = CK_ARRAY_SIZE(ck_reports);

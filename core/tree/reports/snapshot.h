@@ -34,6 +34,8 @@ struct ck_report {
 	/* Appends the text. */
 	void (*print)(void *arg, struct ck_buf *out);
 	bool live; /* printed again at each lookup */
+	/* True if the directory shows it; NULL: always. */
+	bool (*is_shown)(const void *arg);
 };
 
 struct ck_snapshots;

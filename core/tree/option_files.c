@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * placements: reads the file of option placements. It is the user's, and is read once,
- * before the first view is made. No state; one thread.
+ * option_files: reads the files that options name: placements, manifest. They are the
+ * user's, and are read once, before the first view is made. No state; one thread.
  */
 #include "model/place_rules.h"
+#include "report/manifest.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -11,11 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int text_read(const char *path, struct ck_buf *text, struct ck_diag *d)
+static int text_read(const char *path, size_t most, struct ck_buf *text,
+		     struct ck_diag *d)
 {
 	ck_auto_fd int fd = open(path,
 				 O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	char bytes[1024];
+	char bytes[2048];
 	struct stat st;
 	ssize_t n = 0;
 
@@ -23,15 +25,14 @@ static int text_read(const char *path, struct ck_buf *text, struct ck_diag *d)
 		return ck_fail(d, errno, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return ck_fail(d, EBADMSG, "not a regular file");
-	while (text->len <= CK_PLACE_RULES_MOST && text->err == 0 &&
+	while (text->len <= most && text->err == 0 &&
 	       (n = read(fd, bytes, sizeof(bytes))) > 0)
 		ck_buf_add(text, bytes, (size_t)n);
 	if (n < 0 || text->err)
 		return n < 0 ? ck_fail(d, errno, "%s", strerror(errno))
 			     : ck_fail(d, -text->err, "out of memory");
-	return text->len > CK_PLACE_RULES_MOST
-		       ? ck_fail(d, EFBIG, "larger than %d bytes",
-				 CK_PLACE_RULES_MOST)
+	return text->len > most
+		       ? ck_fail(d, EFBIG, "larger than %zu bytes", most)
 		       : 0;
 }
 
@@ -39,7 +40,7 @@ int ck_place_rules_read(const char *path, struct ck_place_rules **out,
 			struct ck_diag *d)
 {
 	struct ck_buf text = { 0 };
-	int rc = text_read(path, &text, d);
+	int rc = text_read(path, CK_PLACE_RULES_MOST, &text, d);
 
 	if (rc == 0)
 		rc = ck_place_rules_parse(
@@ -47,6 +48,21 @@ int ck_place_rules_read(const char *path, struct ck_place_rules **out,
 	ck_buf_fini(&text);
 	if (rc)
 		ck_diag_prefix(d, "option placements: %s",
+			       ck_show(ck_str_from(path)));
+	return rc;
+}
+
+int ck_manifest_read(const char *path, struct ck_manifest **out,
+		     struct ck_diag *d)
+{
+	struct ck_buf text = { 0 };
+	int rc = text_read(path, CK_MANIFEST_MOST, &text, d);
+
+	if (rc == 0)
+		rc = ck_manifest_parse(&text, out, d);
+	ck_buf_fini(&text);
+	if (rc)
+		ck_diag_prefix(d, "option manifest: %s",
 			       ck_show(ck_str_from(path)));
 	return rc;
 }
