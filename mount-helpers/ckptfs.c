@@ -30,7 +30,7 @@ static int ck_cmd_help(int argc, char **argv);
 	"                             ranks or run\n"
 #define VIEWS                                                                  \
 	"  -o views=NAME[+NAME...]    only these of full, raw, local, "        \
-	"objects, hf, torch, sharded, dcp, optim\n"                            \
+	"objects, hf, torch, sharded, dcp, optim, f32\n"                       \
 	"  -o root=NAME               prefix of the model that hf/ shows; "    \
 	"empty: all\n"                                                         \
 	"  -o hf_shard_size=SIZE      maximum size of a file in hf/; "         \

@@ -2,7 +2,6 @@
 /* header_fetch: an array of descriptors, their loop nests, and a list of
  * changes. */
 #include "header_fetch.h"
-#include "io/local/gather.h"
 
 #include <errno.h>
 
@@ -11,8 +10,7 @@ struct ck_remote_change {
 	struct ck_plan plan;
 	const struct ck_dtype *dtype;
 	uint8_t *whole;
-	uint64_t skip, len;
-	uint8_t *to;
+	struct ck_delivery to;
 	uint8_t how[]; /* enum ck_change of each copy */
 };
 
@@ -45,7 +43,7 @@ int ck_remote_add(struct ck_remote_batch *m, const struct ck_plan *plan,
 
 int ck_remote_change(struct ck_remote_batch *m, struct ck_plan *plan,
 		     const struct ck_layout *layout, uint8_t *whole,
-		     uint64_t skip, uint64_t len, uint8_t *to)
+		     const struct ck_delivery *to)
 {
 	struct ck_remote_change *c = malloc(sizeof(*c) + plan->ncopies);
 
@@ -55,9 +53,7 @@ int ck_remote_change(struct ck_remote_batch *m, struct ck_plan *plan,
 					.plan = *plan,
 					.dtype = ck_dtype_at(layout->dtype),
 					.whole = whole,
-					.skip = skip,
-					.len = len,
-					.to = to };
+					.to = *to };
 	for (size_t i = 0; i < plan->ncopies; i++)
 		c->how[i] = layout->extents[plan->copies[i].chunk].change;
 	*plan = (struct ck_plan){ 0 };
@@ -71,7 +67,7 @@ static void change(const struct ck_remote_change *c)
 
 	for (size_t i = 0; i < c->plan.ncopies; i++)
 		ck_gather_change(&g, i, c->dtype, c->how[i]);
-	memcpy(c->to, c->whole + c->skip, c->len);
+	ck_deliver(&c->to, c->whole);
 }
 
 int ck_remote_finish(struct ck_remote_batch *m)
@@ -84,9 +80,10 @@ int ck_remote_finish(struct ck_remote_batch *m)
 	return 0;
 }
 
-void ck_remote_fini(struct ck_remote_batch *m)
+void ck_remote_back(struct ck_remote_batch *m, size_t n,
+		    const struct ck_remote_change *last)
 {
-	while (m->changes) {
+	while (m->changes != last) {
 		struct ck_remote_change *next = m->changes->next;
 
 		ck_plan_fini(&m->changes->plan);
@@ -94,6 +91,12 @@ void ck_remote_fini(struct ck_remote_batch *m)
 		free(m->changes);
 		m->changes = next;
 	}
+	m->n = n;
+}
+
+void ck_remote_fini(struct ck_remote_batch *m)
+{
+	ck_remote_back(m, 0, NULL);
 	free(m->list);
 	ck_arena_fini(&m->loops);
 	*m = (struct ck_remote_batch){ 0 };

@@ -8,6 +8,7 @@
 #define CK_HEADER_FETCH_H
 
 #include "ckptfs/io.h"
+#include "io/local/gather.h"
 
 struct ck_remote_change; /* values that are changed after delivery */
 
@@ -24,13 +25,17 @@ struct ck_remote_batch {
 CK_MUST_USE int ck_remote_add(struct ck_remote_batch *m,
 			      const struct ck_plan *plan, size_t i,
 			      const struct ck_extent *extent, uint8_t *to);
-/* Records that, after delivery, the values of `whole`, which the plan fills, are changed
- * as the layout demands, and its bytes [skip, skip + len) are copied to `to`. Owns
- * `whole` and the arrays of the plan if it returns 0. Returns 0, or -ENOMEM. */
+/* Records that, after its bytes have arrived, the values of `whole`, which the plan fills,
+ * are changed as the layout demands, and then delivered. Owns `whole` and the arrays of the
+ * plan if it returns 0. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_remote_change(struct ck_remote_batch *m,
 				 struct ck_plan *plan,
 				 const struct ck_layout *layout, uint8_t *whole,
-				 uint64_t skip, uint64_t len, uint8_t *to);
+				 const struct ck_delivery *to);
+/* Removes all that was recorded after there were n descriptors and `last` was the latest
+ * change. */
+void ck_remote_back(struct ck_remote_batch *m, size_t n,
+		    const struct ck_remote_change *last);
 /* Call after all descriptors have completed. Changes the values. Returns 0, or
  * the first error of a descriptor. */
 CK_MUST_USE int ck_remote_finish(struct ck_remote_batch *m);

@@ -19,6 +19,9 @@
 
 #include <errno.h>
 
+/* Elements that are converted at once. */
+enum { BLOCK_ELEMENTS = 32 << 10 };
+
 /* The bytes [begin, end) of one part of the slice. */
 struct part_read {
 	struct ck_read_op *rd;
@@ -60,9 +63,10 @@ static int plan_box(const struct ck_layout *layout, struct part_read *p)
 	return 0;
 }
 
-/* Runs the plan in memory of its own, changes the values there, and copies the
- * requested bytes. If some are remote, that is left to ck_remote_finish(). */
-static int run_changed(const struct ck_layout *layout, struct part_read *p)
+/* Runs the plan in memory of its own, changes the values there, and delivers them. If some
+ * are remote, that is left to ck_remote_finish(). */
+static int run_aside(const struct ck_layout *layout, struct part_read *p,
+		     const struct ck_delivery *to)
 {
 	struct ck_read_op *rd = p->rd;
 	struct ck_workspace *s = rd->space;
@@ -78,8 +82,7 @@ static int run_changed(const struct ck_layout *layout, struct part_read *p)
 	if (rc)
 		return rc;
 	if (rd->remote && rd->remote->n > recorded) {
-		rc = ck_remote_change(rd->remote, &s->plan, layout, whole,
-				      p->skip, p->end - p->begin, p->to);
+		rc = ck_remote_change(rd->remote, &s->plan, layout, whole, to);
 		if (rc == 0)
 			(void)ck_steal(&whole);
 		return rc;
@@ -89,8 +92,17 @@ static int run_changed(const struct ck_layout *layout, struct part_read *p)
 
 		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
 	}
-	memcpy(p->to, whole + p->skip, p->end - p->begin);
+	ck_deliver(to, whole);
 	return 0;
+}
+
+static int run_changed(const struct ck_layout *layout, struct part_read *p)
+{
+	const struct ck_delivery to = { .skip = p->skip,
+					.len = p->end - p->begin,
+					.to = p->to };
+
+	return run_aside(layout, p, &to);
 }
 
 /* Runs the plan into the slot of the gather engine. */
@@ -103,6 +115,50 @@ static int run_packed(const struct ck_layout *layout, struct part_read *p)
 	return rc ? rc : ck_run_plan(p->rd, layout, packing->slot->fill);
 }
 
+/* Plans, runs and converts the elements in blocks, which stay in the cache of the
+ * processor. The GPU does not gather them. */
+static int run_converted(const struct ck_layout *layout, struct part_read *p)
+{
+	const uint64_t block = BLOCK_ELEMENTS * CK_FLOAT32_SIZE;
+	struct part_read q = *p;
+	uint64_t next;
+	int rc = 0;
+
+	if (layout->dtype != p->part.from)
+		return -EBADMSG;
+	for (uint64_t at = p->begin; at < p->end && rc == 0; at = next) {
+		struct ck_delivery to = { .dtype = p->part.from,
+					  .convert = true,
+					  .skip = at % CK_FLOAT32_SIZE,
+					  .to = p->to + (at - p->begin) };
+
+		next = ck_min(p->end, (at / block + 1) * block);
+		to.len = next - at;
+		q.begin = at;
+		q.end = next;
+		ck_range_source(&p->part, &q.begin, &q.end);
+		rc = plan_box(layout, &q);
+		if (rc == 0)
+			rc = run_aside(layout, &q, &to);
+	}
+	return rc;
+}
+
+static int run_box(const struct ck_layout *layout, struct part_read *p)
+{
+	int rc;
+
+	if (p->part.from != CK_DTYPE_UNKNOWN)
+		return run_converted(layout, p);
+	rc = plan_box(layout, p);
+	if (rc)
+		return rc;
+	if (p->rd->packing)
+		return run_packed(layout, p);
+	return layout->change ? run_changed(layout, p)
+			      : ck_run_plan(p->rd, layout, p->to);
+}
+
 /* Reads the bytes with one layout of the box. Sets rd->old if the layout is outdated;
  * the bytes are undefined then. */
 static int read_box(const struct ck_layout *layout, void *arg)
@@ -110,18 +166,14 @@ static int read_box(const struct ck_layout *layout, void *arg)
 	struct part_read *p = arg;
 	struct ck_read_op *rd = p->rd;
 	size_t recorded = rd->remote ? rd->remote->n : 0;
+	const struct ck_remote_change *last = rd->remote ? rd->remote->changes
+							 : NULL;
 	struct ck_packing_mark mark = { 0 };
 	int rc;
 
 	if (rd->packing)
 		mark = ck_packing_mark(rd->packing);
-	rc = plan_box(layout, p);
-	if (rc == 0 && rd->packing)
-		rc = run_packed(layout, p);
-	else if (rc == 0 && layout->change)
-		rc = run_changed(layout, p);
-	else if (rc == 0)
-		rc = ck_run_plan(rd, layout, p->to);
+	rc = run_box(layout, p);
 	/* The plan has just stat'ed the files of the layout. */
 	rd->old = rd->renewals < CK_RENEWALS &&
 		  ck_open_slice_is_old(p->from, layout);
@@ -130,7 +182,7 @@ static int read_box(const struct ck_layout *layout, void *arg)
 	/* Recorded descriptors of a failed plan may lead to memory that was
 	 * freed. */
 	if (rc && rd->remote)
-		rd->remote->n = recorded;
+		ck_remote_back(rd->remote, recorded, last);
 	if (rc && rd->packing)
 		ck_packing_back(rd->packing, &mark);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * attr: owners, modes and times as the contract's section 3 has them: what
- * .metadata, the directory and the data files of a node share.
+ * attr: owners, modes and times: what .metadata, the directory and the data files of a
+ * node share. And the elements of a file. No state; any thread.
  */
 #include "tree_internal.h"
 
@@ -75,4 +75,24 @@ void ck_tree_file_attr(const struct ck_tree_options *o,
 	out->mode = about->type == CK_TYPE_LINK ? S_IFLNK | 0777
 						: S_IFREG | (shown & kept(o));
 	out->mtime = attr.mtime;
+}
+
+bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
+		      struct ck_elements *out)
+{
+	const struct ck_file_content *about = &n->about;
+	const struct ck_tensor *t;
+	bool is_box = about->topic == CK_FILE_KIND_BOX;
+
+	if ((about->topic != CK_FILE_KIND_TENSOR && !is_box) ||
+	    about->as != CK_DTYPE_UNKNOWN)
+		return false;
+	t = ck_catalog_tensor(of, about->number);
+	*out = (struct ck_elements){ .dtype = t->facts->dtype_name,
+				     .shape = t->shape,
+				     .ndim = t->ndim };
+	if (is_box)
+		out->shape = ck_tensor_box(t, about->chunk - t->chunk) +
+			     t->ndim;
+	return true;
 }

@@ -73,6 +73,22 @@ static int get_raw_key(const struct file *f, struct ck_buf *out)
 
 static int get_dtype(const struct file *f, struct ck_buf *out)
 {
+	if (f->n->about.as != CK_DTYPE_UNKNOWN)
+		ck_buf_text(out, ck_dtype_at(f->n->about.as)->name);
+	else
+		ck_buf_str(out, tensor_of(f)->facts->dtype_name);
+	return 0;
+}
+
+static bool has_source_dtype(const struct file *f)
+{
+	return f->n->about.as != CK_DTYPE_UNKNOWN;
+}
+
+static int get_source_dtype(const struct file *f, struct ck_buf *out)
+{
+	if (!has_source_dtype(f))
+		return -ENODATA;
 	ck_buf_str(out, tensor_of(f)->facts->dtype_name);
 	return 0;
 }
@@ -95,20 +111,6 @@ static int get_shape(const struct file *f, struct ck_buf *out)
 {
 	ck_dims_print(out, shape_of(f), tensor_of(f)->ndim);
 	return 0;
-}
-
-bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
-		      struct ck_elements *out)
-{
-	const struct file f = { .c = of, .n = n };
-
-	if (n->about.topic != CK_FILE_KIND_TENSOR &&
-	    n->about.topic != CK_FILE_KIND_BOX)
-		return false;
-	*out = (struct ck_elements){ .dtype = tensor_of(&f)->facts->dtype_name,
-				     .shape = shape_of(&f),
-				     .ndim = tensor_of(&f)->ndim };
-	return true;
 }
 
 static int get_offset(const struct file *f, struct ck_buf *out)
@@ -381,6 +383,7 @@ static const struct attribute attributes[] = {
 	{ CK_XATTR_PREFIX "fqn", get_fqn, NULL },
 	{ CK_XATTR_PREFIX "raw_key", get_raw_key, has_raw_key },
 	{ CK_XATTR_PREFIX "dtype", get_dtype, is_of_tensor },
+	{ CK_XATTR_PREFIX "source_dtype", get_source_dtype, has_source_dtype },
 	{ CK_XATTR_PREFIX "shape", get_shape, is_of_tensor },
 	{ CK_XATTR_PREFIX "offset", get_offset, has_offset },
 	{ CK_XATTR_PREFIX "chunks", get_chunks, is_of_tensor },

@@ -8,8 +8,9 @@
 #include <errno.h>
 
 const struct ck_view *const ck_views[] = {
-	&ck_view_full.view, &ck_view_raw.view, &ck_view_local, &ck_view_hf,
-	&ck_view_torch,	    &ck_view_sharded,  &ck_view_dcp,   &ck_view_optim,
+	&ck_view_full.view, &ck_view_raw.view, &ck_view_local,
+	&ck_view_hf,	    &ck_view_torch,    &ck_view_sharded,
+	&ck_view_dcp,	    &ck_view_optim,    &ck_view_f32.view,
 };
 const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
 

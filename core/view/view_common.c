@@ -20,9 +20,11 @@ int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
 	int rc;
 
 	ck_slice_add_bytes(&b, p->literal);
-	if (p->has_tensor)
+	if (p->has_tensor) {
 		ck_slice_add_box(&b, p->tensor, p->ndim,
 				 (const uint64_t *)p->box, p->nbytes);
+		b.parts[b.n - 1].part.from = p->from;
+	}
 	rc = ck_slice_make(&b, out);
 	if (rc == 0)
 		(*out)->at_open = true;

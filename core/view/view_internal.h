@@ -7,7 +7,7 @@
 
 #include "ckptfs/view.h"
 
-extern const struct ck_tensor_view ck_view_full, ck_view_raw;
+extern const struct ck_tensor_view ck_view_full, ck_view_raw, ck_view_f32;
 extern const struct ck_view ck_view_local, ck_view_hf, ck_view_torch,
 	ck_view_sharded, ck_view_optim;
 extern const struct ck_view ck_view_dcp;
@@ -54,7 +54,8 @@ struct ck_view_part {
 	struct ck_str literal; /* bytes before the elements; may be empty */
 	bool has_tensor;       /* false: no elements can be shown */
 	uint32_t tensor;
-	uint64_t nbytes; /* of the elements */
+	uint8_t from;	 /* as in struct ck_part */
+	uint64_t nbytes; /* of the elements, as shown */
 	/* ndim offsets, then ndim sizes, as in catalog->boxes, within the
 	 * tensor; NULL for the whole tensor. */
 	const int64_t *box;

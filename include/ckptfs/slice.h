@@ -27,6 +27,9 @@ enum ck_part_kind {
 
 struct ck_part {
 	uint8_t kind; /* enum ck_part_kind */
+	/* CK_PART_BOX: the dtype of the tensor, if its elements are converted to float32;
+	 * else CK_DTYPE_UNKNOWN. The length of the part is that of the float32. */
+	uint8_t from;
 	/* CK_PART_BOX: tensor; CK_PART_RANGE: data file; CK_PART_MADE: private to
 	 * the slice */
 	uint32_t number;

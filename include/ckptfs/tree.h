@@ -189,7 +189,7 @@ struct ck_elements {
 	uint32_t ndim;
 };
 
-/* Returns false if the file is not of one tensor or box. */
+/* Returns false if the file is not of one tensor or box, or of converted elements. */
 CK_MUST_USE bool ck_tree_elements(const struct ck_catalog *of,
 				  const struct ck_node *n,
 				  struct ck_elements *out);

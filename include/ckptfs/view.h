@@ -70,6 +70,9 @@ struct ck_file_content {
 	uint8_t type;	 /* enum ck_node_type */
 	uint8_t topic;	 /* enum ck_file_kind */
 	uint8_t accepts; /* enum ck_accepts */
+	/* shown dtype of its elements, if that is not always the dtype of the
+	 * tensor; else CK_DTYPE_UNKNOWN */
+	uint8_t as;
 	/* content is generated on demand: size() computes its size */
 	bool made;
 	/* content is generated again at each lookup of its name */

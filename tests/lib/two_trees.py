@@ -350,8 +350,8 @@ def copied_differs(path, row, want):
 
 
 def is_copied(path):
-    """sharded/, torch/, dcp/ and optim/, of the checkpoint or of a step, are copied only if a path names them."""
-    return not {"sharded", "torch", "dcp", "optim"} & set(path.split("/")[:2])
+    """sharded/, torch/, dcp/, optim/ and f32/, of the checkpoint or of a step, are copied only if a path names them."""
+    return not {"sharded", "torch", "dcp", "optim", "f32"} & set(path.split("/")[:2])
 
 
 def copy_differs(tree, bare, to):

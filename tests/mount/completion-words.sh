@@ -151,7 +151,7 @@ offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
 offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
 offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
-offers "ckptfs ls $source " .ckptfs/ dcp/ full/ hf/ local/ objects/ optim/ raw/ sharded/ torch/
+offers "ckptfs ls $source " .ckptfs/ dcp/ f32/ full/ hf/ local/ objects/ optim/ raw/ sharded/ torch/
 offers "ckptfs ls -l --json $source lo" local/
 offers "ckptfs ls $source local/rank-1" local/rank-1/
 offers "ckptfs cat $source raw/nothing"

@@ -89,14 +89,14 @@ status 'a directory as another name' 0 '' cp_ -r "$source" full/ full2
 status 'the root as another name' 0 '' cp_ -r "$source" . all
 mkdir root
 status 'the content of the root' 0 '' cp_ -r --sync "$source" / root
-# A mount that uses GPUs has two more reports. sharded/, torch/, dcp/ and optim/ are copied only if a path names them.
+# A mount that uses GPUs has two more reports. sharded/, torch/, dcp/, optim/ and f32/ are copied only if a path names them.
 without_more() {
-	grep -v "${CKPTFS_GPUS:+^\./\.ckptfs/\(paths\|stats\) \|}^\./\(sharded\|torch\|dcp\|optim\)[ /]\|^\. "
+	grep -v "${CKPTFS_GPUS:+^\./\.ckptfs/\(paths\|stats\) \|}^\./\(sharded\|torch\|dcp\|optim\|f32\)[ /]\|^\. "
 }
 mounted "$source"
 for way in 'd/full full' 'full2 full' 'all .' 'root .'; do
 	read -r copy view <<<"$way"
-	check "$copy is $view of a mount" diff -r -x sharded -x torch -x dcp -x optim -x status -x log -x damage \
+	check "$copy is $view of a mount" diff -r -x sharded -x torch -x dcp -x optim -x f32 -x status -x log -x damage \
 		${CKPTFS_GPUS:+-x paths -x stats} "$copy" "$mnt/$view"
 	equal "$copy: names, modes and times" \
 		"$(listing "$copy" | without_more)" \

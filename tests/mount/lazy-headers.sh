@@ -21,7 +21,7 @@ find "$mnt" -exec getfattr -d --absolute-names {} + >"$WORK/attributes"
 cat "$mnt"/.ckptfs/* >/dev/null
 equal 'listings, attributes and reports read no item' "$(checked)" 0
 equal 'all were listed' "$(grep -c '^user.ckptfs.fqn=' "$WORK/attributes")" \
-	"$(find "$mnt/full" "$mnt/raw" "$mnt/local" "$mnt/objects" "$mnt/sharded" $(ls -d "$mnt/optim" 2>/dev/null) -type f |
+	"$(find "$mnt/full" "$mnt/raw" "$mnt/local" "$mnt/objects" "$mnt/sharded" "$mnt/f32" $(ls -d "$mnt/optim" 2>/dev/null) -type f |
 		wc -l)"
 equal 'a fault that no read met is not listed' "$(attributes "$mnt/raw/$bad")" 0
 

@@ -50,7 +50,7 @@ def attributes(path, inode, mode):
 dir_mode = stat.S_IFDIR | stat.S_IMODE(directory.st_mode) & ~0o222
 attributes(mount, 1, dir_mode)
 expect('root', [n for n, _, _ in listing(mount)], [b'full', b'raw', b'local', b'objects',
-                                                    *(name for name in (b'hf', b'torch', b'sharded', b'dcp', b'optim')
+                                                    *(name for name in (b'hf', b'torch', b'sharded', b'dcp', b'optim', b'f32')
                                                       if os.path.isdir(os.path.join(os.fsencode(mount), name))), b'.ckptfs'])
 for name, inode, is_dir in listing(mount):
     path = os.path.join(os.fsencode(mount), name)

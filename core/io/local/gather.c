@@ -9,6 +9,8 @@
  * sources are loaded under ck_sigbus_guard() only. No state. Any thread.
  */
 #include "gather.h"
+#include "model/to_float32.h"
+#include "range.h"
 
 #include <endian.h>
 
@@ -224,4 +226,43 @@ void ck_gather_change(const struct ck_gather *g, size_t i,
 	do
 		change_plane(g->to + w.plane.dst, &w.plane, c->run, dtype, how);
 	while (planes_next(&w));
+}
+
+/* --- delivering ------------------------------------------------------------------ */
+
+/* Converts one element, and copies up to `most` bytes of it from byte `skip` on. Returns
+ * their number. */
+static uint64_t deliver_part(const struct ck_delivery *d, const uint8_t *from,
+			     uint64_t skip, uint64_t most, uint8_t *to)
+{
+	uint8_t value[CK_FLOAT32_SIZE];
+	uint64_t len = ck_min(CK_FLOAT32_SIZE - skip, most);
+
+	ck_to_float32(d->dtype, from, value, 1);
+	memcpy(to, value + skip, len);
+	return len;
+}
+
+static void deliver_float32(const struct ck_delivery *d, const uint8_t *from)
+{
+	uint64_t item = ck_dtype_at(d->dtype)->size, n, done = 0;
+
+	if (d->skip && d->len) {
+		done = deliver_part(d, from, d->skip, d->len, d->to);
+		from += item;
+	}
+	n = (d->len - done) / CK_FLOAT32_SIZE;
+	ck_to_float32(d->dtype, from, d->to + done, n);
+	done += n * CK_FLOAT32_SIZE;
+	if (done < d->len)
+		(void)deliver_part(d, from + n * item, 0, d->len - done,
+				   d->to + done);
+}
+
+void ck_deliver(const struct ck_delivery *d, const uint8_t *whole)
+{
+	if (d->convert)
+		deliver_float32(d, whole);
+	else
+		memcpy(d->to, whole + d->skip, d->len);
 }

@@ -25,4 +25,16 @@ void ck_gather_run(void *gather);
 void ck_gather_change(const struct ck_gather *g, size_t i,
 		      const struct ck_dtype *dtype, unsigned how);
 
+/* Where the bytes of a plan are delivered that is run in memory of its own. */
+struct ck_delivery {
+	uint8_t dtype; /* of the elements of the plan */
+	bool convert;  /* to float32 */
+	/* bytes of the result, of which `len` are copied to `to` */
+	uint64_t skip, len;
+	uint8_t *to;
+};
+
+/* whole: what the plan has filled. With `convert`, `skip` must be less than an element. */
+void ck_deliver(const struct ck_delivery *d, const uint8_t *whole);
+
 #endif

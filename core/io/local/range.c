@@ -21,6 +21,16 @@ struct ck_request ck_range_request(const struct ck_layout *layout,
 	};
 }
 
+void ck_range_source(const struct ck_part *p, uint64_t *begin, uint64_t *end)
+{
+	uint64_t item = ck_dtype_at(p->from)->size;
+
+	if (p->from == CK_DTYPE_UNKNOWN)
+		return;
+	*begin = *begin / CK_FLOAT32_SIZE * item;
+	*end = (*end + CK_FLOAT32_SIZE - 1) / CK_FLOAT32_SIZE * item;
+}
+
 bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops, uint64_t *end)
 {
 	for (uint32_t k = 0; k < nloops; k++) {

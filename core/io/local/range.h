@@ -8,10 +8,15 @@
 
 #include "ckptfs/io.h"
 
+enum { CK_FLOAT32_SIZE = 4 };
+
 /* Request for a box of a tensor: ndim offsets, then ndim sizes, in elements; NULL for
  * the whole tensor. Caller sets begin and end. layout->err must be 0. */
 struct ck_request ck_range_request(const struct ck_layout *layout,
 				   const uint64_t *box);
+/* Sets [*begin, *end), bytes of a box part, to the bytes of the elements that it needs, as
+ * the tensor has them. */
+void ck_range_source(const struct ck_part *p, uint64_t *begin, uint64_t *end);
 /* Advances *end from the end of the first run of a loop nest to the end of the last
  * one. Returns false if that overflows. */
 CK_MUST_USE bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops,

@@ -233,6 +233,7 @@ static void queue_part(struct ck_ahead *a, const struct ck_open_slice *o,
 		queue_range(a, part.number, part.at.fpos + begin, end - begin);
 	if (part.kind != CK_PART_BOX)
 		return;
+	ck_range_source(&part, &begin, &end);
 	known = ck_open_slice_known(o, i);
 	if (known)
 		queue_box(a, known, part.at.box, begin, end);
