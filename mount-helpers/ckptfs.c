@@ -93,7 +93,7 @@ static const struct command {
 	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
 	  "print files that a mount would show, without mounting", SHOWING },
 	{ "cp", ck_cmd_cp,
-	  "cp [-r] [-j N] [--sync] [--resume] SRC PATH... DEST " READING_USAGE,
+	  "cp [-r] [-j N] [--sync] [--resume] SRC [PATH...] DEST " READING_USAGE,
 	  "copy files that a mount would show, without mounting",
 	  "  -r                         copy directories recursively\n"
 	  "  -j N                       number of threads; default: one for "

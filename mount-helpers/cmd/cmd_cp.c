@@ -16,9 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Maximum size of a file in hf/ with -r, as Hugging Face's libraries write it. */
-static const uint64_t HF_FILE = UINT64_C(5) << 30;
-
 struct cp {
 	bool deep; /* -r */
 	struct ck_offline u;
@@ -481,31 +478,21 @@ static void say_config(struct cp *k)
 	}
 }
 
-/* With -r, hf/ is split into files of HF_FILE bytes, unless a PATH names model.safetensors,
- * the single file that ls shows. hf_shard_size= and the index of a template take precedence. */
-static void choose_hf_files(struct cp *k, char **paths, int n)
-{
-	static const char one[] = "model.safetensors";
-	bool named = false;
-
-	for (int i = 0; i < n; i++) {
-		const char *slash = strrchr(paths[i], '/');
-
-		named |= slash && strcmp(slash + 1, one) == 0;
-	}
-	if (k->deep && !named && k->u.view.hf_shard_size == 0)
-		k->u.view.hf_shard_size = HF_FILE;
-}
-
 static int run(struct cp *k, char **argv, int n)
 {
+	static char top[] = ".";
+	char *whole[] = { top }, **paths = n > 2 ? argv + 1 : whole;
+	int npaths = n > 2 ? n - 2 : 1, rc = CK_EXIT_FINE;
 	const char *dest = argv[n - 1];
-	int rc;
 
-	choose_hf_files(k, argv + 1, n - 2);
-	rc = ck_offline_open(&k->u, argv[0]);
+	if (n == 2)
+		rc = ck_cp_choose_views(&k->u);
+	if (k->deep)
+		ck_cp_choose_hf_files(&k->u, paths, npaths);
 	if (rc == 0)
-		rc = prepare(k, argv + 1, n - 2, dest);
+		rc = ck_offline_open(&k->u, argv[0]);
+	if (rc == 0)
+		rc = prepare(k, paths, npaths, dest);
 	if (rc == 0 && k->names.n) {
 		say_config(k);
 		say_losses(k);
@@ -556,7 +543,7 @@ static int parse(struct cp *k, int argc, char **argv)
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
-	if (rc == 0 && argc - optind < 3)
+	if (rc == 0 && argc - optind < (k->deep ? 2 : 3))
 		rc = ck_usage();
 	if (rc == 0 && k->resume && !k->deep)
 		rc = ck_trouble("cp: option --resume needs -r");

@@ -100,4 +100,11 @@ void ck_cp_into_end(struct ck_cp *c, struct ck_cp_dir *into);
 CK_MUST_USE bool ck_cp_run(struct ck_cp *c, const struct ck_named *from,
 			   struct ck_cp_dir *into, const char *name);
 
+/* Without a PATH: selects full/ and objects/, unless views= is given, and prints that.
+ * Returns the exit status. */
+int ck_cp_choose_views(struct ck_offline *u);
+/* Splits hf/ into files of 5 GiB, unless a PATH names model.safetensors, the single file that
+ * ls shows. hf_shard_size= and the index of a template take precedence. */
+void ck_cp_choose_hf_files(struct ck_offline *u, char **paths, int n);
+
 #endif

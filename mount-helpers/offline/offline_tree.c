@@ -345,6 +345,7 @@ struct copied {
 	const struct ck_view *in;
 	int (*each)(void *arg, struct ck_node *n, const char *name);
 	void *arg;
+	bool without_reports;
 };
 
 static int copied_each(void *arg, struct ck_node *n, const char *name)
@@ -353,7 +354,8 @@ static int copied_each(void *arg, struct ck_node *n, const char *name)
 	const struct ck_view *view = n->dir.view;
 
 	if (n->about.type == CK_TYPE_DIR && view && view != c->in &&
-	    view->is_on_request)
+	    (view->is_on_request ||
+	     (c->without_reports && strcmp(view->top, CK_CONTROL_DIR) == 0)))
 		return 0;
 	return c->each(c->arg, n, name);
 }
@@ -363,7 +365,9 @@ int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 				  const char *name),
 		      void *arg)
 {
-	struct copied c = { .each = each, .arg = arg };
+	struct copied c = { .each = each,
+			    .arg = arg,
+			    .without_reports = u->without_reports };
 	struct ck_node in;
 	int rc = ck_tree_find(u->tree, dir, &in);
 

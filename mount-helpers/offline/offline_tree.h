@@ -16,6 +16,7 @@ struct ck_offline {
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
 	struct ck_view_options view;
+	bool without_reports; /* ck_offline_copied() omits .ckptfs/ */
 	/* Constant while it is open, set by ck_offline_open(): */
 	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
 	struct ck_checkpoint *cp;

@@ -107,6 +107,20 @@ equal 'the root is as the root' "$(listing all | head -n 1)" \
 unmounted
 check 'reports' grep -q '^items checked\|^kind' all/.ckptfs/status
 
+# --- without a PATH
+status 'no PATH: a line' 0 'full and objects are copied; other directories have the same data' cp_ -r "$source" whole
+equal 'no PATH: full and objects' "$(ls -A whole | xargs)" 'full objects'
+check 'no PATH: the same files' diff -r whole/full full2
+status 'no PATH: views=' 0 '' cp_ -r "$source" whole2 -o views=raw+objects
+equal 'no PATH: those of views=' "$(ls -A whole2 | xargs)" 'objects raw'
+status 'no PATH without -r' 2 'usage: ckptfs cp' cp_ "$source" whole3
+mkdir run
+cp -r "$source" run/step-1
+status 'no PATH: a run directory' 0 'full and objects' cp_ -r run whole4
+equal 'no PATH: each step' "$(cd whole4 && ls -dA */* | xargs)" 'latest/full latest/objects step-1/full step-1/objects'
+chmod -R u+w whole whole2 whole4
+rm -r run whole whole2 whole4
+
 # --- existing files
 mkdir -m 700 m m/full
 echo old >"m/full/$one.npy"
