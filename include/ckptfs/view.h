@@ -70,9 +70,7 @@ struct ck_file_content {
 	uint8_t type;	 /* enum ck_node_type */
 	uint8_t topic;	 /* enum ck_file_kind */
 	uint8_t accepts; /* enum ck_accepts */
-	/* shown dtype of its elements, if that is not always the dtype of the
-	 * tensor; else CK_DTYPE_UNKNOWN */
-	uint8_t as;
+	uint8_t as; /* dtype its elements are shown as, or CK_DTYPE_UNKNOWN */
 	/* content is generated on demand: size() computes its size */
 	bool made;
 	/* content is generated again at each lookup of its name */
@@ -141,23 +139,18 @@ struct ck_view_options {
 	/* Prefix that hf/ removes from names, and without which it omits them. "":
 	 * no prefix; NULL: hf/ chooses it. Owned */
 	char *root;
-	/* bytes of tensors per file in hf/; 0: one file */
-	uint64_t hf_shard_size;
-	char *hf_template; /* path of a directory, or NULL. Owned */
-	char *placements;  /* path of a file, or NULL. Owned */
-	/* Ranks that local/ and sharded/ show, see rank_list.h; NULL: all. Owned */
-	char *ranks;
-	char *manifest; /* path of a file, or NULL. Owned */
-	bool strict;	/* differences to the manifest refuse the mount */
-	/* Its content, owned by the caller that read it; or NULL: */
+	uint64_t hf_shard_size; /* bytes per file in hf/; 0: one file */
+	/* Paths, or NULL: of a directory, and of two files. Owned */
+	char *hf_template, *placements, *manifest;
+	char *ranks; /* see rank_list.h; NULL: all. Owned */
+	bool strict; /* differences to the manifest refuse the mount */
+	/* Content of these files and directories, owned by the caller that opened
+	 * them; or NULL. weight_map: the index of the directory. */
 	struct ck_place_rules *rules;
-	struct ck_manifest *expected; /* content of manifest; the same */
-	/* Content of hf_template, owned by the caller that opened it; or NULL: */
+	struct ck_manifest *expected;
 	struct ck_aside *aside;
-	/* NULL: the directory has no index */
 	const struct ck_weight_map *weight_map;
-	/* Receives the lines that ck_view_note() logs. NULL: they are only
-	 * logged. */
+	/* Receives the lines that ck_view_note() logs; or NULL. */
 	void (*note)(const char *line);
 };
 
@@ -165,10 +158,8 @@ struct ck_view_options {
 #define CK_NO_CONFIG "no config.json, which transformers and vLLM need"
 #define CK_USE_TEMPLATE                                                        \
 	"-o hf_template=DIR takes it from a directory of the model"
-
 /* Logs a line for the user: an option without effect, a directory that is absent. */
 void ck_view_note(const struct ck_view_options *o, const char *line);
-
 void ck_view_options_fini(struct ck_view_options *o);
 /* True if a directory of this name is shown. */
 CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
