@@ -15,6 +15,7 @@
 #include "offline_tree.h"
 #include "report/manifest.h"
 #include "tree/reports/replicas.h"
+#include "view/state_warn.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -178,6 +179,8 @@ static void print_text(const struct checking *k, struct ck_checkpoint *cp,
 	}
 	print_classes(c, unknown, out);
 	ck_checkpoint_warn(cp, c, print_warning, &w);
+	if (ck_state_warn(c, print_warning, &w))
+		out->err = -ENOMEM;
 	if (k->dead_known && k->dead)
 		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
 	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
@@ -203,6 +206,8 @@ static void print_json(const struct checking *k, struct ck_checkpoint *cp,
 			      f->faults[i].is_warning, out);
 	}
 	ck_checkpoint_warn(cp, c, print_warning, &w);
+	if (ck_state_warn(c, print_warning, &w))
+		out->err = -ENOMEM;
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < unknown->n; i++)
 		field(out, i ? "," : "", unknown->all[i]);

@@ -158,6 +158,19 @@ ln -s real.distcp "$source/__1_0.distcp"
 check 'dead bytes: not what a link leads to that is not followed' \
 	test "$(dead)" -le $((replaced + 1000))
 
+# Warnings about the state dict as a whole.
+python3 - state.pt <<'END'
+import pickle, sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as file:
+    state = {"optimizer": {"state": {}, "param_groups": [{"lr": 0.1, "params": [0]}]}}
+    file.writestr("state/data.pkl", pickle.dumps(state, 2))
+    file.writestr("state/version", "3\n")
+END
+equal 'no model, and no state' "$("$CKPTFS" check state.pt | sed -n 's/^warning: //p' | paste -sd ';')" \
+	'no tensor of a model: hf/ is absent;optimizer optimizer has param_groups, but no state: it was saved before its first step, or keeps none'
+check 'no model: exit status' "$CKPTFS" check state.pt
+equal 'a model and an optimizer' "$("$CKPTFS" check "$FIXTURES/fsdp2" | grep -c warning:)" 0
+
 fails 'usage' 'usage: ckptfs check SRC' "$CKPTFS" check
 fails 'an unknown option' 'the nearest is --full' \
 	"$CKPTFS" check --fast "$source"
