@@ -221,6 +221,33 @@ def alone(model, tap, ckptfs, home):
         tap.check(len(list(problems(os.path.join(mnt, b"optim"), by_id))) > 2, "canary: the state of other parameters")
 
 
+def unusual(tap, ckptfs, home):
+    """A frozen copy that shares tensors with the model it copies, and parameters whose names are numbers."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+    pair = torch.nn.ModuleDict({"student": torch.nn.Linear(3, 2), "teacher": torch.nn.Linear(3, 2)})
+    for copy, parameter in zip(pair["teacher"].parameters(), pair["student"].parameters()):
+        copy.data, copy.requires_grad = parameter.data, False
+    optimizer = torch.optim.Adam(pair.named_parameters())
+    pair["student"](torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    torch.save({"model": pair.state_dict(), "optimizer": state}, home / "teacher.pt")
+    names = dict(zip(state["param_groups"][0]["params"], state["param_groups"][0]["param_names"]))
+    compare(tap, ckptfs, "a parameter without state shares a tensor", home / "teacher.pt",
+            expected(state["state"], state["param_groups"], names=names, tied={}))
+    numbers = torch.nn.ParameterList(torch.randn(2 + i) for i in range(5))
+    optimizer = torch.optim.Adam(list(numbers.named_parameters())[::-1])
+    sum(p.square().sum() for p in numbers).backward()
+    optimizer.step()
+    flat = get_optimizer_state_dict(numbers, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=True))
+    nested = get_optimizer_state_dict(numbers, optimizer)
+    dcp.save({"model": numbers.state_dict(), "optim": flat}, storage_writer=dcp.FileSystemWriter(home / "numbers"), no_dist=True)
+    compare(tap, ckptfs, "names that are numbers, flattened", home / "numbers",
+            expected(nested["state"], flat_groups(flat), ids=False, tied={}))
+
+
 # ---- jobs of two processes ---------------------------------------------------------------------------------------------
 
 def fsdp1(rank, world, home, plain):
@@ -310,6 +337,7 @@ def main():
         one, two = (torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)) for _ in range(2))
         jobs(one, two, tap, options.ckptfs, pathlib.Path(home))
         alone(model_of(), tap, options.ckptfs, pathlib.Path(home))
+        unusual(tap, options.ckptfs, pathlib.Path(home))
     return tap.finish()
 
 

@@ -159,6 +159,11 @@ struct ck_optim_shared {
 	uint32_t n;
 	uint32_t left; /* names that may still be found in all: a limit */
 	struct ck_table table;
+	/* Names that the groups of the present tree list. */
+	struct ck_str *listed;
+	uint32_t nlisted;
+	size_t listed_cap;
+	struct ck_table by_listed;
 };
 
 /* True if any tensor has several names. */
@@ -169,6 +174,12 @@ CK_MUST_USE int ck_optim_shared_make(const struct ck_catalog *c,
 				     const struct ck_hf_chosen *model,
 				     struct ck_optim_shared *out);
 void ck_optim_shared_fini(struct ck_optim_shared *s);
+/* Sets s->by_listed to the names that the groups of a tree list, nested or flattened. Returns 0, or
+ * -ENOMEM. */
+CK_MUST_USE int ck_optim_shared_list(struct ck_optim_shared *s,
+				     const struct ck_optim_found *f,
+				     uint32_t tree,
+				     const struct ck_optim_names *names);
 /* The *n names of the tensor of a name; NULL if it is the only one, or if they were
  * found before in this tree. */
 const struct ck_optim_same *ck_optim_shared_find(struct ck_optim_shared *s,

@@ -70,7 +70,7 @@ static void ids_of_source(const struct making *b, const struct ck_optim_tree *t,
 
 		key->has_id = key->is_number &&
 			      (key->is_int || (!named && t->has_ids) || all);
-		key->has_name = !key->has_id;
+		key->has_name = !key->has_id && !key->is_int;
 		if (key->has_name)
 			key->name = key->text;
 	}
@@ -291,7 +291,8 @@ static struct ck_str named_text(const void *arg, uint32_t number)
 	return k->all[number].name;
 }
 
-/* Adds directories for the other names of a shared parameter that have no state. */
+/* Adds directories for the other names of a shared parameter that have no state. A name that the
+ * groups list is a parameter of its own. */
 static int aliases_add(struct making *b, uint32_t parent, uint32_t tree,
 		       const struct ck_optim_key *key)
 {
@@ -301,7 +302,8 @@ static int aliases_add(struct making *b, uint32_t parent, uint32_t tree,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n && rc == 0; i++)
-		if (ck_table_find(&b->named, all[i].name) < 0)
+		if (ck_table_find(&b->named, all[i].name) < 0 &&
+		    ck_table_find(&b->shared.by_listed, all[i].name) < 0)
 			rc = named_add(b, parent, all[i].name, key);
 	return rc;
 }
@@ -322,6 +324,9 @@ static int by_name_fill(struct making *b, uint32_t dir, uint32_t begin,
 			rc = ck_table_add(&b->named, key_at(b, i)->name,
 					  b->order[i], &number);
 	}
+	if (b->shared.n && rc == 0)
+		rc = ck_optim_shared_list(&b->shared, b->m->found, tree,
+					  &b->names);
 	for (uint32_t i = begin; b->shared.n && i < end && rc == 0; i++)
 		if (key_at(b, i)->has_name)
 			rc = aliases_add(b, dir, tree, key_at(b, i));

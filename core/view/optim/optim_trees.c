@@ -240,7 +240,8 @@ static int lists_find(const struct ck_optim_found *f, struct ck_optim_tree *t,
 		is_nested |= !at.is_flat;
 		if (!id.is_object || !is_list(e, &at, &list))
 			continue;
-		t->is_numbered |= at.is_flat;
+		/* A flattened tree has param_names for each parameter too. */
+		t->is_numbered |= at.is_flat && !list.names;
 		(*out)[(*n)++] = list;
 	}
 	t->is_flat = t->ngroups && !is_nested;
