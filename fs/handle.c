@@ -223,6 +223,32 @@ void ck_handle_note(struct ck_handle *h, const struct ck_read *r)
 		ck_ahead_note(h->fs->ahead, &h->reader.stream, r);
 }
 
+/* Sets r->len to the bytes before the first one that cannot be read, and reads them. rc: the error of
+ * the whole read, which is returned if there are none. */
+static int read_before_fault(struct ck_handle *h, struct ck_read *r, int rc)
+{
+	uint64_t good = 0, bad = r->len;
+
+	while (bad - good > 1) {
+		r->len = good + (bad - good) / 2;
+		if (ck_host_read(ck_handle_files(h), r))
+			bad = r->len;
+		else
+			good = r->len;
+	}
+	r->len = good;
+	return good ? ck_host_read(ck_handle_files(h), r) : rc;
+}
+
+int ck_handle_read(struct ck_handle *h, struct ck_read *r)
+{
+	int rc = ck_host_read(ck_handle_files(h), r);
+
+	if (!h->direct || (rc != -ENODATA && rc != -EIO && rc != -EBADMSG))
+		return rc;
+	return read_before_fault(h, r, rc);
+}
+
 static void count(const struct ck_handle *h, const struct ck_read *r, int rc)
 {
 	if (!ck_node_is_report(&h->reader.file.node))

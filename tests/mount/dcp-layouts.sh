@@ -90,6 +90,22 @@ rm "$source/__3_0.distcp"
 mounted "$source"
 check '.metadata is whole' cmp before/.metadata "$mnt/dcp/2/.metadata"
 check 'error names a tensor' sh -c 'getfattr --absolute-names --only-values -n user.ckptfs.error "$1" | grep -q "^model.*__3_0.distcp"' - "$mnt/dcp/2/__1_0.distcp"
+check 'a read ends before the first lost byte' python3 - before "$mnt" <<'END'
+import os, sys
+before, mnt = sys.argv[1:]
+ends = 0
+for name in sorted(os.listdir(before)):
+    want = open(f"{before}/{name}", "rb").read()
+    file = os.open(f"{mnt}/dcp/2/{name}", os.O_RDONLY)
+    for begin in range(0, len(want), 97):
+        try:
+            found = os.pread(file, 4096, begin)
+        except OSError:
+            continue
+        assert found and found == want[begin:begin + len(found)], (name, begin)
+        ends += begin + len(found) < len(want) and len(found) < 4096
+assert ends
+END
 check 'exactly the lost bytes fail' python3 -B - before "$mnt" <<'END'
 import errno, os, sys
 sys.path.insert(0, os.environ["HERE"])
