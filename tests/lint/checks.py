@@ -206,17 +206,17 @@ def undocumented(tree, source, row, places):
                           f'{m.group(1)}'
 
 
-@check('options documented', 'fs/session/options.c', '\t{ "canary=", set_canary },\n')
+@check('options documented', 'core/options/options.c', '\t{ "canary=", set_canary },\n')
 def check_options(tree):
     """Every mount option is in a manual page; one that does something also
     in what the shells complete."""
     folder = 'mount-helpers/completion/'
     pages = manual(tree, 'ckptfs.1') + manual(tree, 'mount.ckptfs.8')
     yield from undocumented(
-        tree, 'fs/session/options.c', r'\t(?:\{ )?"([\w-]+=?)\*?",',
+        tree, 'core/options/options.c', r'\t(?:\{ )?"([\w-]+=?)\*?",',
         [('ckptfs(1) or mount.ckptfs(8)', pages, '*{}')])
     yield from undocumented(
-        tree, 'fs/session/options.c', r'\s*\{ "(\w+)=?", set_',
+        tree, 'core/options/options.c', r'\s*\{ "(\w+)=?", set_',
         [('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
          ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}")])
 
@@ -246,13 +246,13 @@ BASH = 'mount-helpers/completion/ckptfs.bash'
 ZSH = 'mount-helpers/completion/_ckptfs'
 PAGE = 'mount-helpers/man/ckptfs.1.scd'
 COPIES = [
-    ('fs/session/options.c', r'\{ "(\w+)=?", set_', BASH,
+    ('core/options/options.c', r'\{ "(\w+)=?", set_', BASH,
      ('_ckptfs_mount_options() {\n\t_ckptfs_option_words "$1" "$2"', '\n}',
       r'(?:^|\s)(\w+)\b'), '{} canary\n}}\n'),
-    ('fs/session/options.c', r'\{ "(\w+)=?", set_', ZSH,
+    ('core/options/options.c', r'\{ "(\w+)=?", set_', ZSH,
      ("_values -s , 'mount option'", '\n}', r"^\s*'(\w+)\["),
      "{}\n\t'canary[x]'\n}}\n"),
-    ('fs/session/options.c', r'\{ "(\w+)=?", set_', PAGE,
+    ('core/options/options.c', r'\{ "(\w+)=?", set_', PAGE,
      ('# OPTIONS', '# EXIT STATUS', r'^(?:\*\w+[^\n]*, )?\*([\w\\]+)[=*]'),
      '{}\n\n*canary*\n\tx\n\n# EXIT STATUS\n'),
     ('mount-helpers/ckptfs.c', r'\{ "(\w+)", ck_cmd_', BASH,

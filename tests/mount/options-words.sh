@@ -191,7 +191,7 @@ equal '--help: every option that does something' \
 	"$(sed -n '/^Options/,$ { s/^  \([a-z_]*\).*/\1/p; }' "$WORK/help" |
 		sort | xargs)" \
 	"$(sed -n 's/^\t{ "\([a-z_]*\)=*", set_.*/\1/p' \
-		"$HERE/../../fs/session/options.c" | sort | xargs)"
+		"$HERE/../../core/options/options.c" | sort | xargs)"
 equal '--help: no line is too long' "$(awk 'length > 80' "$WORK/help" |
 	grep -v 'every tensor is a file\|^  ckptfs ')" ''
 check 'help mount has them, too' grep -q '^  commit=close|manual ' \

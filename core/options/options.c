@@ -7,7 +7,7 @@
  *
  * No state, no locks: the result is in struct ck_mount_options.
  */
-#include "ckptfs/fs.h"
+#include "options.h"
 #include "options_reading.h"
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * options_gpu: the options of GPUs: gpu=, gather=, nccl=, pinned= and
  * gpucache=. No state, no locks.
  */
-#include "ckptfs/fs.h"
+#include "options.h"
 
 #include <errno.h>
 #include <stdio.h>
