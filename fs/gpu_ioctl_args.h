@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu_ioctl_args: arguments and results of CKPTFS_IOC_GPU, see ckptfs/client.h.
+ * gpu_ioctl_args: arguments and results of CKPTFS_IOC_GPU, see ckptfs/gpu_memory.h.
  * It does not depend on FUSE.
  */
 #ifndef CKPTFS_GPU_IOCTL_ARGS_H
 #define CKPTFS_GPU_IOCTL_ARGS_H
 
-#include "ckptfs/client.h"
 #include "ckptfs/device.h"
+#include "ckptfs/gpu_memory.h"
 #include "ckptfs/tree.h"
 
 /* Copies the arguments. Fields of the result are cleared. */

@@ -134,8 +134,13 @@ int ck_tree_file_open(struct ck_tree_file *f)
 	struct ck_slice *slice;
 	int rc = ck_tree_slice(f->catalog, &f->node, &slice);
 
-	if (rc)
-		return rc;
+	return rc ? rc : ck_tree_boxes_open(f, slice);
+}
+
+int ck_tree_boxes_open(struct ck_tree_file *f, struct ck_slice *slice)
+{
+	int rc = 0;
+
 	f->err = slice->err;
 	if (f->err)
 		ck_slice_free(slice);

@@ -292,7 +292,8 @@ CK_MUST_USE bool ck_lies_in(int fd, const struct stat *what);
 
 /* Runs copy(arg). Returns 0, or -EIO if a SIGBUS occurs on a mapping of a
  * truncated file; the process survives. Any thread; not nested; copy() must not
- * own resources. Call ck_sigbus_install() once before the first use. */
+ * own resources. Call ck_sigbus_install() before the first use; it may be called again.
+ * Other SIGBUS go to the handler that the process had before. */
 CK_MUST_USE int ck_sigbus_guard(void (*copy)(void *arg), void *arg);
 CK_MUST_USE int ck_sigbus_install(void);
 

@@ -1,79 +1,222 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client: for programs that want the tensors of a mount in the memory of a GPU. Plain C; it
- * needs no library, and no other header of ckptfs.
+ * client: reads checkpoints from C, without a mount and without the kernel's FUSE. Link with
+ * `pkg-config --cflags --libs ckptfs`.
  *
- *	int fd = open("/mnt/ck/raw/model.w", O_RDONLY);
- *	struct ckptfs_gpu gpu = { .version = CKPTFS_GPU_VERSION };
+ *	struct ckptfs *ck;
  *
- *	memcpy(gpu.uuid, uuid.bytes, 16); // of cuDeviceGetUuid(): which device
- *	if (ioctl(fd, CKPTFS_IOC_GPU, &gpu) == 0)
- *		cuIpcOpenMemHandle(&at, *(CUipcMemHandle *)gpu.handle,
- *				   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+ *	if (ckptfs_open("step-1000", NULL, &ck))
+ *		errx(1, "%s", ckptfs_last_error()->text);
+ *	const struct ckptfs_tensor *t = ckptfs_tensor(ck, "model.norm.weight");
+ *	void *bytes = malloc(t->nbytes);
+ *	struct ckptfs_box all = { .fqn = t->fqn, .to = bytes };
+ *	int rc = ckptfs_read_box(ck, &all);
  *
- * The tensor lies at at + gpu.offset: all of its elements in C order, without gaps, in the
- * byte order of this machine, whole when ioctl(2) has returned 0. A file of full/ gives the
- * tensor without its header; one of local/ the box of a rank. The memory is there until the
- * file is closed, by all who have the descriptor; programs that ask for the same tensor
- * have the same memory, and do not write to it, unless they ask for one of their own.
+ * Names: a tensor has a fully qualified name (FQN), as a mount shows it: the key of the state
+ * dict without the prefixes of wrappers. Names are UTF-8, unless the checkpoint has other
+ * bytes. A name with a NUL is not found by name, only by number. A path is that of a file or
+ * directory in a mount, as "full/model.norm.weight.npy", see ckptfs(5).
+ *
+ * Shapes, offsets and sizes are in elements, slowest dimension first. Strides, lengths and
+ * positions are in bytes. Elements have the byte order of this machine. The two values of an
+ * element of float4_e2m1fn_x2 count as one element of one byte.
+ *
+ * Errors: a function that can fail returns 0, or a count, or a negative errno. It then sets
+ * the error of the calling thread, see ckptfs_last_error(). The library prints nothing.
+ * ENODATA: no file has some bytes. EIO: some bytes cannot be read. EBADMSG: some bytes cannot
+ * be interpreted. ESTALE: a file changed since the open. ENOENT: there is no such name.
+ * EINVAL: an argument is wrong. ENOMEM, EMFILE and other errors of this process are transient.
+ *
+ * Threads: any thread may call all functions at any time, but nothing else may use a handle
+ * during its ckptfs_close(). Only ckptfs_read_many() starts threads; they end before it
+ * returns.
+ *
+ * fork(2): a handle can be used in the child, too, which must close it as well. fork(2) waits
+ * until no other thread is in a function of the library. Do not call functions of the
+ * library in the child of vfork(2), or in a handler of a signal.
+ *
+ * SIGBUS: the first ckptfs_open() installs a handler, since a data file that is cut during a
+ * read raises SIGBUS; the read returns EIO. Other SIGBUS go to the handler that was there
+ * before. A program that installs its own handler afterwards gets these signals.
  */
 #ifndef CKPTFS_CLIENT_H
 #define CKPTFS_CLIENT_H
 
+#include <ckptfs/gpu_memory.h> /* tensors of a mount in GPU memory; needs no library */
+#include <stddef.h>
 #include <stdint.h>
-#include <sys/ioctl.h>
 
-#define CKPTFS_GPU_VERSION 1
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/* Flags of the request. */
-#define CKPTFS_GPU_FD	   1u /* a descriptor in place of an IPC handle */
-/* Memory of its own, which may be written; a new one for each request. */
-#define CKPTFS_GPU_PRIVATE 2u
+/* An open checkpoint. */
+struct ckptfs;
 
-/* Kinds of handles. */
-#define CKPTFS_GPU_KIND_IPC 1u /* `handle` is a CUipcMemHandle */
-/* A descriptor of cuMemExportToShareableHandle(): connect to the stream socket
- * `socket` in Linux's abstract space, send the `token`, and receive one byte with
- * the descriptor (SCM_RIGHTS). Map all of `size` bytes. */
-#define CKPTFS_GPU_KIND_FD  2u
+/* --- errors ------------------------------------------------------------------------ */
 
-#define CKPTFS_GPU_DIMS 16
-
-struct ckptfs_gpu {
-	/* In: */
-	uint32_t version; /* CKPTFS_GPU_VERSION */
-	uint32_t flags;
-	uint8_t uuid[16]; /* of the device, as the driver gives it */
-	/* Out: */
-	uint32_t kind;
-	uint32_t ndim;
-	uint8_t handle[64];
-	/* Bytes of the allocation. Bytes outside the tensor are undefined. */
-	uint64_t size;
-	uint64_t offset; /* of the tensor in it: a multiple of 256 */
-	uint64_t bytes;	 /* of the tensor; 0: no memory and no handle */
-	uint64_t shape[CKPTFS_GPU_DIMS];
-	uint64_t generation; /* of the checkpoint: commits that it is behind */
-	char dtype[32];	     /* as torch names it: "bfloat16" */
-	char socket[64];     /* the name without the first byte, which is NUL */
-	uint8_t token[16];
+/* The last error of a thread. Texts that do not apply are "". Memory is the library's, and is
+ * valid until the thread calls another function of the library. */
+struct ckptfs_error {
+	int err;	      /* positive errno; 0: no call has failed yet */
+	const char *text;     /* one line, without control characters */
+	const char *fqn;      /* tensor or other entry */
+	const char *file;     /* data file, relative to the checkpoint */
+	const char *expected; /* value that the checkpoint should have */
+	const char *found;    /* value in its place */
 };
 
-/*
- * Returns 0, or -1 with errno:
- * EOPNOTSUPP if the mount uses no GPU, or has lost it;
- * ENODEV if there is no such device; ENOSPC if it has no memory left;
- * EBUSY if other programs have the tensor as the other kind of handle
- *   (CKPTFS_GPU_PRIVATE succeeds);
- * EPERM for other users than that of the mount and root;
- * ENOTTY if the file is not a tensor; EOVERFLOW if the tensor has more than
- *   CKPTFS_GPU_DIMS dimensions;
- * EINVAL if version or flags are unknown, or the file is not open for reading;
- * EINTR at any signal with a handler: the next request starts again, so block
- *   those of timers;
- * EAGAIN if too many requests are in flight;
- * EIO, ENODATA, EBADMSG, ESTALE as read(2) of the whole tensor.
- */
-#define CKPTFS_IOC_GPU _IOWR('k', 3, struct ckptfs_gpu)
+const struct ckptfs_error *ckptfs_last_error(void);
+
+/* --- open -------------------------------------------------------------------------- */
+
+/* Version of the program, as "0.1.0". */
+const char *ckptfs_version(void);
+
+/* Opens a checkpoint: a directory or file that can be mounted. options: as in -o of a mount,
+ * "kind=dcp,root=model", NULL or "". Only options that select how a checkpoint is read and
+ * shown are valid, and none for several hosts. Reads the metadata and stats the data files;
+ * damage of single tensors is no error. *out: caller calls ckptfs_close(). */
+int ckptfs_open(const char *source, const char *options, struct ckptfs **out);
+/* NULL is allowed. Pointers that the handle gave become invalid. */
+void ckptfs_close(struct ckptfs *ck);
+/* Kind of the checkpoint: "dcp", "safetensors", "torch", "ranks", "torch_checkpointing"; "run"
+ * for a run directory, which has no tensors itself: its steps can be read by path, or opened
+ * by themselves. */
+const char *ckptfs_kind(const struct ckptfs *ck);
+
+/* --- tensors and objects ----------------------------------------------------------- */
+
+/* A tensor. Owned by the handle, constant. */
+struct ckptfs_tensor {
+	const char *fqn;  /* NUL-terminated, of fqn_len bytes */
+	const char *stem; /* its files: "raw/STEM", "full/STEM.npy" */
+	uint64_t fqn_len;
+	const char *dtype;    /* torch's name without "torch.": "bfloat16" */
+	const int64_t *shape; /* ndim */
+	uint64_t nbytes; /* 0 if the size cannot be known, then err is set */
+	/* Number of the first tensor with the same storage, shape and dtype; UINT64_MAX: the
+	 * tensor is no alias. */
+	uint64_t alias_of;
+	uint64_t chunks; /* stored boxes */
+	uint32_t ndim;
+	uint32_t itemsize; /* bytes of an element; 0: unknown */
+	/* Positive errno that reading the tensor as a whole returns, as far as the open found
+	 * out; 0: no fault is known, see ckptfs_check_tensor(). */
+	int32_t err;
+};
+
+/* Number of tensors, and tensor i in the order of the checkpoint; NULL if i is too large. */
+uint64_t ckptfs_tensors(const struct ckptfs *ck);
+const struct ckptfs_tensor *ckptfs_tensor_at(const struct ckptfs *ck,
+					     uint64_t i);
+/* Finds a tensor by its FQN. Returns NULL if it does not exist; the error of the thread is
+ * ENOENT then. */
+const struct ckptfs_tensor *ckptfs_tensor(const struct ckptfs *ck,
+					  const char *fqn);
+/* Number of a tensor of this handle. */
+uint64_t ckptfs_tensor_number(const struct ckptfs *ck,
+			      const struct ckptfs_tensor *t);
+/* Reads the headers of all stored boxes of tensor i. Returns 0, or the error of the first box
+ * with a fault. Does not read the elements. */
+int ckptfs_check_tensor(struct ckptfs *ck, uint64_t i);
+
+/* An entry that is no tensor: a step, a scheduler. Owned by the handle, constant. */
+struct ckptfs_object {
+	const char *fqn; /* NUL-terminated, of fqn_len bytes */
+	const char
+		*stem; /* its files: "objects/STEM.json", "objects/STEM.pt" */
+	uint64_t fqn_len;
+};
+
+uint64_t ckptfs_objects(const struct ckptfs *ck);
+const struct ckptfs_object *ckptfs_object_at(const struct ckptfs *ck,
+					     uint64_t i);
+
+/* --- reading tensors ------------------------------------------------------------------ */
+
+/* A box of a tensor and its destination. Zero-initialise: fields that are 0 have the default
+ * value. Index i of a dimension of the destination is element offset + i * step of the
+ * tensor. */
+struct ckptfs_box {
+	const char *fqn; /* NULL: `tensor` is the number */
+	uint64_t tensor; /* if fqn is NULL */
+	uint32_t ndim;	 /* of the arrays below; 0 if all of them are NULL */
+	int32_t err;	 /* set by the read: 0, or a negative errno */
+	const uint64_t *offsets; /* NULL: 0 */
+	const uint64_t
+		*sizes; /* NULL: as many as there are from the offset on */
+	const uint64_t *steps; /* at least 1; NULL: 1 */
+	/* Destination, owned by the caller. Address of element i: to + sum(i[d] * strides[d]).
+	 * Elements must not overlap. */
+	void *to;
+	const int64_t
+		*strides; /* bytes, may be negative; NULL: C order, no gaps */
+	uint64_t reserved[2]; /* 0 */
+};
+
+/* Reads a box in the calling thread. Returns 0, or a negative errno: -ERANGE if the box is not
+ * within the tensor; -EINVAL if ndim or a step is wrong. After an error the content of the
+ * destination is undefined. */
+int ckptfs_read_box(struct ckptfs *ck, struct ckptfs_box *box);
+/* Reads n boxes by `threads` threads, the calling one included; 0: as many as there are
+ * processors; at most 16. A large box is read by several threads. Destinations must not
+ * overlap. An error of a box does not prevent the others. Returns 0, or the error of the
+ * first box with an error; each box has its own in `err`. */
+int ckptfs_read_many(struct ckptfs *ck, struct ckptfs_box *boxes, uint64_t n,
+		     unsigned threads);
+
+/* Zeroed memory for a destination, aligned to a page; above 64 MiB with pages of 2 MiB where the
+ * kernel has them, since faults of small pages take longer than the copy. NULL if out of
+ * memory. The same `size` frees it; NULL is allowed. */
+void *ckptfs_alloc(size_t size);
+void ckptfs_free(void *memory, size_t size);
+
+/* --- paths ------------------------------------------------------------------------------ */
+
+struct ckptfs_entry {
+	const char *name;
+	uint32_t type; /* S_IFREG, S_IFDIR or S_IFLNK */
+};
+
+struct ckptfs_list {
+	uint64_t n;
+	const struct ckptfs_entry *entries;
+};
+
+/* Lists a directory in its order; "" is the root. Names that exist only on lookup are not
+ * listed. *out: caller calls ckptfs_list_free(), also after the close. */
+int ckptfs_list(struct ckptfs *ck, const char *path, struct ckptfs_list **out);
+void ckptfs_list_free(struct ckptfs_list *list); /* NULL is allowed */
+
+struct ckptfs_stat {
+	uint64_t number; /* as st_ino of a mount */
+	uint64_t size;	 /* bytes; 0 of a directory */
+	uint32_t mode;	 /* with the type */
+	uint32_t uid, gid;
+	uint32_t mtime_nsec;
+	int64_t mtime; /* seconds since 1970 */
+	uint64_t reserved[4];
+};
+
+/* Does not follow a link at the end of the path. */
+int ckptfs_stat(struct ckptfs *ck, const char *path, struct ckptfs_stat *out);
+/* Reads an extended attribute, as "user.ckptfs.shape", see ckptfs(5). Returns its length, which
+ * has no NUL; -ENODATA if the file has no such attribute; -ERANGE if it is longer than `size`.
+ * size 0: returns only the length. */
+int64_t ckptfs_getxattr(struct ckptfs *ck, const char *path, const char *name,
+			void *value, size_t size);
+/* Names of the attributes of a file, each with a NUL; otherwise as ckptfs_getxattr(). */
+int64_t ckptfs_listxattr(struct ckptfs *ck, const char *path, void *names,
+			 size_t size);
+/* Reads bytes [offset, offset + len) of a file. Returns the number of bytes, which is less than
+ * len only at the end of the file. Links are followed. Each call opens the file: large
+ * ranges are faster. */
+int64_t ckptfs_read(struct ckptfs *ck, const char *path, void *to, size_t len,
+		    uint64_t offset);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -228,6 +228,11 @@ struct ck_tree_file {
  * ranges must be fetched first, see ck_files_read(). Caller must call
  * ck_tree_file_close(), also after an error. */
 CK_MUST_USE int ck_tree_file_open(struct ck_tree_file *f);
+/* Opens boxes of tensors that no name has: `slice` has no part but CK_PART_BOX of tensors of
+ * f->catalog. Takes the slice, also after an error. f->node: dir.root is used. Otherwise as
+ * ck_tree_file_open(). */
+CK_MUST_USE int ck_tree_boxes_open(struct ck_tree_file *f,
+				   struct ck_slice *slice);
 /* A read of the file returned -ESTALE: records changed files as damage. */
 void ck_tree_file_changed(const struct ck_tree_file *f);
 /* Closes a file and puts its catalog. Allowed if only the catalog is set. */

@@ -36,7 +36,7 @@ static void put(void *arg, const struct iovec *bytes, uint32_t n)
 static int cat_file(struct catting *k, const struct ck_tree_file *f)
 {
 	struct ck_reader r = ck_reader_of(&k->u, f);
-	uint64_t size = ck_offline_size(f);
+	uint64_t size = ck_session_size(f);
 	int rc = -f->err;
 
 	for (uint64_t at = 0; rc == 0 && !k->full && at < size; at += PIECE) {
@@ -51,7 +51,7 @@ static int cat_file(struct catting *k, const struct ck_tree_file *f)
 static int cat(struct catting *k, const struct ck_named *named)
 {
 	struct ck_tree_file f;
-	int rc = ck_offline_file(&k->u, &named->node, &f);
+	int rc = ck_session_file(&k->u.s, &named->node, &f);
 
 	if (rc == 0)
 		rc = cat_file(k, &f);
@@ -92,8 +92,8 @@ static int run(struct catting *k, char **argv, int n)
 int ck_cmd_cat(int argc, char **argv)
 {
 	struct catting k = { .full = false };
-	int rc = ck_parse_operands(&k.u.options, &k.u.hosts, &k.u.view, argc,
-				   argv, 2, INT_MAX);
+	int rc = ck_parse_operands(&k.u.s.options, &k.u.hosts, &k.u.s.view,
+				   argc, argv, 2, INT_MAX);
 
 	if (rc == 0)
 		rc = run(&k, argv + optind, argc - optind);

@@ -81,7 +81,7 @@ static void drop_dirs(struct cp *k)
 static int add_each(void *arg, struct ck_node *n, const char *name)
 {
 	struct cp *k = arg;
-	int rc = ck_tree_use(k->u.tree, n);
+	int rc = ck_tree_use(k->u.s.tree, n);
 
 	return rc ? rc : ck_paths_add(&k->names, n, strdup(name));
 }
@@ -199,7 +199,7 @@ static int check_unmarked(struct cp *k, const char *dest)
 
 	if (!k->resume || k->several || !is_dir(dir))
 		return CK_EXIT_FINE;
-	(void)!ck_offline_each(&k->u, dir->node.number, present_look, &p);
+	(void)!ck_session_each(&k->u.s, dir->node.number, present_look, &p);
 	if (!p.found)
 		return CK_EXIT_FINE;
 	return ck_trouble(
@@ -274,7 +274,7 @@ static int open_top(struct cp *k, const char *dest)
 			"%s: %s",
 			ck_show(ck_str_from(k->into ? dest : k->parent)),
 			strerror(errno));
-	if (ck_checkpoint_holds(k->u.cp, fcntl(k->top, F_DUPFD_CLOEXEC, 0)))
+	if (ck_checkpoint_holds(k->u.s.cp, fcntl(k->top, F_DUPFD_CLOEXEC, 0)))
 		return ck_trouble("%s: lies in the checkpoint, beside its data "
 				  "files; choose another DEST",
 				  ck_show(ck_str_from(dest)));
@@ -315,10 +315,10 @@ static int count_node(struct cp *k, const struct ck_node *n)
 		k->total += ck_tree_stat(n, &st) ? 0 : st.size;
 		return 0;
 	}
-	if (ck_tree_use(k->u.tree, &dir))
+	if (ck_tree_use(k->u.s.tree, &dir))
 		return 0;
 	(void)!ck_offline_copied(&k->u, dir.number, count_each, k);
-	ck_tree_forget(k->u.tree, dir.number, 1);
+	ck_tree_forget(k->u.s.tree, dir.number, 1);
 	return 0;
 }
 
@@ -467,10 +467,10 @@ static void say_config(struct cp *k)
 		const struct ck_node *n = &k->names.all[i].node;
 		struct ck_node found;
 
-		if (k->whole || k->u.view.hf_template ||
+		if (k->whole || k->u.s.view.hf_template ||
 		    !is_dir(&k->names.all[i]) ||
 		    strcmp(name_of(&k->names.all[i]), "hf") != 0 ||
-		    ck_tree_name(k->u.tree, n->number, config, &found) !=
+		    ck_tree_name(k->u.s.tree, n->number, config, &found) !=
 			    -ENOENT)
 			continue;
 		(void)ck_trouble("%s: " CK_NO_CONFIG "; " CK_USE_TEMPLATE,
@@ -538,8 +538,8 @@ static int parse(struct cp *k, int argc, char **argv)
 		case 'e': k->resume = true; break;
 		case 'j': rc = parse_threads(k, optarg); break;
 		case 'o':
-			rc = ck_parse_reading(&k->u.options, &k->u.hosts,
-					      &k->u.view, optarg);
+			rc = ck_parse_reading(&k->u.s.options, &k->u.hosts,
+					      &k->u.s.view, optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

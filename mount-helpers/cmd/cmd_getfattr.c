@@ -37,9 +37,9 @@ static int run(struct ck_offline *u, const char *src, const char *path)
 
 int ck_cmd_getfattr(int argc, char **argv)
 {
-	struct ck_offline u = { .options = { 0 } };
-	int rc = ck_parse_operands(&u.options, &u.hosts, &u.view, argc, argv, 2,
-				   2);
+	struct ck_offline u = { .cluster = NULL };
+	int rc = ck_parse_operands(&u.s.options, &u.hosts, &u.s.view, argc,
+				   argv, 2, 2);
 
 	if (rc == 0)
 		rc = run(&u, argv[optind], argv[optind + 1]);

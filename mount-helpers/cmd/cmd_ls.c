@@ -226,13 +226,13 @@ static int list_below(struct listing *l, const struct ck_paths *below)
 
 	for (size_t i = 0; rc == 0 && i < below->n; i++) {
 		struct ck_named *named = &below->all[i];
-		int used = ck_tree_use(l->u.tree, &named->node);
+		int used = ck_tree_use(l->u.s.tree, &named->node);
 
 		if (used)
 			return ck_trouble("%s: %s", ck_path_shown(named->path),
 					  strerror(-used));
 		rc = list_dir(l, &named->node, named->path);
-		ck_tree_forget(l->u.tree, named->node.number, 1);
+		ck_tree_forget(l->u.s.tree, named->node.number, 1);
 	}
 	return rc;
 }
@@ -243,7 +243,7 @@ static int list_dir(struct listing *l, struct ck_node *n, const char *path)
 	int rc;
 
 	add_heading(l, path);
-	rc = ck_offline_each(&l->u, n->number, each_entry, &d);
+	rc = ck_session_each(&l->u.s, n->number, each_entry, &d);
 	if (rc < 0)
 		rc = ck_trouble("%s: %s", ck_path_shown(path), strerror(-rc));
 	if (rc == 0)
@@ -302,8 +302,8 @@ static int parse(struct listing *l, int argc, char **argv)
 		case 'R': l->deep = true; break;
 		case 'j': l->json = true; break;
 		case 'o':
-			rc = ck_parse_reading(&l->u.options, &l->u.hosts,
-					      &l->u.view, optarg);
+			rc = ck_parse_reading(&l->u.s.options, &l->u.hosts,
+					      &l->u.s.view, optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

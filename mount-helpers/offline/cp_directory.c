@@ -86,7 +86,7 @@ void ck_cp_dir_put(struct ck_cp *c, struct ck_cp_dir *into)
 		if (!ck_cp_stopping(c))
 			complete(c, into);
 		if (into->number)
-			ck_tree_forget(c->how.from->tree, into->number, 1);
+			ck_tree_forget(c->how.from->s.tree, into->number, 1);
 		close(into->fd);
 		free(into->path);
 		free(into);
@@ -147,12 +147,12 @@ static int note_source(struct ck_cp *c, const struct ck_named *from,
 	int rc;
 
 	*n = from->node;
-	rc = ck_tree_use(c->how.from->tree, n);
+	rc = ck_tree_use(c->how.from->s.tree, n);
 	if (rc)
 		return rc;
 	rc = ck_tree_stat(n, st);
 	if (rc)
-		ck_tree_forget(c->how.from->tree, n->number, 1);
+		ck_tree_forget(c->how.from->s.tree, n->number, 1);
 	return rc;
 }
 
@@ -172,7 +172,7 @@ static struct ck_cp_dir *enter(struct ck_cp *c, struct ck_cp_dir *up,
 		into->number = n->number;
 		into->made = made;
 	} else
-		ck_tree_forget(c->how.from->tree, n->number, 1);
+		ck_tree_forget(c->how.from->s.tree, n->number, 1);
 	return into;
 }
 

@@ -58,13 +58,13 @@ static void unwritten(struct ck_cp *c, struct ck_cp_file *f, int err)
 
 static int source_open(struct ck_cp *c, struct ck_cp_file *f)
 {
-	int rc = ck_offline_file(c->how.from, &f->from.node, &f->source);
+	int rc = ck_session_file(&c->how.from->s, &f->from.node, &f->source);
 
 	if (rc == 0)
 		rc = -f->source.err;
 	if (rc == 0)
 		rc = ck_tree_stat(&f->from.node, &f->st);
-	f->size = ck_offline_size(&f->source);
+	f->size = ck_session_size(&f->source);
 	return rc;
 }
 
@@ -224,7 +224,7 @@ static bool complete(struct ck_cp *c, struct ck_cp_file *f)
 		return false;
 	/* A source that changed after it was read may also have changed
 	 * before. */
-	rc = ck_offline_check(c->how.from, &f->source);
+	rc = ck_offline_check(&f->source);
 	if (rc) {
 		unread(c, f, rc);
 		return false;

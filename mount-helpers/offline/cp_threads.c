@@ -180,9 +180,10 @@ struct ck_cp *ck_cp_begin(const struct ck_cp_how *how)
 	pthread_cond_init(&c->work, NULL);
 	pthread_cond_init(&c->room, NULL);
 	(void)umask(0077);
-	if (how->from->cp->file)
-		c->source = ck_checkpoint_metadata(how->from->cp);
-	if (how->from->cp->file || fstat(how->from->cp->dirfd, &c->source) == 0)
+	if (how->from->s.cp->file)
+		c->source = ck_checkpoint_metadata(how->from->s.cp);
+	if (how->from->s.cp->file ||
+	    fstat(how->from->s.cp->dirfd, &c->source) == 0)
 		threads_begin(c);
 	if (c->nthreads == 0) {
 		discard(c);

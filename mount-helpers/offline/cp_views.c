@@ -16,10 +16,10 @@ int ck_cp_choose_views(struct ck_offline *u)
 	static const char tensors[] = "full+objects";
 
 	u->without_reports = true;
-	if (u->view.views)
+	if (u->s.view.views)
 		return CK_EXIT_FINE;
-	u->view.views = strdup(tensors);
-	if (!u->view.views)
+	u->s.view.views = strdup(tensors);
+	if (!u->s.view.views)
 		return ck_trouble("out of memory");
 	(void)ck_trouble("cp: full and objects are copied; other directories "
 			 "have the same data: a PATH or -o views= names them");
@@ -36,6 +36,6 @@ void ck_cp_choose_hf_files(struct ck_offline *u, char **paths, int n)
 
 		named |= slash && strcmp(slash + 1, one) == 0;
 	}
-	if (!named && u->view.hf_shard_size == 0)
-		u->view.hf_shard_size = hf_file;
+	if (!named && u->s.view.hf_shard_size == 0)
+		u->s.view.hf_shard_size = hf_file;
 }

@@ -8,17 +8,18 @@
 #include "offline_tree.h"
 #include "cli.h"
 #include "cluster.h"
-#include "format/run/run.h"
 #include <errno.h>
 
-static int tree_make(struct ck_offline *u)
+/* *src: replaced by the path of the checkpoint on this host. */
+static int cluster_start(struct ck_hosts_options *hosts,
+			 struct ck_format_options *options, const char **src,
+			 struct ck_cluster **out, struct ck_diag *d)
 {
-	int rc;
+	int rc = ck_cluster_start(hosts, options, src, -1, out, d);
 
-	u->shown.view = &u->view;
-	rc = ck_root_make(u->cp, ck_views, ck_nviews, &u->shown, &u->root);
-
-	return rc ? rc : ck_tree_make(u->root, &u->tree);
+	if (rc == 0 && *out)
+		ck_hosts_let_wait(ck_cluster_hosts(*out));
+	return rc;
 }
 
 int ck_source_open(const char *src, struct ck_format_options *options,
@@ -27,11 +28,8 @@ int ck_source_open(const char *src, struct ck_format_options *options,
 {
 	struct ck_diag d = { 0 };
 
-	if (ck_cluster_start(hosts, options, &src, -1, cluster, &d))
-		return ck_trouble("%s", d.text);
-	if (*cluster)
-		ck_hosts_let_wait(ck_cluster_hosts(*cluster));
-	if (ck_checkpoint_open(src, options, out, &d))
+	if (cluster_start(hosts, options, &src, cluster, &d) ||
+	    ck_checkpoint_open(src, options, out, &d))
 		return ck_trouble("%s", d.text);
 	return CK_EXIT_FINE;
 }
@@ -68,27 +66,15 @@ int ck_source_losses(const struct ck_checkpoint *cp)
 
 int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
 {
-	struct ck_rundir *run = ck_checkpoint_run(cp);
-	const struct ck_steps *steps;
-	struct ck_buf names = { 0 };
+	struct ck_buf why = { 0 };
+	int rc = ck_session_is_one(src, cp, &why);
 
-	if (!run)
-		return CK_EXIT_FINE;
-	if (ck_run_steps(run, &steps))
-		return ck_trouble("%s: its steps cannot be listed",
-				  ck_show(ck_str_from(src)));
-	for (uint32_t i = 0; i < steps->nshown; i++)
-		if (!steps->all[i].is_link)
-			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
-				      steps->all[i].stem);
-	(void)ck_trouble("%s: a run directory%s%s", ck_show(ck_str_from(src)),
-			 names.len ? "; give one of its steps: "
-				   : " of which no step is complete",
-			 names.len ? names.data : "");
-	ck_buf_fini(&names);
-	ck_steps_put(steps);
-	ck_source_notes(src, cp);
-	return CK_EXIT_TROUBLE;
+	if (rc)
+		(void)ck_trouble("%s", why.data ? why.data : "out of memory");
+	ck_buf_fini(&why);
+	if (rc == -EISDIR)
+		ck_source_notes(src, cp);
+	return rc ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 
 /* --- readers -------------------------------------------------------------------- */
@@ -101,19 +87,10 @@ struct ck_reader ck_reader_of(struct ck_offline *u,
 				   .stream.slice = f->node.number };
 }
 
-static struct ck_files *files_of(const struct ck_tree_file *f)
-{
-	return ck_root_checkpoint(f->node.dir.root)->files;
-}
-
-/* Reads on this host. The files of a step of a run directory are always local, and are
- * read without the route. */
 static int read_here(struct ck_reader *r, struct ck_read *what,
 		     ck_stream_taker *take, void *arg)
 {
-	struct ck_files *files = files_of(r->file);
-	int rc = files == r->u->cp->files ? ck_io_read(&r->u->route, what)
-					  : ck_host_read(files, what);
+	int rc = ck_session_read(r->file, what->vpos, what->len, what->to);
 
 	if (rc == 0)
 		take(arg, &(struct iovec){ what->to, what->len }, 1);
@@ -135,8 +112,7 @@ int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len, void *room,
 		rc = u->streams ? ck_stream_pass(u->streams, &u->route,
 						 &r->stream, &what, take, arg)
 				: read_here(r, &what, take, arg);
-	if (f->node.about.topic != CK_FILE_KIND_CHECKPOINT)
-		ck_stats_answered(ck_files_stats(files_of(f)), len, rc);
+	ck_session_count(f, len, rc);
 	return rc;
 }
 
@@ -196,21 +172,16 @@ static void note(const char *line)
 int ck_offline_open(struct ck_offline *u, const char *src)
 {
 	struct ck_diag d = { 0 };
-	int rc;
 
 	ck_log_detach();
-	u->view.note = note;
-	if (ck_view_files_use(&u->view, &u->template, &d))
+	u->s.view.note = note;
+	if (cluster_start(&u->hosts, &u->s.options, &src, &u->cluster, &d) ||
+	    ck_session_open(&u->s, src, &d))
 		return ck_trouble("%s", d.text);
-	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
-	if (rc)
-		return rc;
-	if (u->options.rename)
-		ck_source_notes(src, u->cp);
-	if (ck_sigbus_install() || tree_make(u))
-		return ck_trouble("%s: out of memory",
-				  ck_show(ck_str_from(src)));
-	ck_route_init(&u->route, u->cp->files, ck_cluster_backend(u->cluster));
+	if (u->s.options.rename)
+		ck_source_notes(src, u->s.cp);
+	ck_route_init(&u->route, u->s.cp->files,
+		      ck_cluster_backend(u->cluster));
 	if (u->cluster && streams_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
@@ -220,31 +191,12 @@ int ck_offline_open(struct ck_offline *u, const char *src)
 void ck_offline_close(struct ck_offline *u)
 {
 	ck_streams_free(u->streams);
-	ck_tree_free(u->tree);
-	ck_root_free(u->root);
-	ck_source_close(u->cluster, u->cp);
+	ck_cluster_end(u->cluster);
+	ck_session_close(&u->s);
 	ck_hosts_options_fini(&u->hosts);
-	ck_view_files_leave(&u->view, &u->template);
-	ck_view_options_fini(&u->view);
-	ck_format_options_fini(&u->options);
 }
 
 /* --- files ---------------------------------------------------------------------- */
-
-int ck_offline_file(struct ck_offline *u, const struct ck_node *n,
-		    struct ck_tree_file *out)
-{
-	int rc;
-
-	*out = (struct ck_tree_file){ .node = *n };
-	rc = ck_tree_pin(u->tree, n, &out->catalog);
-	return rc ? rc : ck_tree_file_open(out);
-}
-
-uint64_t ck_offline_size(const struct ck_tree_file *f)
-{
-	return f->opened ? ck_open_slice_slice(f->opened)->size : 0;
-}
 
 /* Compares the data files of a layout. Empty boxes have no bytes in a file. */
 static int check_boxes(struct ck_files *files, const struct ck_layout *l)
@@ -263,13 +215,12 @@ static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 	return rc;
 }
 
-int ck_offline_check(struct ck_offline *u, const struct ck_tree_file *f)
+int ck_offline_check(const struct ck_tree_file *f)
 {
 	const struct ck_slice *slice = ck_open_slice_slice(f->opened);
-	struct ck_files *files = files_of(f);
+	struct ck_files *files = ck_session_files(f);
 	int rc = 0;
 
-	(void)u;
 	for (uint32_t i = 0; rc == 0 && i < slice->nparts; i++) {
 		struct ck_part part = ck_slice_part(slice, i);
 
@@ -280,11 +231,6 @@ int ck_offline_check(struct ck_offline *u, const struct ck_tree_file *f)
 					 ck_open_slice_known(f->opened, i));
 	}
 	return rc;
-}
-
-static bool is_damage(int err)
-{
-	return err == EIO || err == ENODATA || err == EBADMSG || err == ESTALE;
 }
 
 const char *ck_path_shown(const char *path)
@@ -300,45 +246,17 @@ int ck_offline_report(const struct ck_node *n, const char *path, int rc)
 {
 	const char *shown = ck_path_shown(path);
 	struct ck_buf why = { 0 };
-	struct ck_str line;
-	struct ck_cur at;
 
-	if (!is_damage(-rc))
+	if (!ck_session_is_damage(-rc))
 		return ck_trouble("%s: %s", shown, strerror(-rc));
-	if (ck_tree_xattr(n, CK_XATTR_PREFIX "error", NULL, &why))
-		why.len = 0;
-	at = ck_cur_make(why.data, why.len);
-	if (!ck_cur_line(&at, &line))
-		line = (struct ck_str){ why.data, why.len };
-	(void)ck_trouble("%s: %s%s%.*s", shown, strerror(-rc),
-			 line.len ? "; " : "", (int)line.len,
-			 line.len ? line.p : "");
+	ck_session_fault(n, &why);
+	(void)ck_trouble("%s: %s%s%s", shown, strerror(-rc),
+			 why.len ? "; " : "", why.len ? why.data : "");
 	ck_buf_fini(&why);
 	return CK_EXIT_DAMAGE;
 }
 
 /* --- directories -------------------------------------------------------------------- */
-
-int ck_offline_each(struct ck_offline *u, uint64_t dir,
-		    int (*each)(void *arg, struct ck_node *n, const char *name),
-		    void *arg)
-{
-	struct ck_buf name = { 0 };
-	struct ck_tree_list *list;
-	struct ck_node n;
-	int rc = ck_tree_list(u->tree, dir, &list);
-
-	if (rc)
-		return rc;
-	for (uint64_t at = 0; rc == 0; at++) {
-		rc = ck_tree_list_next(list, &at, &n, &name);
-		if (rc == 0)
-			rc = each(arg, &n, name.data);
-	}
-	ck_tree_list_end(list);
-	ck_buf_fini(&name);
-	return rc == -ENOENT ? 0 : rc;
-}
 
 /* The arguments of ck_offline_copied(). */
 struct copied {
@@ -369,8 +287,8 @@ int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 			    .arg = arg,
 			    .without_reports = u->without_reports };
 	struct ck_node in;
-	int rc = ck_tree_find(u->tree, dir, &in);
+	int rc = ck_tree_find(u->s.tree, dir, &in);
 
 	c.in = in.dir.view;
-	return rc ? rc : ck_offline_each(u, dir, copied_each, &c);
+	return rc ? rc : ck_session_each(&u->s, dir, copied_each, &c);
 }

@@ -8,22 +8,16 @@
 #define CKPTFS_OFFLINE_TREE_H
 
 #include "ckptfs/stream.h"
-#include "ckptfs/tree.h"
+#include "client/client_session.h"
 #include "source/hosts_options.h"
 
 struct ck_offline {
 	/* Constant, set by the caller; freed by ck_offline_close(): */
-	struct ck_format_options options;
+	struct ck_session s; /* its options and view */
 	struct ck_hosts_options hosts;
-	struct ck_view_options view;
 	bool without_reports; /* ck_offline_copied() omits .ckptfs/ */
 	/* Constant while it is open, set by ck_offline_open(): */
 	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
-	struct ck_checkpoint *cp;
-	struct ck_template template;
-	struct ck_tree_options shown;
-	struct ck_root *root;
-	struct ck_tree *tree;
 	struct ck_route route;
 	struct ck_streams *streams; /* NULL: the checkpoint is on this host */
 
@@ -69,13 +63,6 @@ void ck_offline_close(struct ck_offline *u);
 
 /* --- files ---------------------------------------------------------------------- */
 
-/* Opens a file of the tree. Returns 0, or: -EISDIR for a directory; other errors of
- * ck_tree_pin() and ck_tree_file_open(). out->err: a fault of the file that each read
- * returns. Caller calls ck_tree_file_close() in any case. Any thread. */
-CK_MUST_USE int ck_offline_file(struct ck_offline *u, const struct ck_node *n,
-				struct ck_tree_file *out);
-/* Returns the size of a file in bytes; 0 if it could not be opened. */
-uint64_t ck_offline_size(const struct ck_tree_file *f);
 /* Returns a reader of `f`. Caller calls ck_reader_end(), and closes the file after that. */
 struct ck_reader ck_reader_of(struct ck_offline *u,
 			      const struct ck_tree_file *f);
@@ -88,8 +75,7 @@ CK_MUST_USE int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len,
 void ck_reader_end(struct ck_reader *r);
 /* Compares the data files of an open file with those at the time of opening, by name and
  * time. Returns 0 if they are the same, or: -ESTALE; an errno of comparing them. */
-CK_MUST_USE int ck_offline_check(struct ck_offline *u,
-				 const struct ck_tree_file *f);
+CK_MUST_USE int ck_offline_check(const struct ck_tree_file *f);
 /* Reports on stderr that a file cannot be read, with the fault if it is damaged. rc: a
  * negative errno. Returns CK_EXIT_DAMAGE if rc is EIO, ENODATA, EBADMSG or ESTALE, else
  * CK_EXIT_TROUBLE. Any thread. */
@@ -127,14 +113,7 @@ const char *ck_path_shown(const char *path);
 
 /* --- directories -------------------------------------------------------------------- */
 
-/* Calls each() for every entry of a directory, in its order. `name` is valid during the call
- * only. Stops when each() does not return 0. Returns that value, 0 at the end, or a negative
- * errno of the directory. each() must not return -ENOENT, which would be read as the end. */
-CK_MUST_USE int ck_offline_each(struct ck_offline *u, uint64_t dir,
-				int (*each)(void *arg, struct ck_node *n,
-					    const char *name),
-				void *arg);
-/* The same for a copy of the directory: leaves out directories of views that are copied
+/* As ck_session_each() for a copy of the directory: leaves out directories of views that are copied
  * only if a path names them, such as sharded/. */
 CK_MUST_USE int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 				  int (*each)(void *arg, struct ck_node *n,

@@ -58,31 +58,13 @@ char *ck_path_join(const char *path, const char *name)
 									  : out;
 }
 
-/* Follows a link of a run directory, whose target is a name beside it. A link at the end of
- * a PATH is not followed. Takes a use of the node. Returns 0 or a negative errno. */
-static int follow(const struct step *s, struct ck_node *n)
-{
-	struct ck_tree *t = s->f->u->tree;
-	struct ck_buf target = { 0 };
-	int rc = 0;
-
-	if (n->about.type == CK_TYPE_LINK && *s->rest) {
-		rc = ck_tree_link(n, &target);
-		if (rc == 0)
-			rc = ck_tree_name(
-				t, s->in.number,
-				(struct ck_str){ target.data, target.len }, n);
-	}
-	ck_buf_fini(&target);
-	return rc ? rc : ck_tree_use(t, n);
-}
-
 /* Continues with the rest of the PATH in a node that was found. The node stays in use until
  * the tree is closed. Returns 0 or a negative errno. */
 static int found(const struct step *s, struct ck_node *n, const char *name)
 {
 	ck_auto_free char *path = ck_path_join(s->path, name);
-	int rc = follow(s, n);
+	/* A link at the end of a PATH is not followed. */
+	int rc = ck_session_use(&s->f->u->s, s->in.number, *s->rest, n);
 
 	if (rc == 0 && !path)
 		rc = -ENOMEM;
@@ -116,7 +98,7 @@ static int find_name(struct step *s)
 	struct ck_offline *u = s->f->u;
 	size_t before = s->f->out->n;
 	struct ck_node n;
-	int rc = ck_tree_name(u->tree, s->in.number, ck_str_from(s->pattern),
+	int rc = ck_tree_name(u->s.tree, s->in.number, ck_str_from(s->pattern),
 			      &n);
 
 	if (rc == 0)
@@ -124,7 +106,7 @@ static int find_name(struct step *s)
 	if (rc != -ENOENT || !is_pattern(s->pattern))
 		return rc;
 	s->f->out->by_pattern = true;
-	rc = ck_offline_each(u, s->in.number, found_each, s);
+	rc = ck_session_each(&u->s, s->in.number, found_each, s);
 	return rc == 0 && s->f->out->n == before ? -ENOENT : rc;
 }
 
@@ -184,7 +166,7 @@ static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 				  "root of the tree",
 				  shown);
 	f.utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
-	rc = ck_tree_find(u->tree, CK_TREE_ROOT, &root);
+	rc = ck_tree_find(u->s.tree, CK_TREE_ROOT, &root);
 	rc = rc ? rc : find_in(&f, &root, "", path);
 	if (f.utf8)
 		freelocale(f.utf8);
@@ -192,7 +174,7 @@ static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 		return ck_trouble("%s: %s; names in full/ and local/ end in "
 				  ".npy or .json",
 				  shown, strerror(ENOENT));
-	if (rc == -ENOENT && ck_checkpoint_run(u->cp))
+	if (rc == -ENOENT && ck_checkpoint_run(u->s.cp))
 		return ck_trouble("%s: %s; in a run directory, a PATH begins "
 				  "with the name of a step: ckptfs ls SRC",
 				  shown, strerror(ENOENT));

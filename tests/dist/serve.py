@@ -286,7 +286,7 @@ def other_version(hosts):
                              text=True, check=True).stdout.split()[1]
     other = version[:-1] + ("8" if version[-1] == "9" else "9")
     for name in ("mount-helpers/ckptfs", "mount-helpers/ckptfs-dist.so",
-                 "mount-helpers/ckptfs-mpi.so", "core/libckptfs.so"):
+                 "mount-helpers/ckptfs-mpi.so", "core/libckptfs.so.1"):
         with open(f"{build}/{name}", "rb") as f:
             data = f.read()
         with open(f"{place}/{name}", "wb") as f:

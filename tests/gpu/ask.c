@@ -8,7 +8,7 @@
  *
  * Prints one JSON object.
  */
-#include "ckptfs/client.h"
+#include "ckptfs/gpu_memory.h"
 #include "gpu/driver/cuda_device.h"
 
 #include <errno.h>

@@ -21,8 +21,8 @@
  * prints "ready" on stdout, and exits at the end of stdin.
  */
 #include "../../fs/gpu_ioctl_args.h"
-#include "ckptfs/client.h"
 #include "ckptfs/fs.h"
+#include "ckptfs/gpu_memory.h"
 #include "ckptfs/memory.h"
 #include "commands.h"
 #include "gpus.h"
@@ -55,9 +55,9 @@ static int find(char *path, struct ck_node *out)
 	int rc = name ? 0 : -ENOENT;
 
 	for (; name && rc == 0; name = strtok_r(NULL, "/", &rest)) {
-		rc = ck_tree_name(offer.u.tree, dir, ck_str_from(name), out);
+		rc = ck_tree_name(offer.u.s.tree, dir, ck_str_from(name), out);
 		if (rc == 0)
-			rc = ck_tree_use(offer.u.tree, out);
+			rc = ck_tree_use(offer.u.s.tree, out);
 		dir = out->number;
 	}
 	return rc;
@@ -69,7 +69,7 @@ static int file_open(char *path, struct ck_tree_file *out)
 	int rc = find(path, &node);
 
 	*out = (struct ck_tree_file){ .is_open = false };
-	return rc ? rc : ck_offline_file(&offer.u, &node, out);
+	return rc ? rc : ck_session_file(&offer.u.s, &node, out);
 }
 
 /* --- tensors ----------------------------------------------------------------------------- */
@@ -239,7 +239,7 @@ static int read_both(struct ck_tree_file *f, unsigned threads, uint8_t *to,
 	struct reading by_gpu = { &offer.route, f, to, out->size, 0, 0 };
 	struct reading by_host = { &offer.u.route, f, to + out->size,
 				   out->size,	   0, 0 };
-	const struct ck_stats *stats = ck_files_stats(offer.u.cp->files);
+	const struct ck_stats *stats = ck_files_stats(offer.u.s.cp->files);
 	int rc = 0;
 
 	for (unsigned i = 0; i < 2 && rc == 0; i++) {
@@ -263,7 +263,7 @@ static int read_file(char *path, unsigned threads, struct both *out)
 	if (rc == 0)
 		rc = -f.err;
 	if (rc == 0) {
-		out->size = ck_offline_size(&f);
+		out->size = ck_session_size(&f);
 		to = ck_pages_alloc(2 * out->size);
 		rc = to ? read_both(&f, threads, to, out) : -ENOMEM;
 	}
@@ -295,7 +295,7 @@ static void answer_read(int sock, char *message)
 /* Returns the size of the file, or a negative errno. The caller owns the bytes in *to. */
 static int bytes_read(char *path, uint8_t **to, struct both *out)
 {
-	const struct ck_stats *stats = ck_files_stats(offer.u.cp->files);
+	const struct ck_stats *stats = ck_files_stats(offer.u.s.cp->files);
 	uint64_t before = stats ? stats->gpu_bytes : 0;
 	struct ck_tree_file f;
 	int rc = file_open(path, &f);
@@ -305,7 +305,7 @@ static int bytes_read(char *path, uint8_t **to, struct both *out)
 	if (rc == 0) {
 		struct reading by_gpu = { .route = &offer.route, .file = &f };
 
-		out->size = by_gpu.size = ck_offline_size(&f);
+		out->size = by_gpu.size = ck_session_size(&f);
 		*to = by_gpu.to = malloc(out->size + 1);
 		rc = *to ? read_all(&by_gpu, 1, &out->gpu) : -ENOMEM;
 		out->gpu_bytes = stats ? stats->gpu_bytes - before : 0;
@@ -408,14 +408,14 @@ static int open_all(const char *source)
 	rc = ck_offline_open(&offer.u, source);
 	if (rc)
 		return rc;
-	if (ck_gpus_settle(offer.gpus, offer.u.cp, NULL, &d))
+	if (ck_gpus_settle(offer.gpus, offer.u.s.cp, NULL, &d))
 		return ck_trouble("%s", d.text);
-	ck_route_init(&offer.route, offer.u.cp->files, NULL);
+	ck_route_init(&offer.route, offer.u.s.cp->files, NULL);
 	offer.route.gather_engine = offer.options.gather_engine;
 	if (!offer.options.gather_engine)
 		return CK_EXIT_FINE;
 	offer.exports = offer.options.gather_engine->exports->make(
-		offer.u.cp->files, NULL, offer.options.gather_engine,
+		offer.u.s.cp->files, NULL, offer.options.gather_engine,
 		offer.options.gpu.cache);
 	return offer.exports ? CK_EXIT_FINE : ck_trouble("out of memory");
 }

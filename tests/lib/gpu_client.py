@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A client program that gets tensors of a mount in GPU memory, by an IPC handle or by a
-descriptor (include/ckptfs/client.h). It uses the fake CUDA driver if LD_LIBRARY_PATH leads
+descriptor (include/ckptfs/gpu_memory.h). It uses the fake CUDA driver if LD_LIBRARY_PATH leads
 to it. A path may be unix:SOCKET#PATH, where tests/gpu/offer_mount.c answers in place of a
 mount.
 

@@ -527,7 +527,7 @@ def check_struct_names(tree):
         if not path.startswith(CODE_DIRS):
             continue
         for number, line in lines_of(tree.text(path)):
-            if re.match(r'struct (?!ck_|ckptfs_)\w+ \{', line):
+            if re.match(r'struct (?!ck_|ckptfs(?:_|\b))\w+ \{', line):
                 yield f'{path}:{number}: names of headers begin with ck_'
 
 

@@ -21,6 +21,7 @@ KINDS = {
     'golden': ('tests/golden/{}_test.c', 'tests/golden/{}.py'),
     'fuzz': ('tests/fuzz/{}_fuzz.c',),
     'torch': ('tests/torch/{}.py',),
+    'client': ('tests/client/{}.sh', 'tests/client/{}.py'),
     'crash': ('tests/crash/{}_test.py',),
     'dist': ('tests/dist/{}.py',),
     'gpu': ('tests/gpu/{}', 'tests/gpu/{}_test.c'),
@@ -54,7 +55,7 @@ def without_comments(path, text):
 
 def is_run(tree, path, name):
     listed = read(tree, os.path.dirname(path) + '/meson.build') or ''
-    words = (name, name + '_test', name + '_test.c', name + '.py')
+    words = (name, name + '_test', name + '_test.c', name + '.py', name + '.sh')
     return any(f"'{word}'" in listed for word in words)
 
 

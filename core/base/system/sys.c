@@ -210,7 +210,9 @@ bool ck_lies_in(int fd, const struct stat *what)
 static _Thread_local sigjmp_buf guard_exit;
 static _Thread_local volatile sig_atomic_t guard_on;
 
-static void on_sigbus(int number)
+static struct sigaction before; /* the action that on_sigbus() replaced */
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 	sigset_t this;
@@ -223,16 +225,36 @@ static void on_sigbus(int number)
 		pthread_sigmask(SIG_UNBLOCK, &this, NULL);
 		siglongjmp(guard_exit, 1);
 	}
-	/* Not in a guarded copy: die by the signal, as without a handler. */
-	sigaction(number, &dfl, NULL);
-	raise(number);
+	/* Not in a guarded copy: as without this handler. */
+	if (before.sa_flags & SA_SIGINFO) {
+		before.sa_sigaction(number, info, context);
+	} else if (before.sa_handler == SIG_DFL ||
+		   before.sa_handler == SIG_IGN) {
+		sigaction(number, &dfl, NULL);
+		raise(number);
+	} else {
+		before.sa_handler(number);
+	}
 }
 
 int ck_sigbus_install(void)
 {
-	struct sigaction act = { .sa_handler = on_sigbus };
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct sigaction act = { .sa_sigaction = on_sigbus,
+				 .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction now;
+	int rc = 0;
 
-	return sigaction(SIGBUS, &act, NULL) ? -errno : 0;
+	pthread_mutex_lock(&lock);
+	if (sigaction(SIGBUS, NULL, &now))
+		rc = -errno;
+	else if (!(now.sa_flags & SA_SIGINFO) ||
+		 now.sa_sigaction != on_sigbus) {
+		before = now;
+		rc = sigaction(SIGBUS, &act, NULL) ? -errno : 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 int ck_sigbus_guard(void (*copy)(void *arg), void *arg)
