@@ -48,5 +48,8 @@ check "it needs no other symbols" \
 check "an error is one line" test "$("$DEST/example" "$SOURCE/tests/fixtures/sample" none 2>&1 >/dev/null)" = \
 	"none: no tensor has this name"
 check "the installed program runs" test "$("$DEST"/*/*/bin/ckptfs ls "$SOURCE/tests/fixtures/sample" | head -1)" = full
+check "the installed package finds the library" env -u LD_LIBRARY_PATH \
+	PYTHONPATH="$(echo "$DEST"/*/*/share/ckptfs/python)" \
+	python3 -c 'import ckptfs, sys; sys.exit(len(ckptfs.open(sys.argv[1])) != 84)' "$SOURCE/tests/fixtures/sample"
 echo "1..$n"
 exit $failed
