@@ -67,7 +67,9 @@ static int request_failed(const struct ck_box_read *r, int rc)
 		ck_show(ck_tensor_names(r->ck->catalog, r->row).name);
 	struct ck_buf shape = { 0 };
 
-	ck_dims_print(&shape, t->shape, t->ndim);
+	ck_dims_print(&shape,
+		      r->part ? (const int64_t *)r->part + r->ndim : t->shape,
+		      t->ndim);
 	if (rc == -ERANGE)
 		rc = ck_client_fail(rc,
 				    "%s: the box is not within the tensor, "
@@ -94,6 +96,11 @@ int ck_box_read_failed(struct ck_box_read *r, int rc)
 		ck_client_error_fqn(ck_str_from(fqn));
 		return rc;
 	}
+	if (r->row == UINT32_MAX && r->box->path)
+		return ck_client_fail(rc, "%s: %s",
+				      ck_show(ck_str_from(r->box->path)),
+				      rc == -ENOTTY ? "not a file of a tensor"
+						    : strerrordesc_np(-rc));
 	if (r->row == UINT32_MAX)
 		return ck_client_fail(rc, "there is no tensor %ju",
 				      (uintmax_t)r->box->tensor);

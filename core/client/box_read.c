@@ -43,7 +43,8 @@ static int arrays_make(struct ck_box_read *r)
 static int dim_set(struct ck_box_read *r, uint32_t d)
 {
 	const struct ckptfs_box *b = r->box;
-	uint64_t size = (uint64_t)tensor_of(r)->shape[d];
+	uint64_t size = r->part ? r->part[r->ndim + d]
+				: (uint64_t)tensor_of(r)->shape[d];
 	uint64_t step = b->steps ? b->steps[d] : 1;
 	uint64_t offset = b->offsets ? b->offsets[d] : 0, left, count;
 
@@ -55,19 +56,29 @@ static int dim_set(struct ck_box_read *r, uint32_t d)
 	count = b->sizes ? b->sizes[d] : left / step + (left % step != 0);
 	if (count && (left == 0 || count - 1 > (left - 1) / step))
 		return -ERANGE;
-	r->offsets[d] = offset;
+	r->offsets[d] = offset + (r->part ? r->part[d] : 0);
 	r->counts[d] = count;
 	r->steps[d] = count > 1 ? step : 1;
 	r->cover[d] = count ? (count - 1) * r->steps[d] + 1 : 0;
 	return 0;
 }
 
-/* The sizes are within those of the tensor, whose bytes fit into 64 bits. */
+static bool has_elements(const struct ck_box_read *r)
+{
+	for (uint32_t d = 0; d < r->ndim; d++)
+		if (r->counts[d] == 0)
+			return false;
+	return true;
+}
+
+/* The box has elements, so it has no more bytes than the tensor, which fit into 64 bits. */
 static void strides_set(struct ck_box_read *r)
 {
 	uint64_t block = r->item, dense = r->item;
 
-	for (uint32_t d = r->ndim; d-- > 0;) {
+	for (uint32_t k = 0; k < r->ndim; k++) {
+		uint32_t d = r->ndim - 1 - k;
+
 		r->blocks[d] = block;
 		r->strides[d] = r->box->strides ? r->box->strides[d]
 						: (int64_t)dense;
@@ -87,7 +98,7 @@ static int request_set(struct ck_box_read *r)
 	rc = arrays_make(r);
 	for (uint32_t d = 0; rc == 0 && d < r->ndim; d++)
 		rc = dim_set(r, d);
-	if (rc == 0)
+	if (rc == 0 && has_elements(r))
 		strides_set(r);
 	return rc;
 }
@@ -127,22 +138,15 @@ static void split_at(struct ck_box_read *r, uint32_t d, uint64_t most)
 	r->per = ck_min(r->per, r->counts[d]);
 }
 
-static bool has_elements(const struct ck_box_read *r)
-{
-	for (uint32_t d = 0; d < r->ndim; d++)
-		if (r->counts[d] == 0)
-			return false;
-	return true;
-}
-
 static void pieces_set(struct ck_box_read *r)
 {
-	uint32_t dense = dense_from(r), d;
+	uint32_t dense, d;
 
 	r->direct = true;
 	r->per = r->pieces = has_elements(r);
 	if (r->ndim == 0 || r->pieces == 0)
 		return;
+	dense = dense_from(r);
 	d = (uint32_t)ck_max(split_for(r, CK_BOX_DIRECT), dense);
 	if (d < r->ndim)
 		split_at(r, d, CK_BOX_DIRECT);
@@ -191,18 +195,76 @@ static int file_open(struct ck_box_read *r)
 	return ck_tree_boxes_open(&r->file, slice);
 }
 
+/* Takes the tensor and the part of it from the slice of a file. */
+static int part_set(struct ck_box_read *r, const struct ck_slice *slice)
+{
+	for (uint32_t i = 0; i < slice->nparts; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+		size_t n;
+
+		if (part.kind != CK_PART_BOX)
+			continue;
+		/* several tensors, or elements that f32/ converts */
+		if (r->row != UINT32_MAX || part.from != CK_DTYPE_UNKNOWN)
+			return -ENOTTY;
+		r->row = part.number;
+		n = 2 * (size_t)tensor_of(r)->ndim * sizeof(*r->part);
+		r->part = part.at.box && n ? malloc(n) : NULL;
+		if (r->part)
+			memcpy(r->part, part.at.box, n);
+		else if (part.at.box && n)
+			return -ENOMEM;
+	}
+	return r->row == UINT32_MAX ? -ENOTTY : 0;
+}
+
+static int file_find(struct ck_box_read *r)
+{
+	struct ckptfs *ck = r->ck;
+	struct ck_slice *slice = NULL;
+	struct ck_node n;
+	int rc = ck_session_find(&ck->s, r->box->path, true, &n);
+
+	if (rc)
+		return rc;
+	if (n.about.type != CK_TYPE_FILE ||
+	    n.about.topic == CK_FILE_KIND_MANY || n.dir.root != ck->s.root)
+		rc = -ENOTTY;
+	else
+		rc = ck_tree_slice(ck->catalog, &n, &slice);
+	if (rc == 0)
+		rc = slice->err ? -slice->err : part_set(r, slice);
+	ck_slice_free(slice);
+	ck_tree_forget(ck->s.tree, n.number, 1);
+	return rc;
+}
+
+/* Finds the row of the tensor, and the part of it. */
+static int tensor_find(struct ck_box_read *r)
+{
+	const struct ckptfs_box *box = r->box;
+	uint64_t i = box->tensor;
+
+	if (!box->fqn && box->path)
+		return file_find(r);
+	if (box->fqn)
+		i = ck_client_find(r->ck, ck_str_from(box->fqn));
+	if (i >= r->ck->ntensors)
+		return -ENOENT;
+	r->row = r->ck->rows[i];
+	return 0;
+}
+
 int ck_box_read_begin(struct ckptfs *ck, struct ckptfs_box *box,
 		      struct ck_box_read *r)
 {
-	uint64_t i = box->fqn ? ck_client_find(ck, ck_str_from(box->fqn))
-			      : box->tensor;
 	const struct ck_tensor *t;
 	int rc;
 
 	*r = (struct ck_box_read){ .ck = ck, .box = box, .row = UINT32_MAX };
-	if (i >= ck->ntensors)
-		return -ENOENT;
-	r->row = ck->rows[i];
+	rc = tensor_find(r);
+	if (rc)
+		return rc;
 	t = tensor_of(r);
 	r->ndim = t->ndim;
 	r->item = ck_dtype_at(t->dtype)->size;
@@ -219,6 +281,7 @@ void ck_box_read_end(struct ck_box_read *r)
 {
 	ck_tree_file_close(&r->file);
 	free(r->offsets);
+	free(r->part);
 }
 
 /* --- reading ------------------------------------------------------------------------------ */
@@ -280,8 +343,9 @@ static struct place place_of(const struct ck_box_read *r, uint64_t piece)
 	for (;;) {
 		p.vpos += at * r->steps[d] * r->blocks[d];
 		p.to += (int64_t)at * r->strides[d];
-		if (d-- == 0)
+		if (d == 0)
 			return p;
+		d--;
 		at = piece % r->counts[d];
 		piece /= r->counts[d];
 	}

@@ -11,7 +11,10 @@
 struct ck_box_read {
 	struct ckptfs *ck;
 	struct ckptfs_box *box;
-	uint32_t row; /* of the tensor, in the catalog */
+	uint32_t row; /* of the tensor, in the catalog; UINT32_MAX: not found */
+	/* ndim offsets and ndim sizes of the part that the file at box->path has; NULL: the
+	 * whole tensor */
+	uint64_t *part;
 	uint32_t ndim;
 	size_t item; /* bytes of an element */
 	/* Arrays of ndim, in one allocation. counts: elements of the destination; cover:
@@ -45,7 +48,7 @@ struct ck_box_read {
 #endif
 
 /* Checks the box, and opens it without reading anything. Caller calls ck_box_read_end() in any
- * case; `r` must not move. Returns 0, or: -ENOENT; -EINVAL; -ERANGE; -ENOMEM; the error of
+ * case; `r` must not move. Returns 0, or: -ENOENT; -ENOTTY; -EINVAL; -ERANGE; -ENOMEM; the error of
  * the tensor. Does not set the error of the thread. */
 CK_MUST_USE int ck_box_read_begin(struct ckptfs *ck, struct ckptfs_box *box,
 				  struct ck_box_read *r);

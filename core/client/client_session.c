@@ -113,10 +113,12 @@ int ck_session_find(struct ck_session *s, const char *path, bool follow_last,
 		struct ck_str name = { path, strcspn(path, "/") };
 
 		path += name.len;
-		if (ck_str_is(name, ".."))
-			return ck_tree_forget(s->tree, out->number, 1), -EINVAL;
-		if (!ck_str_is(name, "."))
+		if (ck_str_is(name, "..")) {
+			ck_tree_forget(s->tree, out->number, 1);
+			rc = -EINVAL;
+		} else if (!ck_str_is(name, ".")) {
 			rc = step(s, name, *path || follow_last, out);
+		}
 	}
 	return rc;
 }

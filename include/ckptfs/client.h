@@ -139,10 +139,13 @@ const struct ckptfs_object *ckptfs_object_at(const struct ckptfs *ck,
  * value. Index i of a dimension of the destination is element offset + i * step of the
  * tensor. */
 struct ckptfs_box {
-	const char *fqn; /* NULL: `tensor` is the number */
-	uint64_t tensor; /* if fqn is NULL */
-	uint32_t ndim;	 /* of the arrays below; 0 if all of them are NULL */
-	int32_t err;	 /* set by the read: 0, or a negative errno */
+	const char *fqn; /* NULL: `path`, or `tensor` */
+	/* A file of one tensor or of a part of it, as "local/rank-1/STEM.npy": offsets and
+	 * sizes are within that part. Links are followed. NULL: `tensor` is the number. */
+	const char *path;
+	uint64_t tensor;
+	uint32_t ndim; /* of the arrays below; 0 if all of them are NULL */
+	int32_t err;   /* set by the read: 0, or a negative errno */
 	const uint64_t *offsets; /* NULL: 0 */
 	const uint64_t
 		*sizes; /* NULL: as many as there are from the offset on */
@@ -152,11 +155,12 @@ struct ckptfs_box {
 	void *to;
 	const int64_t
 		*strides; /* bytes, may be negative; NULL: C order, no gaps */
-	uint64_t reserved[2]; /* 0 */
+	uint64_t reserved[1]; /* 0 */
 };
 
 /* Reads a box in the calling thread. Returns 0, or a negative errno: -ERANGE if the box is not
- * within the tensor; -EINVAL if ndim or a step is wrong. After an error the content of the
+ * within the tensor; -EINVAL if ndim or a step is wrong; -ENOTTY if the file is not
+ * of one tensor, or has no elements. After an error the content of the
  * destination is undefined. */
 int ckptfs_read_box(struct ckptfs *ck, struct ckptfs_box *box);
 /* Reads n boxes by `threads` threads, the calling one included; 0: as many as there are

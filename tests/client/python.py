@@ -100,6 +100,30 @@ def buffers(t, ck):
     t.check(raises(KeyError, lambda: ck.state_dict(out={"none": bytearray(1)})), "a name that is not there: KeyError")
 
 
+def ranks(t):
+    """local/ and sharded/ are mappings of their files; an npy file ends with its elements."""
+    for source, directory, parts_of in (
+            ("sample", "local/rank-2", lambda ck: ck.local(2)), ("sample", "sharded/3/rank-1", lambda ck: ck.sharded(3, 1)),
+            ("mesh2d", "sharded/dp=2,tp=2/rank-3", lambda ck: ck.sharded("dp=2,tp=2", 3)),
+            ("ranks_slices", "local/rank-1", lambda ck: ck.local("rank-1")),
+            ("ranks_flat_2", "local/rank-1", lambda ck: ck.local(1)), ("dtypes_sharded", "local/rank-0", lambda ck: ck.local(0))):
+        ck = ckptfs.open(FIXTURES / source)
+        parts = parts_of(ck)
+        files = [name for name in ck.listdir(directory) if name.endswith(".npy")]
+        out = {name: bytearray(part.nbytes) for name, part in parts.items()}
+        parts.state_dict(out=out)
+        t.check(len(parts) == len(files) > 0 and all(
+            ck.read(f"{directory}/{file}")[-part.nbytes:] == out[name] or not part.nbytes
+            for file, (name, part) in zip(files, parts.items())), f"{directory} of {source}: {len(files)} files")
+        t.check(directory in repr(parts) and parts._repr_html_().count("<tr>") == len(files) + 1, "and its repr")
+    ck = ckptfs.open(FIXTURES / "sample")
+    part = ck.local(2)[WQ]
+    t.check((part.shape, part.offset, part[1:3, 2].shape, part.check()) == ((4, 16), (8, 0), (2,), None), "a part")
+    t.check(bytes(part[1:3, ::4]._bytes()) == bytes(ck[WQ][9:11, ::4]._bytes()), "and a slice of it")
+    for wrong in (lambda: ck.local(4), lambda: ck.sharded("x", 0), lambda: ck.sharded(3, 3)):
+        t.check(raises(ckptfs.Error, wrong).errno == errno.ENOENT, "no such rank: ENOENT")
+
+
 def all_fixtures(t):
     """Bytes of every tensor, against the digests of the fixtures, which PyTorch made."""
     wrong, n = [], 0
@@ -147,6 +171,7 @@ def refused(t, work):
             (FIXTURES / "should-fail-dangerous-global", "", errno.EBADMSG, "")):
         e = raises(ckptfs.Error, ckptfs.open, source, options)
         t.check(e and e.errno == number and why in str(e), f"refused: {pathlib.Path(source).name} {options}", e)
+    t.check(raises(ValueError, ckptfs.open, "a\0b") and raises(ValueError, ckptfs.open, "a", "b\0"), "NUL: ValueError")
     shutil.copytree(FIXTURES / "sample", work / "run/step-1")
     e = raises(ckptfs.Error, ckptfs.open, work / "run")
     t.check(e.errno == errno.EISDIR and "step-1" in str(e), "a run directory names its steps", e)
@@ -215,6 +240,7 @@ def main():
     for test in (mapping, objects, texts, indexes, without_libraries, buffers, processes):
         test(t, ck)
     all_fixtures(t)
+    ranks(t)
     closed(t)
     syntax(t, sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="ckptfs-client.") as work:

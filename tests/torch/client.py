@@ -181,6 +181,18 @@ def memory(t):
             and numpy.asarray(ck[WQ], numpy.float64).dtype == numpy.float64, "numpy.from_dlpack, numpy.asarray")
 
 
+def mounted(t):
+    """ckptfs.mount() with the program of the build."""
+    os.environ["PATH"] = f"{pathlib.Path(sys.argv[2]).parent.parent}/mount-helpers:{os.environ['PATH']}"
+    with ckptfs.mount(FIXTURES / "sample", "views=raw") as path:
+        got = pathlib.Path(path, "raw", WQ).read_bytes()
+        t.check(sorted(os.listdir(path)) == [".ckptfs", "raw"] and got == raw_of(ckptfs.open(FIXTURES / "sample")[WQ].torch()),
+                "mount()")
+    t.check(not os.path.exists(path), "it is unmounted and removed")
+    e = raises(ckptfs.Error, ckptfs.mount(FIXTURES / "none").__enter__)
+    t.check("none" in str(e), "mount() of no checkpoint", e)
+
+
 def large(t):
     """Above the size from which memory is mapped, and read by several threads."""
     with tempfile.TemporaryDirectory(prefix="ckptfs-client.") as work:
@@ -197,7 +209,7 @@ def large(t):
 
 def main():
     t = Tap()
-    for test in (all_fixtures, slices, against_torch, destinations, memory, large):
+    for test in (all_fixtures, slices, against_torch, destinations, memory, large, mounted):
         test(t)
     return t.finish()
 

@@ -8,6 +8,7 @@
     rows = ck["model.output.weight"][10:20, ::2].numpy()     # reads only these elements
     model.load_state_dict(ck.state_dict(prefix="model."))
     lr = ck.objects["optim.param_groups.0.lr"]
+    mine = ck.sharded(8, rank=3)             # what rank 3 of 8 would hold; ck.local(3) is what it saved
 
 Any checkpoint that ckptfs mounts can be opened: DCP, safetensors, torch.save, one file per rank,
 torch_checkpointing. Nothing in a checkpoint is executed. The package needs the shared library
@@ -23,9 +24,11 @@ from __future__ import annotations
 
 from ._checkpoint import Checkpoint
 from ._library import Error, version as _version
+from ._mount import mount
+from ._parts import Parts
 from ._tensor import Tensor
 
-__all__ = ["Checkpoint", "Error", "Tensor", "open"]
+__all__ = ["Checkpoint", "Error", "Parts", "Tensor", "mount", "open"]
 
 
 def open(source, options: str = "") -> Checkpoint:  # noqa: A001

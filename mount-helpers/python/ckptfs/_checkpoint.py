@@ -7,14 +7,13 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 
-from . import _destination
-from ._library import NONE, Box, Error, Handle, decoded, encoded, last_error, library
-from ._tensor import Tensor, Whole, memory, whole_of
+from ._library import NONE, Error, Handle, decoded, encoded, last_error, library
+from ._parts import Parts
+from ._tensor import Whole, whole_of
+from ._tensors import Tensors, amount
 
-_ROWS, _HTML_ROWS = 20, 500  # most rows of a repr
 
-
-class Checkpoint(Mapping):
+class Checkpoint(Tensors):
     """A read-only mapping of fully qualified names to tensors; see ckptfs.open().
 
     objects: a mapping of names to entries that are no tensors, as decoded JSON in the form of
@@ -39,6 +38,10 @@ class Checkpoint(Mapping):
 
     def __reduce__(self):
         return type(self), (self.source, self.options)
+
+    @property
+    def _ck(self) -> Checkpoint:
+        return self
 
     def _handle(self) -> Handle:
         handle = self._open
@@ -83,74 +86,18 @@ class Checkpoint(Mapping):
             raise KeyError(name)
         return library().ckptfs_tensor_number(handle, info)
 
-    def __getitem__(self, name: str) -> Tensor:
-        """The tensor of a name; nothing is read. A new object each time, with memory of its own."""
-        return Tensor(self, self._whole_at(self._number(name)))
-
-    def __contains__(self, name) -> bool:
+    def _check(self, whole: Whole) -> None:
+        if whole.path is None:
+            if library().ckptfs_check_tensor(self._handle(), whole.number):
+                raise last_error()
+            return
         try:
-            self._number(name)
-        except KeyError:
-            return False
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def _check(self, number: int) -> None:
-        if library().ckptfs_check_tensor(self._handle(), number):
-            raise last_error()
-
-    def state_dict(self, prefix: str = "", out=None) -> dict:
-        """Reads tensors by several threads.
-
-        prefix: only names that begin with it and a dot, and without both; "" is all names. Without
-        `out`: a dict of name to torch.Tensor on the CPU; aliases are one tensor. out: a mapping of
-        names (without the prefix) to writable destinations of the same dtype and size: tensors of
-        PyTorch on the CPU, arrays of NumPy, or contiguous buffers, such as bytearray. Only its
-        names are read; returns dict(out).
-
-        Raises KeyError if the checkpoint lacks a name of `out`; TypeError if a destination does not
-        fit, or PyTorch lacks a dtype; ImportError without PyTorch, unless `out` needs none; ckptfs.Error if some elements
-        cannot be read. All other tensors are then complete in `out`.
-        """
-        start = prefix if not prefix or prefix.endswith(".") else prefix + "."
-        if out is not None:
-            wanted = {name: self._whole_at(self._number(start + name)) for name in out}
-            places = {name: _destination.address_of(out[name], whole) for name, whole in wanted.items()}
-            self._read([(whole, *places[name]) for name, whole in wanted.items()])
-            return dict(out)
-        wanted = {name[len(start):]: self._whole_at(number) for name, number in self._names().items()
-                  if name.startswith(start)}
-        return self._read_new(wanted)
-
-    def _read_new(self, wanted: dict) -> dict:
-        made = {}
-        for whole in wanted.values():
-            number = min(whole.number, whole.alias_of)
-            if number not in made:
-                tensor = Tensor(self, whole)
-                tensor._memory = memory(whole.nbytes)
-                made[number] = tensor, tensor.torch()  # the type is checked before anything is read
-        firsts = [(tensor, ctypes.c_char.from_buffer(tensor._memory)) for tensor, _ in made.values()]
-        self._read([(tensor._whole, ctypes.addressof(first), None, first) for tensor, first in firsts])
-        return {name: made[min(whole.number, whole.alias_of)][1] for name, whole in wanted.items()}
-
-    def _read(self, places) -> None:
-        """Reads whole tensors. places: (tensor, address, strides or None, owner of the memory)."""
-        boxes, seen = (Box * len(places))(), set()
-        n = 0
-        for whole, address, strides, _ in sorted(places, key=lambda place: place[0].number):
-            key = address, min(whole.number, whole.alias_of)
-            if whole.nbytes == 0 and whole.itemsize or key in seen:
-                continue
-            seen.add(key)
-            boxes[n].tensor, boxes[n].to = whole.number, address
-            if strides:
-                boxes[n].ndim = len(strides)
-                boxes[n].strides = (ctypes.c_int64 * len(strides))(*strides)
-            n += 1
-        self._handle().read_boxes((Box * n).from_buffer(boxes) if n else (Box * 0)(), self.threads)
+            fault = decoded(self._handle().attribute(whole.path, b"user.ckptfs.error"))
+        except Error as e:
+            if e.errno != errno.ENODATA:
+                raise
+        else:
+            raise Error(errno.EIO, f"{whole.name}: {fault.splitlines()[0]}", whole.name)
 
     # --- other entries, and paths ---------------------------------------------------------
 
@@ -158,6 +105,21 @@ class Checkpoint(Mapping):
     def objects(self) -> Mapping:
         """Entries that are no tensors: name to value, decoded from objects/<stem>.json at each access."""
         return Objects(self)
+
+    def local(self, rank) -> Parts:
+        """The boxes that a rank saved: a mapping of names to lazy tensors, whose `offset` is the place in the whole tensor.
+
+        rank: a number, or the name of a directory in local/. A tensor with several boxes has the
+        names "NAME@o0,o1", one for each offset. Raises ckptfs.Error (ENOENT) for an unknown rank.
+        """
+        return Parts(self, f"local/{rank if isinstance(rank, str) else f'rank-{rank:d}'}")
+
+    def sharded(self, spec, rank: int) -> Parts:
+        """The local tensors of a rank under FSDP, in any layout; otherwise as local().
+
+        spec: a number of ranks, or a mesh, such as "dp=2,tp=4", see ckptfs(5).
+        """
+        return Parts(self, f"sharded/{spec}/rank-{rank:d}")
 
     def listdir(self, path: str = "") -> list[str]:
         """Names in a directory of the tree, as in a mount: "", "full", "sharded/8/rank-0"."""
@@ -172,51 +134,10 @@ class Checkpoint(Mapping):
         handle, file = self._handle(), encoded(path)
         return handle.read(file, offset, max(0, handle.size(file) - offset) if size is None else size)
 
-    # --- text -----------------------------------------------------------------------------
-
-    def _rows(self, most: int):
-        for number in range(min(len(self), most)):
-            whole = self._whole_at(number)
-            yield whole.name, whole.dtype, str(list(whole.shape)), _amount(whole.nbytes), str(whole.chunks)
-
     def _title(self) -> str:
         handle, at = self._handle(), library().ckptfs_tensor_at
         total = sum(info.nbytes for info in (at(handle, i)[0] for i in range(len(self))) if info.alias_of == NONE)
-        return f"{self.kind} {self.source}: {len(self)} tensors, {_amount(total)}, {len(self.objects)} other entries"
-
-    def __repr__(self) -> str:
-        if self._open is None:
-            return f"<ckptfs.Checkpoint {self.source!r}, closed>"
-        rows = [("name", "dtype", "shape", "bytes", "shards"), *self._rows(_ROWS)]
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-        more = [f"... {len(self) - _ROWS} more"] if len(self) > _ROWS else []
-        return "\n".join([self._title(), *lines, *more]).encode(errors="backslashreplace").decode()
-
-    def _repr_html_(self) -> str:
-        from html import escape
-        if self._open is None:
-            return f"<p>{escape(repr(self))}</p>"
-
-        def row(cells, kind="td"):
-            return "<tr>" + "".join(f"<{kind} style='text-align:left'>{escape(cell)}</{kind}>"
-                                    for cell in cells) + "</tr>"
-
-        more = f"<p>{len(self) - _HTML_ROWS} more</p>" if len(self) > _HTML_ROWS else ""
-        table = (f"<p>{escape(self._title())}</p><table><thead>"
-                 f"{row(('name', 'dtype', 'shape', 'bytes', 'shards'), 'th')}</thead><tbody>"
-                 f"{''.join(row(cells) for cells in self._rows(_HTML_ROWS))}</tbody></table>{more}")
-        return table.encode(errors="backslashreplace").decode()
-
-
-def _amount(size: int) -> str:
-    value, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{size} B" if unit == "B" else f"{value:.2f} {unit}"
-
+        return f"{self.kind} {self.source}: {len(self)} tensors, {amount(total)}, {len(self.objects)} other entries"
 
 class Objects(Mapping):
     """Entries that are no tensors, by name. A value is decoded at each access."""

@@ -9,6 +9,13 @@ _NUMPY = {
 _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 
 
+def itemsize(dtype: str) -> int:
+    """Bytes of an element."""
+    if dtype in _NUMPY and dtype != "bool":
+        return int(_NUMPY[dtype][1:])
+    return {"bfloat16": 2, "bits16": 2, "complex32": 4, "bcomplex32": 4, "qint32": 4}.get(dtype, 1)
+
+
 def numpy_type(dtype: str):
     """The numpy.dtype of a dtype. Raises TypeError if there is none, and ImportError if a library is missing."""
     if dtype not in _NUMPY and dtype not in _ML_DTYPES:

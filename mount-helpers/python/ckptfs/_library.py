@@ -26,9 +26,9 @@ class ObjectInfo(ctypes.Structure):
 
 
 class Box(ctypes.Structure):
-    _fields_ = [("fqn", text), ("tensor", u64), ("ndim", u32), ("err", ctypes.c_int32),
+    _fields_ = [("fqn", text), ("path", text), ("tensor", u64), ("ndim", u32), ("err", ctypes.c_int32),
                 ("offsets", ctypes.POINTER(u64)), ("sizes", ctypes.POINTER(u64)), ("steps", ctypes.POINTER(u64)),
-                ("to", ctypes.c_void_p), ("strides", ctypes.POINTER(i64)), ("reserved", u64 * 2)]
+                ("to", ctypes.c_void_p), ("strides", ctypes.POINTER(i64)), ("reserved", u64)]
 
 
 class _Entry(ctypes.Structure):
@@ -148,6 +148,8 @@ class Handle:
     """An open checkpoint. It is closed when no call and no object uses it any more."""
 
     def __init__(self, source: bytes, options: bytes):
+        if b"\0" in source or b"\0" in options:
+            raise ValueError("embedded null byte")
         self._close = library().ckptfs_close
         self._as_parameter_ = ctypes.c_void_p()
         if library().ckptfs_open(source, options, ctypes.byref(self._as_parameter_)):

@@ -34,13 +34,14 @@ def array_of(values):
     return (u64 * len(values))(*values)
 
 
-# Facts of a whole tensor. alias_of: a number, or NONE.
-Whole = namedtuple("Whole", "number name stem dtype shape itemsize chunks alias_of nbytes")
+# Facts of a whole tensor, or of the part of it that a rank has, which is the file `path`. alias_of: a number, or NONE.
+Whole = namedtuple("Whole", "number name stem dtype shape itemsize chunks alias_of nbytes offset path")
 
 
 def whole_of(number: int, info) -> Whole:
     return Whole(number, decoded(ctypes.string_at(info.fqn, info.fqn_len)), decoded(info.stem),
-                 decoded(info.dtype), tuple(info.shape[:info.ndim]), info.itemsize, info.chunks, info.alias_of, info.nbytes)
+                 decoded(info.dtype), tuple(info.shape[:info.ndim]), info.itemsize, info.chunks, info.alias_of, info.nbytes,
+                 (0,) * info.ndim, None)
 
 
 class Tensor:
@@ -49,6 +50,7 @@ class Tensor:
     name: fully qualified name. stem: its files in the tree are raw/STEM and full/STEM.npy. dtype: torch's name, such as "bfloat16". shape: a tuple of int.
     itemsize, nbytes: bytes. chunks: stored boxes of the whole tensor. alias_of: name of the first
     tensor with the same storage, or None. ndim, size: dimensions and elements.
+    offset: of the part of a rank in the whole tensor, see Checkpoint.local().
 
     tensor[index] is a lazy part: ints, slices with positive steps and one Ellipsis; anything else
     raises TypeError. Two parts never share memory. All arrays made from one object share the
@@ -107,6 +109,10 @@ class Tensor:
         return self.size * self.itemsize
 
     @property
+    def offset(self) -> tuple[int, ...]:
+        return self._whole.offset
+
+    @property
     def chunks(self) -> int:
         return self._whole.chunks
 
@@ -115,8 +121,9 @@ class Tensor:
         return None if self._whole.alias_of == NONE else self._ck._whole_at(self._whole.alias_of).name
 
     def check(self) -> None:
-        """Reads the headers of all stored boxes of the whole tensor. Raises ckptfs.Error for the first fault."""
-        self._ck._check(self._whole.number)
+        """Reads the headers of the stored boxes of the tensor, not only of this index. Raises ckptfs.Error for the first
+        fault."""
+        self._ck._check(self._whole)
 
     def __len__(self) -> int:
         if not self._kept:
@@ -179,7 +186,7 @@ class Tensor:
 
     def _fill(self, box, address: int) -> None:
         """Sets a box of the library to this part, and its destination."""
-        box.tensor, box.to, box.ndim = self._whole.number, address, len(self._counts)
+        box.tensor, box.path, box.to, box.ndim = self._whole.number, self._whole.path, address, len(self._counts)
         if self._counts:
             box.offsets, box.sizes = array_of(self._offsets), array_of(self._counts)
             box.steps = array_of(self._steps)
