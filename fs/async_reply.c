@@ -296,7 +296,7 @@ static void read_here(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 		return;
 	}
 	r->to = ck_reply_buffer(r->len);
-	rc = r->to ? ck_handle_read(h, r) : -ENOMEM;
+	rc = r->to ? ck_handle_read(h, r, may_end) : -ENOMEM;
 	if (fs->streams)
 		ck_stream_note(fs->streams, &h->remote, r, rc == -EREMOTE);
 	if (rc == -EREMOTE)

@@ -240,11 +240,12 @@ static int read_before_fault(struct ck_handle *h, struct ck_read *r, int rc)
 	return good ? ck_host_read(ck_handle_files(h), r) : rc;
 }
 
-int ck_handle_read(struct ck_handle *h, struct ck_read *r)
+int ck_handle_read(struct ck_handle *h, struct ck_read *r, bool is_direct)
 {
 	int rc = ck_host_read(ck_handle_files(h), r);
 
-	if (!h->direct || (rc != -ENODATA && rc != -EIO && rc != -EBADMSG))
+	if (!h->direct || !is_direct ||
+	    (rc != -ENODATA && rc != -EIO && rc != -EBADMSG))
 		return rc;
 	return read_before_fault(h, r, rc);
 }

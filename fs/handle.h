@@ -39,9 +39,11 @@ struct ck_handle_export {
 /* The data files of the checkpoint of the file, which in a run directory is one
  * of several. */
 struct ck_files *ck_handle_files(const struct ck_handle *h);
-/* ck_host_read(). Past the page cache a read that fails ends before the first byte that cannot be read,
- * as read(2) of a disk does: sets r->len. The page cache would fill such a page with zeros. */
-CK_MUST_USE int ck_handle_read(struct ck_handle *h, struct ck_read *r);
+/* ck_host_read(). is_direct: the bytes are for read(2), not for the page cache. Such a read of damaged
+ * data ends before the first byte that cannot be read: sets r->len. A page would be filled with
+ * zeros, and the file would end there. */
+CK_MUST_USE int ck_handle_read(struct ck_handle *h, struct ck_read *r,
+			       bool is_direct);
 /* Notes a read for local read-ahead. Files of a run directory have no read-ahead. */
 void ck_handle_note(struct ck_handle *h, const struct ck_read *r);
 /* Drops a reference. The last one closes the file. */

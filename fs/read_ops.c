@@ -240,7 +240,7 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 	}
 	r.to = ck_reply_buffer(r.len);
 	ck_handle_note(h, &r);
-	rc = r.to ? ck_handle_read(h, &r) : -ENOMEM;
+	rc = r.to ? ck_handle_read(h, &r, may_end) : -ENOMEM;
 	ck_handle_reply(req, h, &r, size, rc);
 }
 

@@ -15,6 +15,7 @@ struct row {
 	struct ck_str name, dtype; /* dtype.p NULL: any */
 	size_t shape;		   /* index of its first size in `sizes` */
 	uint32_t ndim;		   /* ANY_SHAPE: any */
+	bool has_name;		   /* while it is read */
 };
 
 enum { ANY_SHAPE = UINT16_MAX };
@@ -74,6 +75,7 @@ static int member_take(struct ck_manifest *m, const struct ck_json_value *v,
 		return shape_take(m, v, row);
 	if (!is_name && !ck_str_is(v->key, "dtype"))
 		return ck_json_skip(&m->json, v);
+	row->has_name |= is_name;
 	if (v->type != CK_JSON_STRING && is_name) /* {"$str": ...} */
 		return ck_json_skip(&m->json, v);
 	if (v->type != CK_JSON_STRING)
@@ -108,7 +110,9 @@ static int row_add(struct ck_manifest *m, const struct row *row,
 /* Takes the object of a tensor that `at` begins. */
 static int tensor_take(struct ck_manifest *m, const struct ck_json_value *at)
 {
-	struct row row = { .name = at->key, .ndim = ANY_SHAPE };
+	struct row row = { .name = at->key,
+			   .has_name = at->key.p,
+			   .ndim = ANY_SHAPE };
 	struct ck_json_value v;
 	int rc = 0;
 
@@ -119,6 +123,8 @@ static int tensor_take(struct ck_manifest *m, const struct ck_json_value *at)
 	while (rc == 0 && (rc = ck_json_next(&m->json, &v)) == 0 &&
 	       v.type != CK_JSON_END)
 		rc = member_take(m, &v, &row, at->key.p == NULL);
+	if (rc == 0 && !row.has_name)
+		return ck_json_refuse(&m->json, at, "expected a member fqn");
 	/* Names that are not Unicode are not compared. */
 	return rc || !row.name.p ? rc : row_add(m, &row, at);
 }

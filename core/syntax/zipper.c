@@ -105,7 +105,8 @@ static unsigned padding(const struct ck_zipper_record *r, uint64_t fpos)
 	uint64_t data = fpos + r->header + 30 + strlen(r->name) +
 			zip64_field(r) + 4;
 
-	return (unsigned)((CK_ZIPPER_ALIGNMENT - data % CK_ZIPPER_ALIGNMENT) %
+	return r->gap +
+	       (unsigned)((CK_ZIPPER_ALIGNMENT - data % CK_ZIPPER_ALIGNMENT) %
 			  CK_ZIPPER_ALIGNMENT);
 }
 

@@ -20,6 +20,8 @@ struct ck_zipper_record {
 	uint64_t header; /* position of the local header in the archive */
 	uint64_t len;
 	uint32_t crc;
+	uint32_t
+		gap; /* more padding before the data: a multiple of CK_ZIPPER_ALIGNMENT */
 };
 
 /* Zero-initialise and set the first four fields. ck_zipper_end() must be called

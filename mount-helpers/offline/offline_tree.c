@@ -178,7 +178,7 @@ int ck_offline_open(struct ck_offline *u, const char *src)
 	if (cluster_start(&u->hosts, &u->s.options, &src, &u->cluster, &d) ||
 	    ck_session_open(&u->s, src, &d))
 		return ck_trouble("%s", d.text);
-	if (u->s.options.rename)
+	if (u->s.options.rename || u->s.options.only || u->s.options.exclude)
 		ck_source_notes(src, u->s.cp);
 	ck_route_init(&u->route, u->s.cp->files,
 		      ck_cluster_backend(u->cluster));
@@ -263,7 +263,7 @@ struct copied {
 	const struct ck_view *in;
 	int (*each)(void *arg, struct ck_node *n, const char *name);
 	void *arg;
-	bool without_reports;
+	bool without_reports, by_option;
 };
 
 static int copied_each(void *arg, struct ck_node *n, const char *name)
@@ -272,7 +272,7 @@ static int copied_each(void *arg, struct ck_node *n, const char *name)
 	const struct ck_view *view = n->dir.view;
 
 	if (n->about.type == CK_TYPE_DIR && view && view != c->in &&
-	    (view->is_on_request ||
+	    ((view->is_on_request && !c->by_option) ||
 	     (c->without_reports && strcmp(view->top, CK_CONTROL_DIR) == 0)))
 		return 0;
 	return c->each(c->arg, n, name);
@@ -285,7 +285,8 @@ int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 {
 	struct copied c = { .each = each,
 			    .arg = arg,
-			    .without_reports = u->without_reports };
+			    .without_reports = u->without_reports,
+			    .by_option = u->by_option };
 	struct ck_node in;
 	int rc = ck_tree_find(u->s.tree, dir, &in);
 

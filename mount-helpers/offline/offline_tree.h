@@ -16,6 +16,7 @@ struct ck_offline {
 	struct ck_session s; /* its options and view */
 	struct ck_hosts_options hosts;
 	bool without_reports; /* ck_offline_copied() omits .ckptfs/ */
+	bool by_option; /* views= names the directories, none of which it omits */
 	/* Constant while it is open, set by ck_offline_open(): */
 	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
 	struct ck_route route;

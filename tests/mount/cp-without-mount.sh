@@ -113,6 +113,9 @@ equal 'no PATH: full and objects' "$(ls -A whole | xargs)" 'full objects'
 check 'no PATH: the same files' diff -r whole/full full2
 status 'no PATH: views=' 0 '' cp_ -r "$source" whole2 -o views=raw+objects
 equal 'no PATH: those of views=' "$(ls -A whole2 | xargs)" 'objects raw'
+status 'no PATH: views= that are copied on request only' 0 '' cp_ -r "$source" asked -o views=torch+dcp
+equal 'no PATH: and those' "$(cd asked && find . -type f | sort | xargs)" \
+	'./dcp/4/.metadata ./dcp/4/__0_0.distcp ./dcp/4/__1_0.distcp ./dcp/4/__2_0.distcp ./dcp/4/__3_0.distcp ./torch/checkpoint.pt'
 status 'no PATH without -r' 2 'usage: ckptfs cp' cp_ "$source" whole3
 mkdir run
 cp -r "$source" run/step-1

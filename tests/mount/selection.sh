@@ -52,7 +52,8 @@ done
 equal 'inspect' "$("$CKPTFS" inspect "$sample" -o 'only=*.norm.*' --json | jq -c '[.tensors[].fqn]')" \
 	"$(grep -F .norm. names | grep -v param_groups | jq -R . | jq -sc .)"
 equal 'check: items' "$("$CKPTFS" check "$sample" -o only=model.norm.weight)" 'items checked 4 of 4; 0 findings'
-equal 'no name is selected' "$("$CKPTFS" ls "$sample" full -o only=none 2>&1)" ''
+equal 'no name is selected' "$("$CKPTFS" ls "$sample" full -o only=none 2>err)" ''
+check 'no name is selected: a line' grep -q 'no name is selected' err
 equal 'no name is selected: a note' "$("$CKPTFS" check "$sample" -o only=none | head -n 1)" \
 	"warning: only=, exclude=: no name is selected; the checkpoint has $(wc -l <names)"
 for bad in only= only=a++b exclude=+a exclude=a+; do

@@ -123,7 +123,7 @@ static int control_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 static uint64_t control_count(const struct ck_catalog *c, const void *state)
 {
 	(void)c;
-	return ck_snapshots_count(texts_of(state));
+	return ck_snapshots_shown(texts_of(state));
 }
 
 const struct ck_view ck_view_control = {

@@ -50,6 +50,15 @@ size_t ck_snapshots_count(const struct ck_snapshots *s)
 	return s->n;
 }
 
+size_t ck_snapshots_shown(const struct ck_snapshots *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		n += !s->reports[i].is_shown || s->reports[i].is_shown(s->arg);
+	return n;
+}
+
 struct ck_snapshot *ck_snapshot_make(struct ck_buf *text)
 {
 	struct ck_snapshot *s = calloc(1, sizeof(*s));

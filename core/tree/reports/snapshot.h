@@ -46,6 +46,8 @@ struct ck_snapshots *ck_snapshots_make(const struct ck_report *reports,
 				       size_t n, void *arg);
 void ck_snapshots_free(struct ck_snapshots *s); /* NULL is allowed */
 size_t ck_snapshots_count(const struct ck_snapshots *s);
+size_t ck_snapshots_shown(
+	const struct ck_snapshots *s); /* those that are shown */
 /* Sets *out to the current snapshot of report i. Prints a new one if i has no snapshot,
  * or if the report is live and `renew` is set. Returns 0, or -ENOMEM. Caller must
  * call ck_snapshot_put(). */

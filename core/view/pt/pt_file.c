@@ -16,6 +16,10 @@ enum { HEAD, PICKLE, MIDDLE, DATA, END, DIRECTORY, ENDS, SECTIONS };
 
 enum { BLOCK = 64 }; /* entries of the directory in one part */
 
+/* Padding of `version`. PyTorch reads the last 4 KiB of a file to find the directory: they must not
+ * have bytes of a tensor, which may be lost. */
+enum { GAP = 4096 };
+
 /* Records beside the storages, in their order; the storages are behind BYTEORDER. */
 enum { DATA_PKL, BYTEORDER, VERSION, ID, OTHERS };
 
@@ -62,7 +66,9 @@ static struct ck_zipper_record other(const struct ck_pt_file *f, unsigned which)
 		r = other(f, VERSION);
 		at = behind(&r);
 	}
-	return record(others[which].name, at, others[which].data.len);
+	r = record(others[which].name, at, others[which].data.len);
+	r.gap = which == VERSION ? GAP : 0;
+	return r;
 }
 
 static uint64_t storage_len(const struct ck_pt_file *f, uint32_t i)
