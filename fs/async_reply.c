@@ -68,6 +68,7 @@ static void reply_begin(struct ck_async_reply *l)
 {
 	struct ck_async_replies *all = l->fs->async_replies;
 
+	l->time = ck_request_time_take();
 	pthread_mutex_lock(&all->lock);
 	l->next = all->first;
 	if (l->next)
@@ -90,6 +91,7 @@ static void reply_end(struct ck_async_reply *l)
 {
 	struct ck_async_replies *all = l->fs->async_replies;
 
+	ck_request_time_count(&l->time);
 	pthread_mutex_lock(&all->lock);
 	if (l->prev)
 		l->prev->next = l->next;

@@ -27,6 +27,7 @@ struct ck_async_reply {
 	struct ck_waiter *waiter;
 	struct ck_stream_read *segments; /* or NULL */
 	bool may_end;			 /* a signal may interrupt it */
+	struct ck_request_time time;
 };
 
 /* Makes the read-ahead of remote bytes, as the options of the mount have it.

@@ -18,6 +18,7 @@
 
 struct request {
 	struct ck_pool_job job; /* first */
+	struct ck_request_time time;
 	fuse_req_t req;
 	struct ck_handle *handle;
 	struct ckptfs_gpu gpu;
@@ -142,6 +143,7 @@ static void request_end(struct request *r, int rc)
 	else
 		fuse_reply_ioctl(r->req, 0, &r->gpu, sizeof(r->gpu));
 	ck_handle_put(h->fs, h);
+	ck_request_time_count(&r->time);
 	free(r);
 }
 
@@ -182,6 +184,7 @@ static void gpu_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
 	r->handle = h;
 	r->has_bytes = ck_gpu_ioctl_wish(&h->reader.file, &r->gpu, &r->wish);
 	atomic_fetch_add(&h->refs, 1);
+	r->time = ck_request_time_take();
 	fuse_req_interrupt_func(req, interrupted, r);
 	if (!ck_pool_offer(h->fs->export_pool, &r->job))
 		request_end(r, -EAGAIN);
@@ -191,13 +194,9 @@ void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		 struct fuse_file_info *fi, unsigned flags, const void *in,
 		 size_t in_len, size_t out_len)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-
 	(void)arg;
 	if (cmd == CKPTFS_IOC_GPU && !(flags & FUSE_IOCTL_DIR))
 		gpu_ioctl(req, fi, in, in_len, out_len);
-	else if (fs->writer)
-		ck_fs_control_ioctl(req, ino, cmd, out_len);
 	else
-		fuse_reply_err(req, ENOTTY);
+		ck_fs_control_ioctl(req, ino, cmd, out_len);
 }

@@ -121,6 +121,11 @@ void ck_fs_fini(struct ck_fs *fs);
 /* Returns the handlers of all requests, of a read-only or a writable mount. */
 struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs);
 
+/* --- session/timed_ops.c -------------------------------------------------- */
+
+/* Returns handlers that call those of ck_fs_ops() and count their time. */
+struct fuse_lowlevel_ops ck_fs_timed_ops(const struct ck_fs *fs);
+
 /* --- buffer.c ------------------------------------------------------------- */
 
 /* Returns at least len bytes of page-aligned memory, not cleared, for the reply
@@ -187,7 +192,8 @@ void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		 struct fuse_file_info *fi, unsigned flags, const void *in,
 		 size_t in_len, size_t out_len);
-/* control_ioctl.c: handles CK_IOC_COMMIT and CK_IOC_ABORT. */
+/* control_ioctl.c: handles CK_IOC_COMMIT, CK_IOC_ABORT and
+ * CK_IOC_RESET_STATS. */
 void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd,
 			 size_t out_len);
 

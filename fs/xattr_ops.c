@@ -77,6 +77,7 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 /* A request for such an attribute. */
 struct question {
 	struct ck_pool_job job; /* first: the job is the question */
+	struct ck_request_time time;
 	struct ck_async_fetch fetch;
 	fuse_req_t req;
 	fuse_ino_t ino;
@@ -137,12 +138,14 @@ static void run_question(struct ck_pool_job *job, bool ended)
 {
 	struct question *q = (struct question *)job;
 
+	ck_request_time_resume(&q->time);
 	if (ended) {
 		fuse_reply_err(q->req, ECONNABORTED);
 		free(q);
 	} else {
 		question_answer(q);
 	}
+	ck_request_time_end();
 }
 
 void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
@@ -169,6 +172,7 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		.size = size,
 	};
 	ck_async_fetch_init(&q->fetch, fs, req, question_retry);
+	q->time = ck_request_time_take();
 	ck_pool_run(compares(slow) ? fs->compare_pool : fs->pool, &q->job);
 }
 

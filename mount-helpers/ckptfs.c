@@ -77,6 +77,10 @@ static const struct command {
 	{ "status", ck_cmd_status, "status MNT [--json]",
 	  "print the state of a mount: counts, options, faults",
 	  "  --json                     one JSON object\n" },
+	{ "stats", ck_cmd_stats, "stats MNT [--json|--reset]",
+	  "print the counters of a mount, such as the bytes that were read",
+	  "  --json                     one JSON object\n"
+	  "  --reset                    set the counters to 0\n" },
 	{ "log", ck_cmd_log, "log MNT [-f]",
 	  "print the log of a mount; -f follows it",
 	  "  -f                         follow it until the mount ends\n" },

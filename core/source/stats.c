@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stats: counters of reads, one struct for a mount, and their text as JSON. Counters
- * are atomic and only grow; any thread.
+ * stats: counters of reads and of time, one struct for a mount, and their text as JSON.
+ * Counters are atomic and grow until a reset; any thread. The time of the current request
+ * is a variable of each thread.
  */
 #include "stats.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { HOST_NAME = 256 }; /* bytes */
 
 struct ck_stats *ck_stats_make(uint32_t n)
 {
@@ -13,6 +18,33 @@ struct ck_stats *ck_stats_make(uint32_t n)
 
 	if (s)
 		s->n = n;
+	return s;
+}
+
+void ck_stats_name_host(char *out, size_t size)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+	memset(out, 0, size);
+	if (gethostname(out, size - 1))
+		(void)snprintf(out, size, "localhost");
+	for (char *p = out + strspn(out, letters); *p; p += strspn(p, letters))
+		*p = '_';
+}
+
+struct ck_stats *ck_stats_make_here(void)
+{
+	struct ck_stats *s =
+		calloc(1, sizeof(*s) + sizeof(s->hosts[0]) + HOST_NAME);
+	char *name;
+
+	if (!s)
+		return NULL;
+	name = (char *)&s->hosts[1];
+	ck_stats_name_host(name, HOST_NAME);
+	s->n = 1;
+	s->hosts[0].name = name;
 	return s;
 }
 
@@ -46,6 +78,72 @@ void ck_stats_read(struct ck_stats *s, uint32_t peer, uint64_t bytes)
 {
 	if (s && peer < s->n)
 		ck_count(&s->hosts[peer].file_bytes, bytes);
+}
+
+static void zero(uint64_t *counters, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		__atomic_store_n(&counters[i], 0, __ATOMIC_RELAXED);
+}
+
+void ck_stats_reset(struct ck_stats *s)
+{
+	if (!s)
+		return;
+	zero(&s->read_bytes, 1);
+	zero(&s->copies, 1);
+	zero(&s->restarts, 1);
+	zero(&s->gpu_bytes, 1);
+	zero(&s->rounds, 1);
+	zero(&s->nsec, 1);
+	zero(s->waits, CK_STATS_WAITS);
+	zero(s->errors, CK_STATS_ERRORS);
+	for (uint32_t i = 0; i < s->n; i++) {
+		zero(&s->hosts[i].file_bytes, 1);
+		zero(&s->hosts[i].wire_bytes, 1);
+	}
+}
+
+/* --- time of requests ---------------------------------------------------------------- */
+
+static _Thread_local struct ck_request_time current;
+
+static uint64_t nsec_now(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void ck_request_time_begin(struct ck_stats *s)
+{
+	current.stats = s;
+	current.begun = s ? nsec_now() : 0;
+}
+
+struct ck_request_time ck_request_time_take(void)
+{
+	struct ck_request_time taken = current;
+
+	current.begun = 0;
+	return taken;
+}
+
+void ck_request_time_resume(const struct ck_request_time *t)
+{
+	current = *t;
+}
+
+void ck_request_time_end(void)
+{
+	ck_request_time_count(&current);
+	current.begun = 0;
+}
+
+void ck_request_time_count(const struct ck_request_time *t)
+{
+	if (t->begun)
+		ck_count(&t->stats->nsec, nsec_now() - t->begun);
 }
 
 /* --- as text ------------------------------------------------------------------------- */
@@ -143,6 +241,32 @@ void ck_stats_print_path(const struct ck_stats_path *p, struct ck_buf *out)
 	ck_buf_text(out, "},");
 }
 
+static void print_seconds(const struct ck_stats *s, struct ck_buf *out)
+{
+	uint64_t usec = value(&s->nsec) / 1000;
+
+	ck_buf_printf(out, "\"seconds\":%ju.%06ju,",
+		      (uintmax_t)(usec / 1000000), (uintmax_t)(usec % 1000000));
+}
+
+/* Prints the counters of other hosts and of GPUs. */
+static void print_remote(const struct ck_stats *s,
+			 void (*print_paths)(void *arg, struct ck_buf *out),
+			 void *arg, struct ck_buf *out)
+{
+	print_hosts(s, "wire_bytes", offsetof(struct ck_stats_host, wire_bytes),
+		    true, out);
+	print_number("copies", &s->copies, out);
+	print_waits(s, out);
+	print_number("cache_bytes", &s->cache_bytes, out);
+	print_number("restarts", &s->restarts, out);
+	print_number("gpu_bytes", &s->gpu_bytes, out);
+	print_number("rounds", &s->rounds, out);
+	ck_buf_text(out, "\"paths\":[");
+	print_paths(arg, out);
+	close_with(out, "],");
+}
+
 void ck_stats_print(const struct ck_stats *s,
 		    void (*print_paths)(void *arg, struct ck_buf *out),
 		    void *arg, struct ck_buf *out)
@@ -151,16 +275,9 @@ void ck_stats_print(const struct ck_stats *s,
 	print_number("read_bytes", &s->read_bytes, out);
 	print_hosts(s, "file_bytes", offsetof(struct ck_stats_host, file_bytes),
 		    false, out);
-	print_hosts(s, "wire_bytes", offsetof(struct ck_stats_host, wire_bytes),
-		    true, out);
-	print_number("copies", &s->copies, out);
-	print_waits(s, out);
 	print_errors(s, out);
-	print_number("cache_bytes", &s->cache_bytes, out);
-	print_number("restarts", &s->restarts, out);
-	print_number("gpu_bytes", &s->gpu_bytes, out);
-	print_number("rounds", &s->rounds, out);
-	ck_buf_text(out, "\"paths\":[");
-	print_paths(arg, out);
-	close_with(out, "]}\n");
+	print_seconds(s, out);
+	if (print_paths)
+		print_remote(s, print_paths, arg, out);
+	close_with(out, "}\n");
 }

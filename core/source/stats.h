@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stats: counters of reads since the mount of a checkpoint on several hosts,
- * and the text of .ckptfs/stats. Any thread.
+ * stats: counters of reads and the time spent on requests, since the mount or
+ * the last reset, and the text of .ckptfs/stats. Any thread.
  */
 #ifndef CKPTFS_STATS_H
 #define CKPTFS_STATS_H
@@ -29,6 +29,7 @@ struct ck_stats {
 	uint64_t restarts;  /* failovers to another job */
 	uint64_t gpu_bytes; /* of reads that were gathered on a GPU */
 	uint64_t rounds;    /* segments of them received in rounds */
+	uint64_t nsec;	    /* from begin to end of each request, summed up */
 	/* Reads that waited for other hosts from 2^(i-1) to below 2^i
 	 * milliseconds. */
 	uint64_t waits[CK_STATS_WAITS];
@@ -43,6 +44,11 @@ struct ck_stats {
 /* Creates counters of 0. The caller sets the names, which must outlive the
  * counters, and frees the result with free(). NULL when out of memory. */
 struct ck_stats *ck_stats_make(uint32_t n);
+/* The same for this host only, with its name. */
+struct ck_stats *ck_stats_make_here(void);
+/* Writes the name of this host, with '_' for each character that JSON or a
+ * field of a report could escape. */
+CK_EXPORT void ck_stats_name_host(char *out, size_t size);
 
 static inline void ck_count(uint64_t *counter, uint64_t n)
 {
@@ -59,6 +65,31 @@ void ck_stats_waited(struct ck_stats *s, uint64_t msec);
 void ck_stats_received(struct ck_stats *s, uint32_t peer, uint64_t bytes);
 /* Counts bytes of files that a peer has read. */
 void ck_stats_read(struct ck_stats *s, uint32_t peer, uint64_t bytes);
+/* Sets all counters to 0. cache_bytes is a level and stays. */
+void ck_stats_reset(struct ck_stats *s);
+
+/* --- time of requests ----------------------------------------------------- */
+
+/* The time of a request belongs to the thread that runs the request. A request
+ * that another thread continues takes it along, so that the wait is counted. */
+struct ck_request_time {
+	struct ck_stats *stats;
+	uint64_t begun; /* CLOCK_MONOTONIC, in nanoseconds; 0: no request */
+};
+
+/* Begins a request of the calling thread. */
+void ck_request_time_begin(struct ck_stats *s);
+/* Takes the time from the calling thread, for another one. */
+struct ck_request_time ck_request_time_take(void);
+/* Continues a request in the calling thread. */
+void ck_request_time_resume(const struct ck_request_time *t);
+/* Ends the request of the calling thread and counts its time. Does nothing if
+ * the time was taken. */
+void ck_request_time_end(void);
+/* Counts the time of a request that was taken and is answered. */
+void ck_request_time_count(const struct ck_request_time *t);
+
+/* --- text ----------------------------------------------------------------- */
 
 /* A path by which bytes arrive, one row of "paths". */
 struct ck_stats_path {
@@ -71,7 +102,7 @@ struct ck_stats_path {
 /* Appends a row and a comma. */
 void ck_stats_print_path(const struct ck_stats_path *p, struct ck_buf *out);
 /* Appends the counters as one JSON object and a newline. print_paths appends the rows of
- * "paths". */
+ * "paths"; NULL: counters of other hosts and of GPUs are left out. */
 void ck_stats_print(const struct ck_stats *s,
 		    void (*print_paths)(void *arg, struct ck_buf *out),
 		    void *arg, struct ck_buf *out);

@@ -159,6 +159,19 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 	return rc;
 }
 
+/* The counters of a checkpoint on several hosts are there before, and a step has those of the
+ * run. */
+static int stats_make(struct ck_root *r)
+{
+	struct ck_files *files = r->cp->files;
+
+	if (!files || ck_files_stats(files))
+		return 0;
+	r->stats = ck_stats_make_here();
+	ck_files_set_stats(files, r->stats);
+	return r->stats ? 0 : -ENOMEM;
+}
+
 int ck_root_make(struct ck_checkpoint *cp, const struct ck_view *const *views,
 		 size_t nviews, const struct ck_tree_options *options,
 		 struct ck_root **out)
@@ -173,7 +186,7 @@ int ck_root_make(struct ck_checkpoint *cp, const struct ck_view *const *views,
 	r->damage = ck_damage_make(cp);
 	r->replicas = ck_replicas_make(cp);
 	r->aside = ck_aside_make(cp);
-	rc = r->damage && r->replicas && r->aside ? 0 : -ENOMEM;
+	rc = r->damage && r->replicas && r->aside ? stats_make(r) : -ENOMEM;
 	if (rc == 0 && ck_checkpoint_run(cp)) {
 		rc = ck_made_make(r, views, nviews, &r->made);
 		nviews = 0;
@@ -200,6 +213,9 @@ void ck_root_free(struct ck_root *r)
 	ck_aside_free(r->aside);
 	ck_damage_free(r->damage);
 	ck_replicas_free(r->replicas);
+	if (r->stats)
+		ck_files_set_stats(r->cp->files, NULL);
+	free(r->stats);
 	free(r);
 }
 

@@ -22,6 +22,7 @@ struct ck_root {
 	const struct ck_view **views;
 	const void **states;
 	size_t n;
+	struct ck_stats *stats; /* of files of this host only; else NULL */
 	struct ck_aside *aside; /* files beside the checkpoint; or NULL */
 	/* The steps of a run directory that were looked up; else NULL. */
 	struct ck_made *made;

@@ -104,7 +104,7 @@ static void mount_text(const struct session *s, struct ck_buf *out)
 
 static int session_make(struct session *s, struct ck_diag *d)
 {
-	struct fuse_lowlevel_ops ops = ck_fs_ops(s->fs);
+	struct fuse_lowlevel_ops ops = ck_fs_timed_ops(s->fs);
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct ck_buf text = { 0 };
 	bool fine;

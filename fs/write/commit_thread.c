@@ -44,6 +44,7 @@ struct job {
 	unsigned cmd;
 	int rc;		    /* result */
 	struct ck_buf text; /* text of the reply to an ioctl(2) */
+	struct ck_request_time time;
 };
 
 struct ck_commit_thread {
@@ -227,10 +228,12 @@ static void job_do(struct ck_commit_thread *p, struct job *job)
 
 static void job_run(struct ck_commit_thread *p, struct job *job)
 {
+	ck_request_time_resume(&job->time);
 	if (job->kind == JOB_RETRY)
 		ck_deferred_commit(p->fs->deferred, job->deferred);
 	else
 		job_do(p, job);
+	ck_request_time_end();
 	free(job);
 }
 
@@ -326,6 +329,7 @@ static int publish(struct ck_fs *fs, const struct job *what,
 		return -ENOMEM;
 	*job = *what;
 	job->wh = wh ? ck_write_handle_ref(fs, wh) : NULL;
+	job->time = ck_request_time_take();
 	job_add(fs->commit_thread, job);
 	return 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_ioctl: ioctl(2) on the root of a writable mount, by `ckptfs commit`
- * and `ckptfs abort`. The commit thread executes it and replies. It is allowed
- * to root, to the user who mounted, and to users who may write the file of a
- * tensor. No state, no locks.
+ * control_ioctl: ioctl(2) on the root of a mount. The commit thread executes and
+ * answers those of `ckptfs commit` and `ckptfs abort` on a writable mount. They
+ * are allowed to root, to the user who mounted, and to users who may write the
+ * file of a tensor. The one of `ckptfs stats --reset` is answered here, on any
+ * mount. It is allowed to root and to the user who mounted. No state, no locks.
  */
 #include "../internal.h"
 #include <errno.h>
@@ -43,10 +44,23 @@ static void reply_nothing(fuse_req_t req, unsigned cmd)
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
+static int reset_stats(struct ck_fs *fs, fuse_req_t req)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	if (uid != 0 && uid != geteuid())
+		return -EPERM;
+	ck_stats_reset(ck_files_stats(fs->cp->files));
+	fuse_reply_ioctl(req, 0, NULL, 0);
+	return 0;
+}
+
 static int do_control(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
 		      unsigned cmd, size_t out_len)
 {
-	if (ino != FUSE_ROOT_ID ||
+	if (ino == FUSE_ROOT_ID && cmd == CK_IOC_RESET_STATS)
+		return reset_stats(fs, req);
+	if (!fs->writer || ino != FUSE_ROOT_ID ||
 	    (cmd != CK_IOC_COMMIT && cmd != CK_IOC_ABORT) ||
 	    out_len < sizeof(struct ck_control_reply))
 		return -ENOTTY;

@@ -78,6 +78,7 @@ static bool put(struct ck_deferred_queue *all, struct ck_deferred *l)
 		at = &(*at)->next;
 	l->next = *at;
 	*at = l;
+	l->time = ck_request_time_take();
 	pthread_cond_signal(&all->changed);
 	pthread_mutex_unlock(&all->lock);
 	return true;
@@ -125,7 +126,9 @@ static void *queue_run(void *arg)
 		l = take(all);
 		if (l) {
 			pthread_mutex_unlock(&all->lock);
+			ck_request_time_resume(&l->time);
 			retry(all, l);
+			ck_request_time_end();
 			pthread_mutex_lock(&all->lock);
 		} else if (all->first) {
 			pthread_cond_timedwait(&all->changed, &all->lock,

@@ -7,6 +7,7 @@
 #define CKPTFS_DEFERRED_H
 
 #include "ckptfs/base.h"
+#include "source/stats.h"
 #include <errno.h>
 #include <time.h>
 
@@ -31,6 +32,7 @@ struct ck_deferred {
 	bool last;	       /* the wait is over */
 	bool may_commit;       /* the calling thread may commit */
 	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited yet */
+	struct ck_request_time time; /* while it is in the queue */
 };
 
 /* Callbacks of the queue, which any thread may call. */

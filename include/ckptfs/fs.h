@@ -47,15 +47,17 @@ CK_MUST_USE int ck_fs_version_print(void);
 /* Type of mounts in the kernel's table. */
 #define CK_FS_TYPE "fuse.ckptfs"
 
-/* --- commands to a writable mount ------------------------------------------ */
+/* --- commands to a mount ---------------------------------------------------- */
 
-/* Result of an ioctl(2) on the root of a mount. */
+/* Result of CK_IOC_COMMIT and CK_IOC_ABORT, on the root of a writable mount. */
 struct ck_control_reply {
 	int32_t err; /* 0, or a positive errno */
 	char text[2044];
 };
 
-#define CK_IOC_COMMIT _IOR('k', 1, struct ck_control_reply)
-#define CK_IOC_ABORT  _IOR('k', 2, struct ck_control_reply)
+#define CK_IOC_COMMIT	   _IOR('k', 1, struct ck_control_reply)
+#define CK_IOC_ABORT	   _IOR('k', 2, struct ck_control_reply)
+/* Sets the counters of .ckptfs/stats to 0; on the root of any mount. */
+#define CK_IOC_RESET_STATS _IO('k', 3)
 
 #endif

@@ -16,6 +16,7 @@ int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
 int ck_cmd_umount(int argc, char **argv);
 int ck_cmd_mounts(int argc, char **argv);
 int ck_cmd_log(int argc, char **argv);
+int ck_cmd_stats(int argc, char **argv);
 int ck_cmd_status(int argc, char **argv);
 int ck_cmd_commit(int argc, char **argv);
 int ck_cmd_abort(int argc, char **argv);

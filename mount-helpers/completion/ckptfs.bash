@@ -161,7 +161,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= views= write
 }
 
-_ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump serve help'
+_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -197,6 +197,7 @@ _ckptfs() {
 	cp) options="-r -j --sync --resume -o $hosts" most=99 ;;
 	getfattr) options="-o $hosts" most=2 ;;
 	status) options='--json' most=1 ;;
+	stats) options='--json --reset' most=1 ;;
 	help) options='' most=1 ;;
 	*) options='' most=1 ;;
 	esac
@@ -230,7 +231,7 @@ _ckptfs() {
 		[[ $command != cp || ${#operands[@]} -eq 1 ]] || _ckptfs_directories "$part"
 	elif [[ $command == help ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $_ckptfs_commands)
-	elif [[ " umount status log commit abort " == *" $command "* ]]; then
+	elif [[ " umount status stats log commit abort " == *" $command "* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(_ckptfs_mounts)
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \

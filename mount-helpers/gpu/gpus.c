@@ -64,7 +64,7 @@ static void print_paths(void *arg, struct ck_buf *out)
 					    .path = "file",
 					    .used = !gathers };
 
-	if (g->counts)
+	if (g->alone)
 		ck_stats_print_path(&file, out);
 	ck_gpulink_print(g->link, gathers, out);
 	ck_gpus_rounds_print(g, out);
@@ -160,18 +160,6 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 	return 0;
 }
 
-/* The name of this host, as a field of a row. */
-static void name_host(char *out, size_t size)
-{
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
-				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-
-	if (gethostname(out, size - 1))
-		(void)snprintf(out, size, "localhost");
-	for (char *p = out + strspn(out, letters); *p; p += strspn(p, letters))
-		*p = '_';
-}
-
 int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 		 struct ck_diag *d)
 {
@@ -191,8 +179,7 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 	g->options = options;
 	g->sock = -1;
 	g->job = (struct ck_subprocess){ .ended = -1, .errors = -1 };
-	g->counts = true;
-	name_host(g->host, sizeof(g->host));
+	ck_stats_name_host(g->host, sizeof(g->host));
 	ck_gpus_rounds_make(g);
 	*out = g;
 	return 0;
@@ -205,21 +192,6 @@ int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d)
 	return rc ? ck_fail(d, -rc, "GPUs: %s", strerror(-rc)) : 0;
 }
 
-/* Counts the bytes that the worker gathers. */
-static int count(struct ck_gpus *g, struct ck_checkpoint *cp, struct ck_diag *d)
-{
-	g->counts = !cp->elsewhere;
-	if (!g->counts)
-		return 0;
-	g->stats = ck_stats_make(1);
-	if (!g->stats)
-		return ck_fail(d, ENOMEM, "out of memory");
-	g->stats->hosts[0].name = g->host;
-	g->files = cp->files;
-	ck_files_set_stats(g->files, g->stats);
-	return 0;
-}
-
 int ck_gpus_settle(struct ck_gpus *g, struct ck_checkpoint *cp,
 		   struct ck_hosts *hosts, struct ck_diag *d)
 {
@@ -228,8 +200,8 @@ int ck_gpus_settle(struct ck_gpus *g, struct ck_checkpoint *cp,
 	if (!g || rc)
 		return rc;
 	ck_gpus_rounds_link(g);
-	rc = count(g, cp, d);
-	return rc ? rc : ck_gpus_rounds_meet(g, hosts, d);
+	g->alone = !cp->elsewhere;
+	return ck_gpus_rounds_meet(g, hosts, d);
 }
 
 void ck_gpus_end(struct ck_gpus *g)
@@ -238,9 +210,6 @@ void ck_gpus_end(struct ck_gpus *g)
 		return;
 	ck_gpulink_free(g->link);
 	forker_end(g);
-	if (g->stats)
-		ck_files_set_stats(g->files, NULL);
 	ck_gpus_rounds_free(g);
-	free(g->stats);
 	free(g);
 }

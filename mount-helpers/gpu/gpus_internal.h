@@ -47,10 +47,8 @@ struct ck_gpus {
 	struct ck_subprocess job; /* the process that forks workers */
 	int sock;		  /* its socket */
 	struct ck_gpulink *link;
-	struct ck_stats *stats;
-	struct ck_files *files; /* of the checkpoint, if they have the stats */
 	char host[256];
-	bool counts; /* the only counter of reads */
+	bool alone; /* all files are on this host */
 	struct ck_gpus_rounds rounds;
 };
 

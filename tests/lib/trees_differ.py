@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Compares two trees of two_trees.seen(). Hosts and their reports, which only a tree over
-several hosts has, are ignored.
+"""Compares two trees of two_trees.seen(). Hosts, which only a tree over several hosts has, are
+ignored.
 """
 import json
 import re
@@ -8,9 +8,6 @@ import re
 import two_trees
 
 HOSTS = "user.ckptfs.hosts"
-REPORTS = {".ckptfs/stats"}
-# Reports that seen() reads.
-SEEN = REPORTS - {f".ckptfs/{name}" for name in two_trees.OF_GPUS}
 
 
 def plain(fault):
@@ -20,8 +17,7 @@ def plain(fault):
 
 
 def plain_faults(tree):
-    return {path: plain(fault) for path, fault in tree.faults.items()
-            if path not in REPORTS}
+    return {path: plain(fault) for path, fault in tree.faults.items()}
 
 
 def row_of(row):
@@ -34,8 +30,7 @@ def row_of(row):
 
 
 def rows_of(tree):
-    return {row["path"]: row_of(row) for row in tree.rows
-            if row["path"] not in REPORTS}
+    return {row["path"]: row_of(row) for row in tree.rows}
 
 
 def hosts_of(tree):
@@ -43,14 +38,8 @@ def hosts_of(tree):
             for host in json.loads(row["xattrs"][HOSTS])}
 
 
-def reports_of(tree):
-    return REPORTS & {row["path"] for row in tree.rows}
-
-
 def differ(one, other):
     """Yields a line for each difference; `other` is over several hosts."""
-    if reports_of(one) or reports_of(other) != SEEN:
-        yield f"reports: {reports_of(one)} / {reports_of(other)}"
     rows, others = rows_of(one), rows_of(other)
     for path in sorted(rows.keys() | others.keys()):
         if rows.get(path) != others.get(path):

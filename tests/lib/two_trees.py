@@ -20,8 +20,6 @@ CKPTFS = os.environ.get("CKPTFS", "ckptfs")
 PREFIX = "user.ckptfs."
 # Reports that depend on earlier reads, or on the reporting process.
 LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats"}
-# Reports of a mount that uses GPUs; the commands do not have them.
-OF_GPUS = {"stats"} if os.environ.get("CKPTFS_GPUS") else set()
 UNKNOWN = object    # an attribute `error` that may not be read
 DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
 AT_ONCE = 60000    # bytes of names in one call of a command
@@ -80,8 +78,6 @@ def walk(tree, mount, below=""):
     """The rows of a directory, then of its subdirectories."""
     rows = []
     for e in os.scandir(os.path.join(mount, below)):
-        if below == ".ckptfs/" and e.name in OF_GPUS:
-            continue
         try:
             rows.append(row_of(e.path, below + e.name))
         except PermissionError as error:

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What is counted of several hosts, and the text of it, which is JSON. */
+/* Counters of one and of several hosts, their text as JSON, and the time of requests. */
 #include "source/stats.h"
 #include "tap.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 
 static struct ck_stats *make(const char *const *names, uint32_t n)
 {
@@ -40,12 +41,14 @@ static void test_nothing(void)
 
 	is_text(one,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"errors\":{},\"seconds\":0.000000,"
 		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	is_text(two,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b.c\":0},"
+		"\"errors\":{},\"seconds\":0.000000,"
 		"\"wire_bytes\":{\"b.c\":0},\"copies\":0,\"waits\":{},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(one);
 	free(two);
 }
@@ -74,14 +77,14 @@ static void test_all(void)
 	is_text(s,
 		"{\"read_bytes\":5000000001,"
 		"\"file_bytes\":{\"a\":257,\"b\":65536,\"c\":4311744512},"
+		"\"errors\":{\"EIO\":2,\"ESTALE\":1},\"seconds\":0.000000,"
 		"\"wire_bytes\":{\"b\":131072,\"c\":8623489024},"
 		"\"copies\":3,\"waits\":{},"
-		"\"errors\":{\"EIO\":2,\"ESTALE\":1},"
 		"\"cache_bytes\":6,\"restarts\":1,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
-/* Errnos that Linux has not, or that are none. */
+/* Errnos that Linux lacks, and numbers out of range. */
 static void test_unknown(void)
 {
 	static const int rows[] = { -41, -58, -4095, INT32_MIN + 1 };
@@ -93,8 +96,8 @@ static void test_unknown(void)
 	ck_stats_answered(s, 1, -EHWPOISON);
 	is_text(s,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"errors\":{\"other\":4,\"EHWPOISON\":1},\"seconds\":0.000000,"
 		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
-		"\"errors\":{\"other\":4,\"EHWPOISON\":1},"
 		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
@@ -111,10 +114,11 @@ static void test_waits(void)
 		ck_stats_waited(s, msec[i]);
 	is_text(s,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"errors\":{},\"seconds\":0.000000,"
 		"\"wire_bytes\":{},\"copies\":0,"
 		"\"waits\":{\"1\":1,\"2\":1,\"4\":2,\"8\":2,\"16\":1,"
 		"\"4194304\":1,\"8388608\":3},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
@@ -126,6 +130,80 @@ static void test_nobody(void)
 	ck_stats_received(NULL, 0, 1);
 	ck_stats_read(NULL, 0, 1);
 	ok(true);
+}
+
+/* A reset keeps the number of cached bytes. */
+static void test_reset(void)
+{
+	static const char *const names[] = { "a", "b" };
+	struct ck_stats *s = make(names, 2);
+
+	memset(s, 0x55, offsetof(struct ck_stats, n));
+	s->cache_bytes = 10;
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_stats_read(s, i, 5);
+		ck_stats_received(s, i, 5);
+	}
+	ck_stats_reset(s);
+	ck_stats_reset(NULL);
+	is_text(s,
+		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b\":0},"
+		"\"errors\":{},\"seconds\":0.000000,"
+		"\"wire_bytes\":{\"b\":0},\"copies\":0,\"waits\":{},"
+		"\"cache_bytes\":10,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
+	free(s);
+}
+
+/* Counters of one host, with its name. */
+static void test_here(void)
+{
+	struct ck_stats *s = ck_stats_make_here();
+	struct ck_buf text = { 0 }, want = { 0 };
+	char name[256];
+
+	if (!s)
+		abort();
+	ck_stats_name_host(name, sizeof(name));
+	ok(*name && !strpbrk(name, "\"\\ \n"));
+	ck_stats_read(s, 0, 5);
+	s->nsec = UINT64_C(61000002999);
+	ck_stats_print(s, NULL, NULL, &text);
+	ck_buf_printf(&want,
+		      "{\"read_bytes\":0,\"file_bytes\":{\"%s\":5},"
+		      "\"errors\":{},\"seconds\":61.000002}\n",
+		      name);
+	eq_mem(text.data, text.len, want.data, want.len);
+	ck_buf_fini(&text);
+	ck_buf_fini(&want);
+	free(s);
+}
+
+/* A request is counted once, by the thread that ends it. */
+static void test_time(void)
+{
+	struct ck_stats *s = ck_stats_make_here();
+	struct ck_request_time taken;
+
+	if (!s)
+		abort();
+	ck_request_time_end();
+	ck_request_time_begin(NULL);
+	ck_request_time_end();
+	ck_request_time_begin(s);
+	taken = ck_request_time_take();
+	ok(taken.begun && taken.stats == s);
+	ck_request_time_end();
+	eq_u64(s->nsec, 0);
+	taken.begun -= 1000000000;
+	ck_request_time_resume(&taken);
+	ck_request_time_end();
+	ok(s->nsec >= 1000000000);
+	s->nsec = 0;
+	ck_request_time_end();
+	eq_u64(s->nsec, 0);
+	ck_request_time_count(&taken);
+	ok(s->nsec >= 1000000000);
+	free(s);
 }
 
 /* A letter that JSON escapes, a line break and bytes that are no text. */
@@ -179,8 +257,9 @@ static void test_threads(void)
 		pthread_join(threads[i], NULL);
 	is_text(s,
 		"{\"read_bytes\":240000,\"file_bytes\":{\"a\":80000,\"b\":0},"
+		"\"errors\":{\"EIO\":80000},\"seconds\":0.000000,"
 		"\"wire_bytes\":{\"b\":160000},\"copies\":0,"
-		"\"waits\":{\"8\":80000},\"errors\":{\"EIO\":80000},"
+		"\"waits\":{\"8\":80000},"
 		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
@@ -192,6 +271,9 @@ int main(void)
 	test_unknown();
 	test_waits();
 	test_nobody();
+	test_reset();
+	test_here();
+	test_time();
 	test_paths();
 	test_threads();
 	return tap_done();

@@ -187,19 +187,13 @@ static void print_paths(void *arg, struct ck_buf *out)
 		r->options->gpu_paths(r->options->gpu_arg, out);
 }
 
-/* Without a mount reads are not counted. */
-static bool has_stats(const void *arg)
-{
-	const struct ck_root *r = arg;
-
-	return ck_files_stats(r->cp->files) != NULL;
-}
-
 static void print_stats(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
+	bool remote = r->cp->elsewhere || r->options->gpu_paths;
 
-	ck_stats_print(ck_files_stats(r->cp->files), print_paths, arg, out);
+	ck_stats_print(ck_files_stats(r->cp->files),
+		       remote ? print_paths : NULL, arg, out);
 }
 
 static void print_csv(void *arg, struct ck_buf *out)
@@ -249,6 +243,6 @@ const struct ck_report ck_reports[] = {
 	{ "tensors.jsonl", print_jsonl, false, NULL },
 	{ "state_dict.json", print_state_dict, false, NULL },
 	{ "strict.json", print_strict, false, has_manifest },
-	{ "stats", print_stats, true, has_stats },
+	{ "stats", print_stats, true, NULL },
 };
 const size_t ck_nreports = CK_ARRAY_SIZE(ck_reports);
