@@ -17,7 +17,7 @@
 
 #include <errno.h>
 
-/* --- what is read --------------------------------------------------------------------- */
+/* --- ranges --------------------------------------------------------------------- */
 
 static const struct ck_tensor *tensor_of(const struct ck_box_read *r)
 {

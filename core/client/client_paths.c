@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * client_paths: directories, attributes and bytes of the files of a tree, by path. Each call
- * finds its path anew and keeps nothing.
+ * finds its path again and keeps nothing.
  */
 #include "client_internal.h"
 

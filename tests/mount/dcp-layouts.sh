@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # dcp/: names, sizes, bytes and attributes for every fixture and several meshes, compared with a
-# second implementation in dcp_layouts.py. Also copies that are mounted, what is left out, damage, a
+# second implementation in dcp_layouts.py. Also copies that are mounted, entries that are left out, damage, a
 # commit, and the commands without a mount. PyTorch reads them in tests/torch/dcp-layouts.py.
 need python3 getfattr jq
 layout() {
@@ -54,7 +54,7 @@ equal 'views=' "$(ls "$mnt" | xargs)" 'dcp full objects'
 fails 'placements=: another layout' '' layout dp=3,tp=2
 unmounted
 
-# --- what is left out ---------------------------------------------------------------------------
+# --- entries that are left out ---------------------------------------------------------------------------
 
 mounted "$FIXTURES/ranks_flat_2"
 check 'flat parameters are left out' sh -c 'getfattr --absolute-names --only-values -n user.ckptfs.left_out "$1" | jq -e "any(.[]; endswith(\"_flat_param\"))"' - "$mnt/dcp/1/__0_0.distcp"

@@ -87,7 +87,7 @@ def boxes_of(mesh, places, shape):
 
 
 def archive(data, sizes, dtype):
-    """The elements in an item, or None and what is wrong with it."""
+    """The elements in an item, or None and the fault."""
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         infos = whole.infolist()
     if [info.filename for info in infos] != RECORDS or any(info.CRC for info in infos):
@@ -109,7 +109,7 @@ def archive(data, sizes, dtype):
 
 
 class Layout:
-    """The directory, and what was found to be wrong."""
+    """The directory, and the faults that were found."""
 
     def __init__(self, mnt, spec, rules, canary):
         self.mnt, self.top, self.mesh, self.rules, self.canary = mnt, f"{mnt}/dcp/{spec}", sharded.mesh_of(spec), rules, canary

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Options that select what is shown: only= and exclude= (names), ranks= (directories of local/ and
+# Options that select shown entries: only= and exclude= (names), ranks= (directories of local/ and
 # sharded/), manifest= and strict (names, shapes and dtypes that are expected). Also writing beside
 # names that are hidden, and commands without a mount.
 need jq getfattr

@@ -113,7 +113,7 @@ def offsets_computed():
 
 
 def loaded(path):
-    """The value, and what is wrong with other ways to load it."""
+    """The value, and the differences of other ways to load it."""
     import torch
     value = torch.load(path, weights_only=True)
     wrong = [] if same(value, torch.load(path, weights_only=True, mmap=True)) is None else ["mmap=True differs"]

@@ -50,7 +50,7 @@ def digests_of(name):
 
 
 def missing(got, want):
-    """What is wrong with digests that were read."""
+    """The differences of digests that were read."""
     if isinstance(got, str):
         return [got]
     return [key for key in want if got.get(key) != want[key]]
@@ -133,7 +133,7 @@ def saving(rank, size, path):
 
 
 def own_file(rank, size, mnt, model):
-    """A rank of the same layout reads no other file for what is divided, and that front to back."""
+    """A rank of the same layout reads no other file for divided tensors, and its own front to back."""
     from torch.distributed.checkpoint import DefaultLoadPlanner, FileSystemReader
     state = {f"model.w{rows}": model[f"w{rows}"] for rows in ROWS}
     metadata, planner = FileSystemReader(f"{mnt}/dcp/{size}").read_metadata(), DefaultLoadPlanner()

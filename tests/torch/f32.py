@@ -63,7 +63,7 @@ def header(text, values):
 
 
 def differs(torch, mnt, stem):
-    """None, or what is wrong with a file: its values are those of PyTorch for the bytes of raw/."""
+    """None, or the fault of a file: its values are those of PyTorch for the bytes of raw/."""
     import json
     import numpy as np
     path = mnt / "f32" / f"{stem}.npy"

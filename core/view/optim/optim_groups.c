@@ -181,7 +181,7 @@ static void key_print(struct ck_buf *out, const struct ck_path_part *part)
 	}
 }
 
-/* Prints what is before a value: nulls of a list, or its key; and extends the pointer. */
+/* Prints the nulls of a list before a value, or its key; and extends the pointer. */
 static int child_begin(struct printing *p, const struct item *item,
 		       uint32_t depth, enum kind kind, uint64_t number,
 		       uint64_t expected)

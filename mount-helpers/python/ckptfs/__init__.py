@@ -8,7 +8,7 @@
     rows = ck["model.output.weight"][10:20, ::2].numpy()     # reads only these elements
     model.load_state_dict(ck.state_dict(prefix="model."))
     lr = ck.objects["optim.param_groups.0.lr"]
-    mine = ck.sharded(8, rank=3)             # what rank 3 of 8 would hold; ck.local(3) is what it saved
+    mine = ck.sharded(8, rank=3)             # tensors that rank 3 of 8 would hold; ck.local(3) has those it saved
 
 Any checkpoint that ckptfs mounts can be opened: DCP, safetensors, torch.save, one file per rank,
 torch_checkpointing. Nothing in a checkpoint is executed. The package needs the shared library
