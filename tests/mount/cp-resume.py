@@ -37,10 +37,10 @@ def skipped(done):
 
 
 def tree(folder):
-    """Type, mode, time and bytes of a directory and all files below it."""
+    """Type, mode, time and bytes of a directory and all files below it, without counters of reads."""
     folder = pathlib.Path(folder)
     return {str(p.relative_to(folder)): (p.lstat().st_mode, p.lstat().st_mtime_ns, p.read_bytes() if p.is_file() else b"")
-            for p in [folder, *folder.rglob("*")]}
+            for p in [folder, *folder.rglob("*")] if p.parts[-2:] != (".ckptfs", "stats")}
 
 
 def inodes(folder):

@@ -18,7 +18,7 @@ equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	zsh/site-functions/* | xargs)" \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
 equal 'modules for Python' "$(cd "$prefix/share/ckptfs/python" && ls | xargs)" \
-	ckptfs_sidecar.py
+	'ckptfs ckptfs_sidecar.py'
 equal 'modules and the library' "$(find "$prefix" -path '*/ckptfs/*.so' |
 	sed 's|.*/||' | sort)" \
 	"$(cd "$build" && ls -- mount-helpers/*.so core/*.so | sed 's|.*/||' | sort)"

@@ -202,7 +202,7 @@ fails 'an unknown command' 'the nearest command is inspect' \
 fails 'an unknown command alone' 'the nearest command is umount' \
 	"$CKPTFS" umout
 fails 'help of an unknown command' 'the nearest command is status' \
-	"$CKPTFS" help stat
+	"$CKPTFS" help statu
 fails 'an unknown option of the program' 'the nearest is --version' \
 	"$CKPTFS" --verison
 fails 'an unknown option of a command' \

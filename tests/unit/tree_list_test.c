@@ -97,7 +97,7 @@ static void test_each(void)
 	n = (struct counted){ .dirs = 0 };
 	eq_err(ck_tree_each(tree, count_each, &n), 0);
 	eq_u64(n.dirs, 4);
-	eq_u64(n.reports, 6);
+	eq_u64(n.reports, 7);
 }
 
 int main(int argc, char **argv)
