@@ -50,14 +50,17 @@ check 'root= of nothing: absent' test ! -e "$mnt/torch"
 check 'and the log has a line' grep -q 'torch: absent: option root=nothing: ' "$mnt/.ckptfs/log"
 unmounted
 mounted "$FIXTURES/objects"
+equal 'status reads no objects' "$(grep -c '^torch: left out' "$mnt/.ckptfs/status")" 0
 equal 'left_out' "$(getfattr --only-values -n user.ckptfs.left_out "$file" | jq -r 'join(" ")')" 'frozenset path range slice tensors_in_tuple'
 check 'status: why' grep -qx 'torch: left out: tensors_in_tuple: it contains tensors' "$mnt/.ckptfs/status"
 check 'status: a class' grep -qx 'torch: left out: range: torch.load refuses its classes by default' "$mnt/.ckptfs/status"
 unmounted
 mounted "$FIXTURES/ranks_flat_2"
+check 'a file without flat parameters' test -f "$file"
 check 'status: a flat parameter' grep -q '^torch: left out: net1._flat_param: it is a flat parameter' "$mnt/.ckptfs/status"
 unmounted
 mounted "$FIXTURES/dtypes"
+check 'a file without quantized tensors' test -f "$file"
 check 'status: quantized' grep -q '^torch: left out: qint8.matrix: its dtype is quantized' "$mnt/.ckptfs/status"
 unmounted
 

@@ -107,10 +107,15 @@ static int plan_make(struct dcp *s, const struct ck_catalog *c,
 	return 0;
 }
 
+static bool is_present(const struct dcp *s, const struct ck_catalog *c)
+{
+	return s->plan && s->plan->c->listing == c->listing;
+}
+
 static int plan_get(struct dcp *s, const struct ck_catalog *c,
 		    struct ck_dcp_plan **out)
 {
-	if (!s->plan || s->plan->c->listing != c->listing)
+	if (!is_present(s, c))
 		return plan_make(s, c, out);
 	*out = ck_dcp_plan_hold(s->plan);
 	return 0;
@@ -443,17 +448,18 @@ static int dcp_many(const struct ck_catalog *c, const struct ck_dir *dir,
 	return 0;
 }
 
+/* Nothing until a program has used the view: a plan may read objects. */
 static void dcp_status(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out)
 {
 	struct dcp *s = dcp_of(state);
 	struct ck_dcp_plan *p = NULL;
-	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	rc = plan_get(s, c, &p);
+	if (is_present(s, c))
+		p = ck_dcp_plan_hold(s->plan);
 	pthread_mutex_unlock(&s->lock);
-	for (uint32_t i = 0; rc == 0 && i < p->nleft_out; i++) {
+	for (uint32_t i = 0; p && i < p->nleft_out; i++) {
 		ck_buf_text(out, "dcp: left out: ");
 		ck_buf_escaped(out, p->left_out[i].name);
 		ck_buf_printf(out, ": %s\n", p->left_out[i].why);

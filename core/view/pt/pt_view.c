@@ -85,13 +85,18 @@ static int file_make(struct pt *s, const struct ck_catalog *c,
 	return 0;
 }
 
+static bool is_present(const struct pt *s, const struct ck_catalog *c)
+{
+	return s->file && s->file->tree.c->listing == c->listing;
+}
+
 /* Gets the file of a catalog. Caller must call ck_sections_put(out->sections). */
 static int file_get(struct pt *s, const struct ck_catalog *c, struct using *out)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
-	if (!s->file || s->file->tree.c->listing != c->listing)
+	if (!is_present(s, c))
 		rc = file_make(s, c, out);
 	else
 		*out = (struct using){ s->file, ck_sections_hold(s->sections),
@@ -280,12 +285,18 @@ static void pt_absent(const struct ck_catalog *c, const void *state)
 	ck_buf_fini(&line);
 }
 
+/* Nothing until a program has used the view: making the file reads objects. */
 static void pt_status(const struct ck_catalog *c, const void *state,
 		      struct ck_buf *out)
 {
+	struct pt *s = pt_of(state);
 	struct using u;
+	bool present;
 
-	if (pt_is_empty(c, state) || file_get(pt_of(state), c, &u))
+	pthread_mutex_lock(&s->lock);
+	present = is_present(s, c);
+	pthread_mutex_unlock(&s->lock);
+	if (!present || file_get(s, c, &u))
 		return;
 	for (uint32_t i = 0; i < u.file->tree.nleft_out; i++) {
 		ck_buf_text(out, "torch: left out: ");
