@@ -11,11 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum {
-	POLL_USEC = 250000,
-	FAILED_MOST =
-		8, /* reads that fail behind each other, of a mount that is there */
-};
+enum { POLL_USEC = 250000 };
 
 struct following {
 	struct ck_mount_operand at;
@@ -104,7 +100,7 @@ static bool goes_on(struct following *f)
 
 static int follow(struct following *f)
 {
-	int rc = CK_EXIT_FINE, failed = 0;
+	int rc = CK_EXIT_FINE;
 	bool over = false;
 
 	while (rc == CK_EXIT_FINE && !over) {
@@ -117,12 +113,9 @@ static int follow(struct following *f)
 		err = ck_report_read(&f->at.mount, "log", &log);
 		/* The daemon ends; its process may still exist. */
 		over = err == -ENOTCONN || err == -ECONNABORTED;
-		/* A daemon that is killed may still be there when its mount fails. */
-		failed = err ? failed + 1 : 0;
 		if (err == 0)
 			rc = print_new(f, &log);
-		else if (!over && err != -ETIMEDOUT && failed > FAILED_MOST &&
-			 goes_on(f))
+		else if (!over && err != -ETIMEDOUT && goes_on(f))
 			rc = ck_trouble("%s: %s", f->at.name,
 					ck_why_silent(err));
 		ck_buf_fini(&log);

@@ -82,9 +82,9 @@ equal '-f: ends with the mount' $? 0
 
 mounted "$source" -o debug
 pid=$(daemon)
-timeout -s KILL 300 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>&1 &
+timeout -s KILL 300 "$CKPTFS" log -f "$mnt" >"$WORK/until" 2>&1 &
 follower=$!
-check '-f: follows until then' comes test -s "$WORK/lines"
+check '-f: follows until then' comes test -s "$WORK/until"
 kill -KILL "$pid"
 wait "$follower"
 equal '-f: ends with the daemon' $? 0
