@@ -19,9 +19,9 @@ equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
 equal 'modules for Python' "$(cd "$prefix/share/ckptfs/python" && ls | xargs)" \
 	'ckptfs ckptfs_sidecar.py'
-equal 'modules and the library' "$(find "$prefix" -path '*/ckptfs/*.so' |
+equal 'modules and the library' "$(find "$prefix" -name '*.so' |
 	sed 's|.*/||' | sort)" \
-	"$(cd "$build" && ls -- mount-helpers/*.so core/*.so | sed 's|.*/||' | sort)"
+	"$(cd "$build/mount-helpers" && { ls -- ckptfs-*.so && echo libckptfs.so; } | sort)"
 
 if ! command -v scdoc >/dev/null; then
 	skip 'manual pages' 'no scdoc'
