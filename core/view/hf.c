@@ -7,7 +7,6 @@
  */
 #include "hf.h"
 #include "syntax/weight_map.h"
-#include "view_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -391,8 +390,8 @@ static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		.kind = "hf",
 		.tensors = e.plan->files[e.file].tensors,
 		.n = e.plan->files[e.file].n,
-		.left_out = e.plan->chosen.left_out,
-		.nleft_out = e.plan->chosen.nleft_out,
+		.left_out = e.plan->chosen.left_out.all,
+		.nleft_out = e.plan->chosen.left_out.n,
 		.put = many_put,
 		.arg = e.plan,
 	};
@@ -496,11 +495,7 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	if (p->nfiles && s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
 		ck_buf_text(out, "hf: " CK_NO_CONFIG "; " CK_USE_TEMPLATE "\n");
 	pthread_mutex_unlock(&s->lock);
-	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {
-		ck_buf_text(out, "hf: left out: ");
-		ck_buf_escaped(out, p->chosen.left_out[i].name);
-		ck_buf_printf(out, ": %s\n", p->chosen.left_out[i].why);
-	}
+	ck_left_outs_print(&p->chosen.left_out, "hf", out);
 	ck_hf_plan_put(p);
 }
 
@@ -528,8 +523,8 @@ static uint32_t template_only(const struct ck_catalog *c, const void *state)
 
 	if (!hf_of(state)->options->weight_map || plan_get(&dir, c, &p))
 		return 0;
-	for (uint32_t i = 0; i < p->chosen.nleft_out; i++)
-		n += p->chosen.left_out[i].why == ck_hf_only_template;
+	for (uint32_t i = 0; i < p->chosen.left_out.n; i++)
+		n += p->chosen.left_out.all[i].why == ck_hf_only_template;
 	ck_hf_plan_put(p);
 	return n;
 }

@@ -8,8 +8,8 @@
 #ifndef CK_HF_H
 #define CK_HF_H
 
-#include "ckptfs/view.h"
 #include "model/sections.h"
+#include "view_internal.h"
 
 #include <pthread.h>
 
@@ -24,9 +24,7 @@ struct ck_hf_chosen {
 	uint32_t *tensors; /* in the order of the checkpoint */
 	uint32_t n;
 	/* names and reasons; texts of the catalog, or of a template */
-	struct ck_left_out *left_out;
-	uint32_t nleft_out;
-	size_t left_cap; /* private */
+	struct ck_left_outs left_out;
 };
 
 /* Chooses the tensors. Texts are valid as long as the listing of the catalog. Caller
@@ -40,9 +38,6 @@ void ck_hf_chosen_fini(struct ck_hf_chosen *chosen);
 CK_MUST_USE int ck_hf_choose_model(const struct ck_catalog *c,
 				   const struct ck_view_options *o,
 				   struct ck_hf_chosen *out);
-/* Records that a name is left out. `why` must be static. Returns 0, or: -ENOMEM. */
-CK_MUST_USE int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
-				const char *why);
 /* Reason for a name that only a template has. */
 extern const char ck_hf_only_template[];
 /* Returns the name of a tensor in hf/: a part of its shown name. */

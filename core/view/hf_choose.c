@@ -5,7 +5,6 @@
  * one with root=. Stateless; any thread.
  */
 #include "hf.h"
-#include "view_internal.h"
 
 #include <errno.h>
 
@@ -175,19 +174,6 @@ static bool is_meant(const struct ck_catalog *c, const struct rule *rule,
 
 /* --- left out tensors ------------------------------------------------------------- */
 
-int ck_hf_leave_out(struct ck_hf_chosen *chosen, struct ck_str name,
-		    const char *why)
-{
-	struct ck_left_out *all = ck_grow(chosen->left_out, &chosen->left_cap,
-					  chosen->nleft_out, 1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	chosen->left_out = all;
-	all[chosen->nleft_out++] = (struct ck_left_out){ name, why };
-	return 0;
-}
-
 /* Returns why a tensor cannot be in a safetensors file, or NULL. */
 static const char *why_not(const struct ck_catalog *c,
 			   const struct ck_hf_chosen *chosen, uint32_t tensor)
@@ -221,8 +207,9 @@ static int good_keep(const struct ck_catalog *c, struct ck_hf_chosen *chosen)
 		const char *why = why_not(c, chosen, tensor);
 
 		if (why)
-			rc = ck_hf_leave_out(
-				chosen, ck_tensor_names(c, tensor).name, why);
+			rc = ck_left_outs_add(&chosen->left_out,
+					      ck_tensor_names(c, tensor).name,
+					      why);
 		else
 			chosen->tensors[n++] = tensor;
 	}
@@ -341,6 +328,6 @@ void ck_hf_chosen_fini(struct ck_hf_chosen *chosen)
 {
 	free(chosen->root);
 	free(chosen->tensors);
-	free(chosen->left_out);
+	free(chosen->left_out.all);
 	*chosen = (struct ck_hf_chosen){ 0 };
 }

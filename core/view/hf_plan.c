@@ -121,15 +121,16 @@ static int rows_match(struct dealing *l, const struct ck_weight_map *map,
 		if (found >= 0)
 			met[found] = true;
 		else
-			rc = ck_hf_leave_out(
-				chosen,
+			rc = ck_left_outs_add(
+				&chosen->left_out,
 				ck_tensor_names(l->c, chosen->tensors[i]).name,
 				"the template does not name it");
 	}
 	for (size_t i = 0; i < map->nrows && rc == 0; i++)
 		if (!met[i])
-			rc = ck_hf_leave_out(chosen, map->rows[i].name,
-					     ck_hf_only_template);
+			rc = ck_left_outs_add(&chosen->left_out,
+					      map->rows[i].name,
+					      ck_hf_only_template);
 	return rc;
 }
 

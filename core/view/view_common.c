@@ -100,3 +100,26 @@ const char *ck_view_left_out(const struct ck_catalog *c, uint32_t tensor)
 		return "its dtype is quantized";
 	return t->err ? "it cannot be opened" : NULL;
 }
+
+int ck_left_outs_add(struct ck_left_outs *l, struct ck_str name,
+		     const char *why)
+{
+	struct ck_left_out *all = ck_grow(l->all, &l->cap, l->n, 1,
+					  sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	l->all = all;
+	all[l->n++] = (struct ck_left_out){ name, why };
+	return 0;
+}
+
+void ck_left_outs_print(const struct ck_left_outs *l, const char *view,
+			struct ck_buf *out)
+{
+	for (uint32_t i = 0; i < l->n; i++) {
+		ck_buf_printf(out, "%s: left out: ", view);
+		ck_buf_escaped(out, l->all[i].name);
+		ck_buf_printf(out, ": %s\n", l->all[i].why);
+	}
+}

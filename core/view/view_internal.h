@@ -38,6 +38,21 @@ bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor);
  * of a shown tensor may still be damaged, and its ranks may turn out to hold different
  * values: then the reads of its bytes fail. */
 const char *ck_view_left_out(const struct ck_catalog *c, uint32_t tensor);
+
+/* Entries that a view leaves out. Zero-initialise; free `all`. */
+struct ck_left_outs {
+	struct ck_left_out *all;
+	uint32_t n;
+	size_t cap; /* private */
+};
+
+/* Appends an entry that is left out. Texts must be valid as long as the list. Returns 0, or
+ * -ENOMEM. */
+CK_MUST_USE int ck_left_outs_add(struct ck_left_outs *l, struct ck_str name,
+				 const char *why);
+/* Appends lines of `status`: `<view>: left out: <name>: <why>`. */
+void ck_left_outs_print(const struct ck_left_outs *l, const char *view,
+			struct ck_buf *out);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
 /* Parses the number between a prefix and a suffix, which are all of the name but it. */

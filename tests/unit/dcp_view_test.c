@@ -177,7 +177,7 @@ static void test_golden(void)
 	eq_u64(read.end, text.len);
 	eq_err(ck_pickle_json(&read, text.len, &json, &d), 0);
 	eq_text(json.data, golden);
-	eq_u64(p->nleft_out, 2);
+	eq_u64(p->left_out.n, 2);
 	ck_pickle_fini(&read);
 	ck_buf_fini(&json);
 	ck_buf_fini(&text);
@@ -264,7 +264,7 @@ static void test_records(void)
 
 	p = plan_of(c, 0); /* a record that cannot be made is left out */
 	eq_u64(p->nobjects, 1);
-	eq_u64(p->nleft_out, 3);
+	eq_u64(p->left_out.n, 3);
 	ck_dcp_plan_put(p);
 	record.transient = true;
 	ck_dcp_plan_put(plan_of(c, -ENODATA));

@@ -13,7 +13,6 @@
  */
 #include "dcp_view.h"
 #include "view/specs.h"
-#include "view/view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -440,8 +439,8 @@ static int dcp_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		.kind = "dcp",
 		.tensors = m->tensors,
 		.n = m->n,
-		.left_out = m->plan->left_out,
-		.nleft_out = m->plan->nleft_out,
+		.left_out = m->plan->left_out.all,
+		.nleft_out = m->plan->left_out.n,
 		.put = many_put,
 		.arg = m,
 	};
@@ -459,11 +458,8 @@ static void dcp_status(const struct ck_catalog *c, const void *state,
 	if (is_present(s, c))
 		p = ck_dcp_plan_hold(s->plan);
 	pthread_mutex_unlock(&s->lock);
-	for (uint32_t i = 0; p && i < p->nleft_out; i++) {
-		ck_buf_text(out, "dcp: left out: ");
-		ck_buf_escaped(out, p->left_out[i].name);
-		ck_buf_printf(out, ": %s\n", p->left_out[i].why);
-	}
+	if (p)
+		ck_left_outs_print(&p->left_out, "dcp", out);
 	ck_dcp_plan_put(p);
 }
 

@@ -8,21 +8,8 @@
  */
 #include "dcp_view.h"
 #include "syntax/item_form.h"
-#include "view/view_internal.h"
 
 #include <errno.h>
-
-static int leave_out(struct ck_dcp_plan *p, struct ck_str name, const char *why)
-{
-	struct ck_left_out *all = ck_grow(p->left_out, &p->left_cap,
-					  p->nleft_out, 1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	p->left_out = all;
-	all[p->nleft_out++] = (struct ck_left_out){ name, why };
-	return 0;
-}
 
 /* True for a key that Python can read from a pickle: UTF-8, where surrogates have three
  * bytes. */
@@ -162,7 +149,9 @@ static int entry_add(struct ck_dcp_plan *p, struct ck_entry_id id,
 	}
 	if (rc || why)
 		return rc ? rc
-			  : leave_out(p, ck_catalog_names(p->c, id).name, why);
+			  : ck_left_outs_add(&p->left_out,
+					     ck_catalog_names(p->c, id).name,
+					     why);
 	alias = id.is_object
 			? CK_NO_TENSOR
 			: ck_tensor_alias_of(ck_catalog_tensor(p->c, id.i));
@@ -209,7 +198,7 @@ void ck_dcp_plan_put(struct ck_dcp_plan *p)
 		return;
 	free(p->entries);
 	free(p->pieces);
-	free(p->left_out);
+	free(p->left_out.all);
 	ck_catalog_put(p->c);
 	free(p);
 }

@@ -9,9 +9,9 @@
 #ifndef CK_DCP_VIEW_H
 #define CK_DCP_VIEW_H
 
-#include "ckptfs/view.h"
 #include "model/local_box.h"
 #include "model/place_rules.h"
+#include "view/view_internal.h"
 
 /* --- dcp_plan.c -------------------------------------------------------------------- */
 
@@ -51,8 +51,7 @@ struct ck_dcp_plan {
 	struct ck_dcp_piece *pieces; /* of the objects, in this order */
 	uint32_t npieces;
 	uint64_t objects; /* bytes of all pieces */
-	struct ck_left_out *left_out;
-	uint32_t nleft_out;
+	struct ck_left_outs left_out;
 	bool has_loss;	/* a piece is lost */
 	bool has_paths; /* some entry has a path in the nested state dict */
 	uint64_t born;	/* lowest version of its files */
@@ -60,7 +59,7 @@ struct ck_dcp_plan {
 	int (*record)(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_slice **out, bool *transient);
 	struct ck_checkpoint *cp;
-	size_t left_cap, piece_cap; /* private */
+	size_t piece_cap; /* private */
 };
 
 /* Fills a plan: c, cp, record and born are set. Reads only objects with stream

@@ -8,8 +8,8 @@
 #ifndef CK_PT_H
 #define CK_PT_H
 
-#include "ckptfs/view.h"
 #include "model/sections.h"
+#include "view/view_internal.h"
 
 /* --- pt_paths.c, pt_tree.c ---------------------------------------------------------------------- */
 
@@ -41,9 +41,8 @@ struct ck_pt_tree {
 	uint32_t n;
 	struct ck_pt_optimizer *optimizers;
 	uint32_t noptimizers;
-	struct ck_left_out *left_out; /* names are of the listing */
-	uint32_t nleft_out;
-	size_t entries_cap, optimizers_cap, left_cap; /* private */
+	struct ck_left_outs left_out;	    /* names are of the listing */
+	size_t entries_cap, optimizers_cap; /* private */
 };
 
 /* Chooses and sorts the entries. Caller must call ck_pt_tree_fini(), also after an error.
@@ -52,9 +51,6 @@ CK_MUST_USE int ck_pt_tree_make(struct ck_pt_tree *t,
 				const struct ck_catalog *c,
 				const struct ck_view_options *o);
 void ck_pt_tree_fini(struct ck_pt_tree *t);
-/* Records that an entry is left out. `why` must be static. Returns 0, or: -ENOMEM. */
-CK_MUST_USE int ck_pt_leave_out(struct ck_pt_tree *t, struct ck_entry_id id,
-				const char *why);
 /* True if there would be any entry. Reads no object, allocates no memory. */
 bool ck_pt_has_some(const struct ck_catalog *c,
 		    const struct ck_view_options *o);

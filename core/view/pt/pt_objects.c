@@ -83,7 +83,9 @@ static int object_add(struct making *m, struct ck_pt_entry *e)
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc)
-		return ck_pt_leave_out(m->t, e->id, why);
+		return ck_left_outs_add(&m->t->left_out,
+					ck_catalog_names(m->t->c, e->id).name,
+					why);
 	e->n = m->o->n;
 	rc = end_add(m->o);
 	return rc ? rc : 1;

@@ -4,9 +4,6 @@
  * the checkpoint, from root= on. Stateless; any thread.
  */
 #include "pt.h"
-#include "view/view_internal.h"
-
-#include <errno.h>
 
 /* --- paths -------------------------------------------------------------------------- */
 
@@ -201,18 +198,4 @@ bool ck_pt_has_some(const struct ck_catalog *c, const struct ck_view_options *o)
 		    !ck_pt_refused(c, c->listing->entries[i]))
 			return true;
 	return false;
-}
-
-int ck_pt_leave_out(struct ck_pt_tree *t, struct ck_entry_id id,
-		    const char *why)
-{
-	struct ck_left_out *all = ck_grow(t->left_out, &t->left_cap,
-					  t->nleft_out, 1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	t->left_out = all;
-	all[t->nleft_out++] =
-		(struct ck_left_out){ ck_catalog_names(t->c, id).name, why };
-	return 0;
 }

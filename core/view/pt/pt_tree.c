@@ -40,7 +40,10 @@ static int choose(struct ck_pt_tree *t)
 		if (!ck_pt_is_meant(t->c, t->root, l->entries[i]))
 			continue;
 		why = ck_pt_refused(t->c, l->entries[i]);
-		rc = why ? ck_pt_leave_out(t, l->entries[i], why)
+		rc = why ? ck_left_outs_add(
+				   &t->left_out,
+				   ck_catalog_names(t->c, l->entries[i]).name,
+				   why)
 			 : entry_add(t, (struct ck_pt_entry){
 						.id = l->entries[i] });
 	}
@@ -406,7 +409,7 @@ void ck_pt_tree_fini(struct ck_pt_tree *t)
 	free(t->root);
 	free(t->entries);
 	free(t->optimizers);
-	free(t->left_out);
+	free(t->left_out.all);
 	ck_catalog_put(t->c);
 	*t = (struct ck_pt_tree){ 0 };
 }

@@ -5,7 +5,6 @@
  * listing. Any thread, under the lock of the state.
  */
 #include "pt.h"
-#include "view/view_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -244,10 +243,10 @@ static int pt_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		.kind = "torch",
 		.tensors = u.file->tensors,
 		.objects = u.file->shown,
-		.left_out = u.file->tree.left_out,
+		.left_out = u.file->tree.left_out.all,
 		.n = u.file->ntensors,
 		.nobjects = u.file->nshown,
-		.nleft_out = u.file->tree.nleft_out,
+		.nleft_out = u.file->tree.left_out.n,
 		.put = many_put,
 		.arg = u.sections,
 	};
@@ -298,11 +297,7 @@ static void pt_status(const struct ck_catalog *c, const void *state,
 	pthread_mutex_unlock(&s->lock);
 	if (!present || file_get(s, c, &u))
 		return;
-	for (uint32_t i = 0; i < u.file->tree.nleft_out; i++) {
-		ck_buf_text(out, "torch: left out: ");
-		ck_buf_escaped(out, u.file->tree.left_out[i].name);
-		ck_buf_printf(out, ": %s\n", u.file->tree.left_out[i].why);
-	}
+	ck_left_outs_print(&u.file->tree.left_out, "torch", out);
 	ck_sections_put(u.sections);
 }
 
