@@ -19,6 +19,16 @@ enum {
 	PREFIX_MAX = 120, /* bytes that a shortened stem keeps */
 };
 
+bool ck_name_is_flat(struct ck_str name)
+{
+	static const struct ck_str flat = { "_flat_param", 11 };
+	size_t before = name.len - flat.len;
+
+	return name.len >= flat.len &&
+	       memcmp(name.p + before, flat.p, flat.len) == 0 &&
+	       (before == 0 || name.p[before - 1] == '.');
+}
+
 /* --- unwrap --------------------------------------------------------------- */
 
 static bool is_wrapper(struct ck_str component)

@@ -17,24 +17,11 @@ static const char *const roots[][2] = {
 	{ "module" },
 };
 
-/* First parts of names that are not of a model. */
+/* First parts of names that are of neither a model nor an optimizer. */
 static const char *const trainers[] = {
-	"optim",
-	"optimizer",
-	"optimizers",
-	"optimizer_state_dict",
-	"optimizer_states",
-	"lr_scheduler",
-	"lr_schedulers",
-	"scheduler",
-	"rng",
-	"rng_state",
-	"extra",
-	"train_state",
-	"dataloader",
-	"loops",
-	"callbacks",
-	"common",
+	"lr_scheduler", "lr_schedulers", "scheduler",	"rng",
+	"rng_state",	"extra",	 "train_state", "dataloader",
+	"loops",	"callbacks",	 "common",
 };
 
 #define MODULE "module."
@@ -90,22 +77,13 @@ static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
 	return false;
 }
 
-/* Returns the part of a name before its first dot. */
-static struct ck_str top_of(struct ck_str name)
-{
-	const char *dot = name.len ? memchr(name.p, '.', name.len) : NULL;
-
-	return (struct ck_str){ name.p,
-				dot ? (size_t)(dot - name.p) : name.len };
-}
-
 static bool is_trainers(struct ck_str name)
 {
-	name = top_of(name);
+	name = ck_view_word(name);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(trainers); i++)
 		if (ck_str_is(name, trainers[i]))
 			return true;
-	return false;
+	return ck_view_is_optimizer(name);
 }
 
 /* True for a tensor of a file beside the model, such as an optimizer's. */
@@ -145,15 +123,6 @@ static struct rule rule_of(const struct ck_catalog *c,
 		       : rule_of_paths(c);
 }
 
-/* True if a name begins with root and a dot. */
-static bool is_name_below(struct ck_str name, const char *root)
-{
-	size_t len = strlen(root);
-
-	return name.len > len && name.p[len] == '.' &&
-	       memcmp(name.p, root, len) == 0;
-}
-
 static bool is_meant(const struct ck_catalog *c, const struct rule *rule,
 		     uint32_t tensor)
 {
@@ -161,8 +130,8 @@ static bool is_meant(const struct ck_catalog *c, const struct rule *rule,
 		return false;
 	switch (rule->by) {
 	case BY_NAME:
-		return is_name_below(ck_tensor_names(c, tensor).name,
-				     rule->name);
+		return ck_view_is_below(ck_tensor_names(c, tensor).name,
+					rule->name);
 	case BY_PATH:
 		return is_below(&ck_catalog_tensor(c, tensor)->entry,
 				rule->parts);
@@ -243,7 +212,7 @@ struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 	struct ck_str name = ck_tensor_names(c, tensor).name;
 	size_t cut = 0;
 
-	if (chosen->root[0] && is_name_below(name, chosen->root) &&
+	if (chosen->root[0] && ck_view_is_below(name, chosen->root) &&
 	    !(chosen->by_path && (c->listing->dropped || c->listing->renames)))
 		cut = strlen(chosen->root) + 1;
 	if (chosen->module)
@@ -280,7 +249,8 @@ void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out)
 	uint32_t tensor;
 
 	for (size_t at = 0; next_tensor(c, &at, &tensor);) {
-		struct ck_str top = top_of(ck_tensor_names(c, tensor).name);
+		struct ck_str top =
+			ck_view_word(ck_tensor_names(c, tensor).name);
 		size_t i = 0;
 
 		while (i < n && !ck_str_eq(tops[i], top))

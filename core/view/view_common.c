@@ -48,14 +48,51 @@ int ck_view_slice_checked(const struct ck_tensor *t, int rc,
 
 bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor)
 {
-	static const struct ck_str flat = { "_flat_param", 11 };
-	struct ck_str name = ck_tensor_names(c, tensor).name;
-
 	return ck_catalog_tensor(c, tensor)->kind == CK_KIND_FLAT_PARAM ||
-	       (name.len >= flat.len &&
-		memcmp(name.p + name.len - flat.len, flat.p, flat.len) == 0 &&
-		(name.len == flat.len ||
-		 name.p[name.len - flat.len - 1] == '.'));
+	       ck_name_is_flat(ck_tensor_names(c, tensor).name);
+}
+
+bool ck_view_is_optimizer(struct ck_str name)
+{
+	static const char *const names[] = { "optim", "optimizer", "optimizers",
+					     "optimizer_state_dict",
+					     "optimizer_states" };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
+		if (ck_str_is(name, names[i]))
+			return true;
+	return false;
+}
+
+bool ck_view_is_below(struct ck_str name, const char *root)
+{
+	size_t len = strlen(root);
+
+	return len == 0 || (name.len > len && name.p[len] == '.' &&
+			    memcmp(name.p, root, len) == 0);
+}
+
+struct ck_str ck_view_word(struct ck_str text)
+{
+	const char *dot = text.len ? memchr(text.p, '.', text.len) : NULL;
+
+	return (struct ck_str){ text.p,
+				dot ? (size_t)(dot - text.p) : text.len };
+}
+
+bool ck_view_is_text(struct ck_str s)
+{
+	for (size_t i = 0, len; i < s.len; i += len) {
+		const uint8_t *p = (const uint8_t *)s.p + i;
+
+		len = ck_utf8_len(s.p + i, s.len - i);
+		if (len == 0 && s.len - i >= 3 && p[0] == 0xed &&
+		    p[1] >= 0xa0 && p[1] <= 0xbf && (p[2] & 0xc0) == 0x80)
+			len = 3;
+		if (len == 0)
+			return false;
+	}
+	return true;
 }
 
 bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
@@ -75,6 +112,12 @@ bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
 		    !ck_add(number, *number, (uint64_t)(*p - '0')))
 			return false;
 	return true;
+}
+
+bool ck_view_number(struct ck_str text, uint64_t *number)
+{
+	return text.len <= 18 &&
+	       ck_view_number_in(text, CK_STR(""), CK_STR(""), number);
 }
 
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank)

@@ -33,6 +33,15 @@ uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);
 
 /* True if a tensor is a flat parameter of FSDP1, by its kind or by its name. */
 bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor);
+/* True if part of a key is the usual name of an optimizer. */
+bool ck_view_is_optimizer(struct ck_str name);
+/* True if a name begins with the root and a dot, or the root is empty. */
+bool ck_view_is_below(struct ck_str name, const char *root);
+/* Returns the text before the first dot. */
+struct ck_str ck_view_word(struct ck_str text);
+/* True for a text that Python can read from a pickle: UTF-8, in which surrogates have three
+ * bytes, as of surrogatepass. */
+bool ck_view_is_text(struct ck_str s);
 /* Returns why a tensor cannot be in a file of torch.save, a constant text, or NULL. The
  * tensor must be an entry of the listing; torch/ and dcp/ show those with NULL. The items
  * of a shown tensor may still be damaged, and its ranks may turn out to hold different
@@ -55,6 +64,8 @@ void ck_left_outs_print(const struct ck_left_outs *l, const char *view,
 			struct ck_buf *out);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
+/* Parses a number of at most 18 digits, without leading zeros. */
+bool ck_view_number(struct ck_str text, uint64_t *number);
 /* Parses the number between a prefix and a suffix, which are all of the name but it. */
 bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
 		       struct ck_str suffix, uint64_t *number);

@@ -52,6 +52,8 @@ unsigned ck_dtype_values(uint8_t id);
  * (_fsdp_wrapped_module, _checkpoint_wrapped_module, _orig_mod, _fpw_module;
  * each only when a dot follows). */
 void ck_name_unwrap(struct ck_str key, struct ck_buf *out);
+/* True if the last component of a key or name is that of a flat parameter of FSDP1. */
+bool ck_name_is_flat(struct ck_str name);
 /* Appends the file name of a shown name, without suffix. `nth` is 1, or the n of
  * the `~n` that distinguishes equal long stems. */
 void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out);

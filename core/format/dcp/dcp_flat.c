@@ -12,7 +12,7 @@
 
 bool ck_dcp_is_flat(struct ck_str key, uint32_t ndim)
 {
-	return ndim == 1 && ck_rank_is_flat(key);
+	return ndim == 1 && ck_name_is_flat(key);
 }
 
 /* --- shards -------------------------------------------------------------------------------- */

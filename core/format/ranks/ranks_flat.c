@@ -16,17 +16,6 @@ static int no_memory(const struct ck_torch_load *l)
 	return ck_fail(l->d, ENOMEM, "out of memory");
 }
 
-bool ck_rank_is_flat(struct ck_str key)
-{
-	struct ck_str name = CK_STR("_flat_param");
-
-	return key.len >= name.len &&
-	       ck_str_eq(
-		       (struct ck_str){ key.p + key.len - name.len, name.len },
-		       name) &&
-	       (key.len == name.len || key.p[key.len - name.len - 1] == '.');
-}
-
 struct ck_torch_flat *ck_rank_flat_begin(struct ck_torch_load *l, size_t shards)
 {
 	struct ck_torch_flat *flats = ck_grow(l->flats, &l->flats_cap,
@@ -104,7 +93,7 @@ static bool is_flat_row(const struct rows *r, size_t i)
 	const struct ck_rank_part *part = r->reads[i].part;
 
 	return part && part->kind == CK_KIND_SHARDED_TENSOR &&
-	       ck_rank_is_flat(r->all[i].path->key);
+	       ck_name_is_flat(r->all[i].path->key);
 }
 
 static int flat_look(struct rows *r, size_t i)

@@ -17,8 +17,6 @@
 
 /* --- ranks_flat.c ------------------------------------------------------------------- */
 
-/* True if the last component of a key is that of a flat parameter. */
-bool ck_rank_is_flat(struct ck_str key);
 /* Adds a zeroed row to l->flats with memory for `shards` shards; the caller fills it. The
  * pointer is valid until the next call. NULL if memory is short. */
 struct ck_torch_flat *ck_rank_flat_begin(struct ck_torch_load *l,

@@ -363,7 +363,7 @@ static int flat_add(struct joining *j)
 static bool is_flat(const struct joining *j)
 {
 	return j->spec->ndim == 1 && j->spec->kind == CK_KIND_SHARDED_TENSOR &&
-	       ck_rank_is_flat(j->key);
+	       ck_name_is_flat(j->key);
 }
 
 static int sharding_add(const struct joining *j)

@@ -11,29 +11,11 @@
 
 #include <errno.h>
 
-/* True for a key that Python can read from a pickle: UTF-8, where surrogates have three
- * bytes. */
-static bool is_text(struct ck_str s)
-{
-	while (s.len) {
-		size_t n = ck_utf8_len(s.p, s.len);
-		const uint8_t *p = (const uint8_t *)s.p;
-
-		if (n == 0 && s.len >= 3 && p[0] == 0xed && p[1] >= 0xa0 &&
-		    p[1] < 0xc0 && (p[2] & 0xc0) == 0x80)
-			n = 3;
-		if (n == 0)
-			return false;
-		s = (struct ck_str){ s.p + n, s.len - n };
-	}
-	return true;
-}
-
 static const char *why_not(const struct ck_catalog *c, struct ck_entry_id id)
 {
 	const struct ck_tensor *t;
 
-	if (!is_text(ck_catalog_entry(c, id)->key))
+	if (!ck_view_is_text(ck_catalog_entry(c, id)->key))
 		return "its name is not Unicode";
 	if (id.is_object)
 		return ck_catalog_entry(c, id)->role == CK_ROLE_WHOLE

@@ -10,7 +10,6 @@
  * optim, is under its lock; any thread.
  */
 #include "optim.h"
-#include "view/view_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

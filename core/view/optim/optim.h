@@ -11,7 +11,7 @@
 #define CK_OPTIM_H
 
 #include "ckptfs/table.h"
-#include "ckptfs/view.h"
+#include "view/view_internal.h"
 
 struct ck_hf_chosen; /* hf.h */
 
@@ -39,10 +39,6 @@ bool ck_optim_find(const struct ck_entry *e, struct ck_optim_at *out);
 /* Appends the key of its tree. */
 void ck_optim_tree_key(const struct ck_entry *e, const struct ck_optim_at *at,
 		       struct ck_buf *out);
-/* Parses digits without leading zeros, below 2^63. */
-bool ck_optim_number(struct ck_str text, uint64_t *out);
-/* True for the name of a flat parameter of FSDP1. */
-bool ck_optim_is_flat(struct ck_str fqn);
 
 /* The entry of a number in the listing, if a view of whole entries shows it; or
  * NULL. */

@@ -12,14 +12,6 @@
  */
 #include "optim.h"
 
-static const char *const optimizers[] = {
-	"optim",
-	"optimizer",
-	"optimizers",
-	"optimizer_state_dict",
-	"optimizer_states",
-};
-
 static const struct {
 	struct ck_str word;
 	enum ck_optim_what what;
@@ -27,14 +19,6 @@ static const struct {
 	{ { "state", 5 }, CK_OPTIM_STATE },
 	{ { "param_groups", 12 }, CK_OPTIM_GROUP },
 };
-
-static bool is_optimizer(struct ck_str name)
-{
-	for (size_t i = 0; i < CK_ARRAY_SIZE(optimizers); i++)
-		if (ck_str_is(name, optimizers[i]))
-			return true;
-	return false;
-}
 
 static struct ck_str from(struct ck_str text, size_t at)
 {
@@ -95,7 +79,7 @@ static bool path_find(const struct ck_entry *e, struct ck_optim_at *out)
 		struct ck_path_part part = ck_entry_part(e, i);
 
 		if (part.type != CK_PATH_STR ||
-		    !is_optimizer(ck_part_text(&part)))
+		    !ck_view_is_optimizer(ck_part_text(&part)))
 			continue;
 		if (part_take(e, i + 1, out) ||
 		    (ck_entry_part(e, i + 1).type == CK_PATH_INDEX &&
@@ -107,14 +91,6 @@ static bool path_find(const struct ck_entry *e, struct ck_optim_at *out)
 }
 
 /* --- keys --------------------------------------------------------------------------- */
-
-static struct ck_str word_at(struct ck_str text)
-{
-	const char *dot = text.len ? memchr(text.p, '.', text.len) : NULL;
-
-	return (struct ck_str){ text.p,
-				dot ? (size_t)(dot - text.p) : text.len };
-}
 
 /* True if the text behind the word at `at` goes on as an optimizer does. */
 static bool tree_take(struct ck_str key, size_t at, struct ck_optim_at *out)
@@ -131,10 +107,10 @@ static bool tree_take(struct ck_str key, size_t at, struct ck_optim_at *out)
 	if (word_take(from(key, at + 1), out))
 		return true;
 	out->part = 0;
-	word = word_at(from(key, at + 1));
+	word = ck_view_word(from(key, at + 1));
 	at += 1 + word.len;
 	out->key.len = at;
-	return ck_optim_number(word, &number) && at < key.len &&
+	return ck_view_number(word, &number) && at < key.len &&
 	       rest_take(from(key, at + 1), out);
 }
 
@@ -143,10 +119,10 @@ static bool key_find(struct ck_str key, struct ck_optim_at *out)
 	size_t at = 0;
 
 	while (at < key.len) {
-		struct ck_str word = word_at(from(key, at));
+		struct ck_str word = ck_view_word(from(key, at));
 
 		at += word.len;
-		if (is_optimizer(word) && tree_take(key, at, out))
+		if (ck_view_is_optimizer(word) && tree_take(key, at, out))
 			return true;
 		at++;
 	}
@@ -199,28 +175,6 @@ void ck_optim_tree_key(const struct ck_entry *e, const struct ck_optim_at *at,
 		ck_buf_text(out, i ? "." : "");
 		ck_buf_str(out, ck_part_text(&part));
 	}
-}
-
-bool ck_optim_number(struct ck_str text, uint64_t *out)
-{
-	*out = 0;
-	if (text.len == 0 || text.len > 18 || (text.len > 1 && *text.p == '0'))
-		return false;
-	for (size_t i = 0; i < text.len; i++) {
-		if (text.p[i] < '0' || text.p[i] > '9')
-			return false;
-		*out = *out * 10 + (uint64_t)(text.p[i] - '0');
-	}
-	return true;
-}
-
-bool ck_optim_is_flat(struct ck_str fqn)
-{
-	static const struct ck_str flat = { "_flat_param", 11 };
-	size_t before = fqn.len - flat.len;
-
-	return fqn.len >= flat.len && ck_str_eq(from(fqn, before), flat) &&
-	       (before == 0 || fqn.p[before - 1] == '.');
 }
 
 const struct ck_entry *ck_optim_entry(const struct ck_catalog *c, size_t i)

@@ -157,8 +157,8 @@ static int items_sort(struct item *items, uint32_t n, uint32_t depth,
 			continue;
 		}
 		if (kind == KIND_LIST &&
-		    !ck_optim_number(ck_part_text(&items[i].parts[depth]),
-				     &index))
+		    !ck_view_number(ck_part_text(&items[i].parts[depth]),
+				    &index))
 			return -EBADMSG;
 		items[i].run = kind == KIND_LIST ? index : items[i].order;
 	}

@@ -53,7 +53,7 @@ static int key_add(struct making *m, uint32_t tree, struct ck_str text,
 	all[k->n] = (struct ck_optim_key){ .text = text,
 					   .tree = tree,
 					   .is_int = is_int };
-	all[k->n].is_number = ck_optim_number(text, &all[k->n].number);
+	all[k->n].is_number = ck_view_number(text, &all[k->n].number);
 	if (ck_table_add(&m->tables[tree], text, k->n, out))
 		return -ENOMEM;
 	k->n += *out == k->n;

@@ -13,7 +13,6 @@
 #include "ckptfs/model.h"
 #include "optim.h"
 #include "view/hf.h"
-#include "view/view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -147,11 +146,10 @@ static void flat_hide(const struct making *b, const struct ck_optim_tree *t,
 	bool flat = b->has_flat && t->nparams == 0;
 
 	for (uint32_t i = 0; i < t->nparams; i++)
-		flat |= ck_optim_is_flat(
-			b->m->found->params[t->param + i].name);
+		flat |= ck_name_is_flat(b->m->found->params[t->param + i].name);
 	for (uint32_t i = begin; i < end; i++)
 		flat |= key_at(b, i)->has_name &&
-			ck_optim_is_flat(key_at(b, i)->name);
+			ck_name_is_flat(key_at(b, i)->name);
 	for (uint32_t i = begin; i < end && flat; i++)
 		key_at(b, i)->has_id = false;
 }

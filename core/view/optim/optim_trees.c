@@ -191,7 +191,7 @@ static bool is_list(const struct ck_entry *e, const struct ck_optim_at *at,
 		dot = at->rest.len ? memchr(at->rest.p, '.', at->rest.len)
 				   : NULL;
 		return dot && e->nparts <= at->part + 1 &&
-		       ck_optim_number(
+		       ck_view_number(
 			       (struct ck_str){ at->rest.p,
 						(size_t)(dot - at->rest.p) },
 			       &out->group) &&
@@ -206,7 +206,7 @@ static bool is_list(const struct ck_entry *e, const struct ck_optim_at *at,
 		return out->whole;
 	group = ck_entry_part(e, at->part);
 	option = ck_entry_part(e, at->part + 1);
-	return ck_optim_number(ck_part_text(&group), &out->group) &&
+	return ck_view_number(ck_part_text(&group), &out->group) &&
 	       option_is_list(ck_part_text(&option), out);
 }
 

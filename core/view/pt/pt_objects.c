@@ -157,18 +157,6 @@ static bool is_part(const struct ck_pt_tree *t, const struct ck_pt_entry *e,
 	return ck_str_is(ck_part_text(&part), text);
 }
 
-/* True if the text is that of a number in Python. */
-static bool is_number(const struct ck_path_part *part)
-{
-	if (part->type != CK_PATH_STR || part->len == 0 || part->len > 18 ||
-	    (part->p[0] == '0' && part->len > 1))
-		return false;
-	for (uint32_t i = 0; i < part->len; i++)
-		if (part->p[i] < '0' || part->p[i] > '9')
-			return false;
-	return true;
-}
-
 /* Does that for param_groups.*.params. */
 static void params_look(const struct making *m, const struct ck_pt_entry *e,
 			uint32_t levels, bool *ints, bool *others)
@@ -197,12 +185,14 @@ static void optimizer_ids(const struct making *m,
 	for (uint32_t i = begin; i < end && ints && !others; i++) {
 		struct ck_pt_entry *e = &t->entries[i];
 		struct ck_path_part part;
+		uint64_t number;
 
 		if (!is_part(t, e, levels, "state") ||
 		    ck_pt_levels(t, e) <= levels + 1)
 			continue;
 		part = ck_pt_part(t, e, levels + 1);
-		if (is_number(&part))
+		if (part.type == CK_PATH_STR &&
+		    ck_view_number(ck_part_text(&part), &number))
 			e->as_int = (uint16_t)(levels + 2);
 	}
 }

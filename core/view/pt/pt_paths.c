@@ -13,15 +13,6 @@ static const struct ck_entry *entry_of(const struct ck_pt_tree *t,
 	return ck_catalog_entry(t->c, e->id);
 }
 
-/* True if a text begins with the root and a dot, or the root is empty. */
-static bool is_below(struct ck_str text, const char *root)
-{
-	size_t len = strlen(root);
-
-	return len == 0 || (text.len > len && text.p[len] == '.' &&
-			    memcmp(text.p, root, len) == 0);
-}
-
 /* How the root shortens the path of an entry. */
 struct cut {
 	uint32_t parts; /* that are removed */
@@ -37,7 +28,7 @@ static struct cut cut_of(const struct ck_pt_tree *t,
 {
 	size_t len = strlen(t->root), pos = 0;
 	const struct ck_entry *entry = entry_of(t, e);
-	bool has_key = is_below(entry->key, t->root);
+	bool has_key = ck_view_is_below(entry->key, t->root);
 	struct cut cut = {
 		.rest = has_key ? entry->key
 				: ck_catalog_names(t->c, e->id).name
@@ -120,22 +111,6 @@ bool ck_pt_index(const struct ck_path_part *part, uint32_t *out)
 
 /* --- which entries ------------------------------------------------------------------ */
 
-/* UTF-8 in which surrogates have three bytes, as Python's surrogatepass. */
-static bool is_text(struct ck_str s)
-{
-	for (size_t i = 0, len; i < s.len; i += len) {
-		const uint8_t *p = (const uint8_t *)s.p + i;
-
-		len = ck_utf8_len(s.p + i, s.len - i);
-		if (len == 0 && s.len - i >= 3 && p[0] == 0xed &&
-		    p[1] >= 0xa0 && p[1] <= 0xbf && (p[2] & 0xc0) == 0x80)
-			len = 3;
-		if (len == 0)
-			return false;
-	}
-	return true;
-}
-
 static bool is_digits(struct ck_str s)
 {
 	for (size_t i = 0; i < s.len; i++)
@@ -157,7 +132,7 @@ static bool is_key(const struct ck_path_part *part)
 	case CK_PATH_OTHER: return false;
 	case CK_PATH_INT: return s.len <= 18 && is_digits(s);
 	case CK_PATH_INDEX: return is_digits(s);
-	default: return is_text(s);
+	default: return ck_view_is_text(s);
 	}
 }
 
@@ -169,7 +144,7 @@ static const char *path_refused(const struct ck_entry *e)
 		if (!is_key(&part))
 			return "a key in its path is no text or number";
 	}
-	return is_text(e->key) ? NULL : "its name is no Unicode";
+	return ck_view_is_text(e->key) ? NULL : "its name is no Unicode";
 }
 
 const char *ck_pt_refused(const struct ck_catalog *c, struct ck_entry_id id)
@@ -186,7 +161,7 @@ const char *ck_pt_refused(const struct ck_catalog *c, struct ck_entry_id id)
 bool ck_pt_is_meant(const struct ck_catalog *c, const char *root,
 		    struct ck_entry_id id)
 {
-	return root[0] == '\0' || is_below(ck_catalog_names(c, id).name, root);
+	return ck_view_is_below(ck_catalog_names(c, id).name, root);
 }
 
 bool ck_pt_has_some(const struct ck_catalog *c, const struct ck_view_options *o)

@@ -278,19 +278,6 @@ static uint32_t node_next(const struct building *b, uint32_t node)
 
 /* --- optimizers --------------------------------------------------------------------- */
 
-/* True if an optimizer is usually called so. */
-static bool is_optimizer_name(struct ck_str s)
-{
-	static const char *const names[] = { "optim", "optimizer", "optimizers",
-					     "optimizer_state_dict",
-					     "optimizer_states" };
-
-	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
-		if (ck_str_is(s, names[i]))
-			return true;
-	return false;
-}
-
 /* True for the top, and below the name of an optimizer or in a list of that name. */
 static bool is_optimizer(const struct building *b, uint32_t node)
 {
@@ -303,7 +290,7 @@ static bool is_optimizer(const struct building *b, uint32_t node)
 		node = b->nodes[node].parent;
 		part = part_of(b, &b->nodes[node]);
 	}
-	return is_optimizer_name(ck_part_text(&part));
+	return ck_view_is_optimizer(ck_part_text(&part));
 }
 
 static uint32_t child_named(const struct building *b, uint32_t node,
