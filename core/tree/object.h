@@ -17,7 +17,7 @@ enum { CK_OBJECT_JSON, CK_OBJECT_ITEM, CK_OBJECT_FILES };
 /* Appends the file name of an object. */
 void ck_object_file_name(const struct ck_catalog *c, uint32_t object,
 			 uint32_t file, struct ck_buf *out);
-/* A ck_object_json_fn. */
+/* As ck_object_access.json. */
 CK_MUST_USE int ck_object_print(struct ck_checkpoint *cp, uint32_t object,
 				struct ck_buf *out, bool *transient);
 /* Finds the object of a file name. Returns 0, or -ENOENT. */
@@ -40,7 +40,7 @@ CK_MUST_USE int ck_objects_keep(struct ck_checkpoint *cp,
 CK_MUST_USE int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 				     uint32_t file, struct ck_slice **out,
 				     bool *transient);
-/* The same for CK_OBJECT_ITEM, as ck_view_source.record. */
+/* The same for CK_OBJECT_ITEM, as ck_object_access.record. */
 CK_MUST_USE int ck_object_record(struct ck_checkpoint *cp, uint32_t object,
 				 struct ck_slice **out, bool *transient);
 

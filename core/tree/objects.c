@@ -17,7 +17,7 @@ static bool is_shown(const struct ck_catalog *c, uint64_t object)
 
 static int objects_make(const struct ck_view_source *from, const void **state)
 {
-	*state = from->cp;
+	*state = from->objects.cp;
 	return 0;
 }
 

@@ -131,11 +131,9 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		.catalog = c,
 		.options = o ? o : &none,
 		.aside = o && o->aside ? o->aside : r->aside,
-		.cp = r->cp,
 		.root = r,
-		.record = ck_object_record,
-		.object_json = ck_object_print,
-		.pickle = ck_object_pickle,
+		.objects = { r->cp, ck_object_record, ck_object_print,
+			     ck_object_pickle },
 	};
 	size_t entries = 0;
 	int rc = 0;

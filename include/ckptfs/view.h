@@ -168,27 +168,29 @@ CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
 CK_MUST_USE int ck_view_options_check(const struct ck_view_options *o,
 				      struct ck_diag *d);
 
-/* Appends the value of an object as one line of JSON, or nothing on error. May block on
- * local files. Returns 0, or an error, which is logged; sets *transient if it is so. */
-typedef int ck_object_json_fn(struct ck_checkpoint *cp, uint32_t object,
-			      struct ck_buf *out, bool *transient);
+/* Access to the objects of a checkpoint. The functions may block on local files. They
+ * return 0, or an error, which is logged; and set *transient if it is so, as -EREMOTE:
+ * remote ranges must be fetched first. */
+struct ck_object_access {
+	struct ck_checkpoint *cp;
+	/* Sets *out to the slice of objects/<stem>.pt; caller must call ck_slice_free(). */
+	int (*record)(struct ck_checkpoint *cp, uint32_t object,
+		      struct ck_slice **out, bool *transient);
+	/* Appends the value as one line of JSON, or nothing on error. */
+	int (*json)(struct ck_checkpoint *cp, uint32_t object,
+		    struct ck_buf *out, bool *transient);
+	/* Appends the pickle, as stored. Sets d->transient. */
+	int (*pickle)(struct ck_checkpoint *cp, uint32_t object,
+		      struct ck_buf *out, struct ck_diag *d);
+};
 
 /* Input of ck_view.make. */
 struct ck_view_source {
 	const struct ck_catalog *catalog;
 	const struct ck_view_options *options; /* of the view; never NULL */
-	struct ck_aside *aside;	  /* files of the checkpoint or a template */
-	struct ck_checkpoint *cp; /* for the functions below */
+	struct ck_aside *aside; /* files of the checkpoint or a template */
 	struct ck_root *root;
-	/* Sets *out to the slice of objects/<stem>.pt; caller must call ck_slice_free().
-	 * May block on local files. Returns 0, or an error, which is logged; sets *transient
-	 * if it is so, as -EREMOTE: remote ranges must be fetched first. */
-	int (*record)(struct ck_checkpoint *cp, uint32_t object,
-		      struct ck_slice **out, bool *transient);
-	ck_object_json_fn *object_json;
-	/* Appends the pickle of an object, as stored. Errors as of record(). */
-	int (*pickle)(struct ck_checkpoint *cp, uint32_t object,
-		      struct ck_buf *out, struct ck_diag *d);
+	struct ck_object_access objects;
 };
 
 /* A view: a directory in the root with everything beneath. Pure functions of the
@@ -218,19 +220,17 @@ struct ck_view {
 	 * Returns 0, or -ENOENT if the entry was removed. */
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_file_content *out);
-	/* Sets *size to the bytes of generated content; 0 if it cannot be
-	 * generated. Returns 0 or a transient error. NULL: the view generates no
-	 * content. The tree generates the JSON of each CK_FILE_KIND_OBJECT, except
-	 * for objects/. */
+	/* Sets *size to the bytes of generated content; 0 if it cannot be generated.
+	 * Returns 0 or a transient error. NULL: the view generates no content. The tree
+	 * generates the JSON of each CK_FILE_KIND_OBJECT, except for objects/. */
 	int (*size)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, uint64_t *size);
 	/* Sets *out to the slice of a file. Returns 0, or: -ENOENT; -ENOMEM; errors
 	 * of opening its data file. Caller must call ck_slice_free(). */
 	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
-	/* Lists the tensors of a CK_FILE_KIND_MANY. Returns 0, or: -ENOENT;
-	 * -ENOMEM. Caller must call out->put(). NULL: the view has no such
-	 * files. */
+	/* Lists the tensors of a CK_FILE_KIND_MANY. Returns 0, or: -ENOENT; -ENOMEM.
+	 * Caller must call out->put(). NULL: the view has no such files. */
 	int (*many)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_many *out);
 	/* Computes the part of a CK_FILE_KIND_PART. Returns 0, or: -ENOENT; -ENOMEM.
@@ -240,14 +240,12 @@ struct ck_view {
 	/* True if its directory in the root would be empty, and is not shown. NULL:
 	 * never. */
 	bool (*is_empty)(const struct ck_catalog *c, const void *state);
-	/* Logs that a program looked up its directory while that is empty. NULL:
-	 * not logged. */
+	/* Logs that a program looked up its empty directory. NULL: not logged. */
 	void (*absent)(const struct ck_catalog *c, const void *state);
 	/* Appends lines of `status`. NULL: no lines. */
 	void (*status)(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out);
-	/* Appends a line for the log when the checkpoint is mounted. NULL: no
-	 * line. */
+	/* Appends a line for the log at the mount. NULL: no line. */
 	void (*log)(const struct ck_catalog *c, const void *state,
 		    struct ck_buf *out);
 	/* Appends the target of a link. NULL: the view has no links. */

@@ -72,7 +72,7 @@ static struct ck_dcp_plan *plan_of(struct ck_catalog *c, int want)
 
 	p->refs = 1;
 	p->c = ck_catalog_hold(c);
-	p->record = record_make;
+	p->access.record = record_make;
 	eq_err(ck_dcp_plan_fill(p), want);
 	return p;
 }

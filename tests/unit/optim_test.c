@@ -112,7 +112,8 @@ static const void *view_make(const struct ck_catalog *c)
 	static const struct ck_view_options none;
 	const struct ck_view_source from = { .catalog = c,
 					     .options = &none,
-					     .object_json = object_json };
+					     .objects = {
+						     .json = object_json } };
 	const void *state;
 
 	must(ck_view_optim.make(&from, &state));

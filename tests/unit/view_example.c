@@ -14,7 +14,7 @@
 /* What the view keeps is the checkpoint, of which it reads the bytes. */
 static int first_make(const struct ck_view_source *from, const void **state)
 {
-	*state = from->cp;
+	*state = from->objects.cp;
 	return 0;
 }
 

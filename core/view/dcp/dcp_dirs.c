@@ -28,9 +28,7 @@ struct dcp {
 	/* Constant; the table locks itself: */
 	struct ck_specs *specs;
 	const struct ck_place_rules *rules; /* or NULL */
-	struct ck_checkpoint *cp;
-	int (*record)(struct ck_checkpoint *cp, uint32_t object,
-		      struct ck_slice **out, bool *transient);
+	struct ck_object_access objects;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -56,8 +54,7 @@ static int dcp_make(const struct ck_view_source *from, const void **state)
 	}
 	pthread_mutex_init(&s->lock, NULL);
 	s->rules = from->options->rules;
-	s->cp = from->cp;
-	s->record = from->record;
+	s->objects = from->objects;
 	s->texts.most = CK_DCP_METADATA_MOST;
 	*state = s;
 	return 0;
@@ -90,8 +87,7 @@ static int plan_make(struct dcp *s, const struct ck_catalog *c,
 		return -ENOMEM;
 	p->refs = 1;
 	p->c = ck_catalog_hold(c);
-	p->cp = s->cp;
-	p->record = s->record;
+	p->access = s->objects;
 	p->born = s->plan ? c->generation : 0;
 	rc = ck_dcp_plan_fill(p);
 	if (rc) {

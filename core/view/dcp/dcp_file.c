@@ -76,7 +76,7 @@ static int piece_make(const struct ck_dcp_plan *p,
 
 	if (piece->part == CK_DCP_LOST)
 		return -piece->err;
-	rc = p->record(p->cp, piece->object, &slice, &transient);
+	rc = p->access.record(p->access.cp, piece->object, &slice, &transient);
 	if (rc)
 		return rc;
 	rc = -EIO;

@@ -81,7 +81,7 @@ static int record_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 {
 	struct ck_slice *slice;
 	bool transient = false;
-	int rc = p->record(p->cp, object, &slice, &transient);
+	int rc = p->access.record(p->access.cp, object, &slice, &transient);
 
 	if (rc && !transient) {
 		*why = "its value cannot be read";

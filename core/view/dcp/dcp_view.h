@@ -30,7 +30,7 @@ struct ck_dcp_shown {
 /* Consecutive bytes of an object. */
 struct ck_dcp_piece {
 	uint32_t object;
-	/* Index of the part in the slice of the record, see ck_view_source.record;
+	/* Index of the part in the slice of the record, see ck_object_access.record;
 	 * CK_DCP_IN_FILE: of a data file; CK_DCP_LOST: reads return `err`. */
 	uint32_t part;
 	uint32_t file;
@@ -55,14 +55,11 @@ struct ck_dcp_plan {
 	bool has_loss;	/* a piece is lost */
 	bool has_paths; /* some entry has a path in the nested state dict */
 	uint64_t born;	/* lowest version of its files */
-	/* Of the view: */
-	int (*record)(struct ck_checkpoint *cp, uint32_t object,
-		      struct ck_slice **out, bool *transient);
-	struct ck_checkpoint *cp;
-	size_t piece_cap; /* private */
+	struct ck_object_access access; /* of the view */
+	size_t piece_cap;		/* private */
 };
 
-/* Fills a plan: c, cp, record and born are set. Reads only objects with stream
+/* Fills a plan: c, access and born are set. Reads only objects with stream
  * transforms. Returns 0, or: -ENOMEM; -EOVERFLOW; transient errors; -EREMOTE after the
  * remote ranges of all objects were recorded. */
 CK_MUST_USE int ck_dcp_plan_fill(struct ck_dcp_plan *p);

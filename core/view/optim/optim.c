@@ -47,7 +47,7 @@ struct plan {
 struct optim {
 	/* Constant: */
 	const struct ck_view_options *options;
-	struct ck_optim_reader reader;
+	struct ck_object_access objects;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -72,7 +72,7 @@ static int optim_make(const struct ck_view_source *from, const void **state)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
 	s->options = from->options;
-	s->reader = (struct ck_optim_reader){ from->object_json, from->cp };
+	s->objects = from->objects;
 	*state = s;
 	return 0;
 }
@@ -157,7 +157,7 @@ static int plan_get(struct optim *s, const struct ck_catalog *c,
 	pthread_mutex_unlock(&s->lock);
 	if (*out)
 		return 0;
-	rc = ck_optim_found_make(c, &s->reader, &found);
+	rc = ck_optim_found_make(c, &s->objects, &found);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&s->lock);
@@ -439,7 +439,7 @@ static int groups_print(const struct place *p, struct ck_buf *out,
 			bool *transient)
 {
 	return ck_optim_groups_print(p->map->found, p->tree, p->s->options,
-				     &p->s->reader, out, transient);
+				     &p->s->objects, out, transient);
 }
 
 /* The size of GROUPS_NAME is kept with the plan. */

@@ -57,12 +57,6 @@ static inline struct ck_entry_id ck_optim_id(uint32_t code)
 
 /* --- optim_trees.c ------------------------------------------------------------------ */
 
-/* Reads an object as JSON, see ck_view_source. */
-struct ck_optim_reader {
-	ck_object_json_fn *json;
-	struct ck_checkpoint *cp;
-};
-
 /* A parameter in the lists of groups. */
 struct ck_optim_param {
 	uint64_t id;
@@ -110,7 +104,7 @@ bool ck_optim_has_some(const struct ck_catalog *c);
  * groups. A list that is damaged counts as absent. Caller must call
  * ck_optim_found_free(). Returns 0, or: -ENOMEM; a transient error. */
 CK_MUST_USE int ck_optim_found_make(const struct ck_catalog *c,
-				    const struct ck_optim_reader *reader,
+				    const struct ck_object_access *objects,
 				    struct ck_optim_found **out);
 void ck_optim_found_free(struct ck_optim_found *f); /* NULL is allowed */
 
@@ -281,7 +275,7 @@ void ck_optim_map_status(const struct ck_optim_map *m, struct ck_buf *out);
 CK_MUST_USE int ck_optim_groups_print(const struct ck_optim_found *f,
 				      const struct ck_optim_tree *t,
 				      const struct ck_view_options *o,
-				      const struct ck_optim_reader *reader,
+				      const struct ck_object_access *objects,
 				      struct ck_buf *out, bool *transient);
 
 #endif

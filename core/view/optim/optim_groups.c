@@ -28,7 +28,7 @@ struct item {
 
 struct printing {
 	const struct ck_catalog *c;
-	const struct ck_optim_reader *reader;
+	const struct ck_object_access *objects;
 	struct ck_buf *out;
 	struct ck_buf pointer; /* JSON Pointer to the present value */
 	uint64_t nulls;	       /* that may still be printed */
@@ -56,7 +56,7 @@ static void text_add(struct printing *p, struct ck_str text)
 static int object_print(struct printing *p, uint32_t object)
 {
 	struct ck_buf text = { 0 };
-	int rc = p->reader->json(p->reader->cp, object, &text, &p->transient);
+	int rc = p->objects->json(p->objects->cp, object, &text, &p->transient);
 
 	if (rc == 0 && text.len)
 		text_add(p,
@@ -325,10 +325,10 @@ static int items_make(const struct ck_optim_found *f,
 int ck_optim_groups_print(const struct ck_optim_found *f,
 			  const struct ck_optim_tree *t,
 			  const struct ck_view_options *o,
-			  const struct ck_optim_reader *reader,
+			  const struct ck_object_access *objects,
 			  struct ck_buf *out, bool *transient)
 {
-	struct printing p = { .c = f->c, .reader = reader, .out = out };
+	struct printing p = { .c = f->c, .objects = objects, .out = out };
 	bool by_name = t->is_flat && !t->is_numbered;
 	ck_auto_free struct item *items = NULL;
 	struct ck_optim_names names = { 0 };

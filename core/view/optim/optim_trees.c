@@ -168,7 +168,7 @@ struct elements {
 /* Reads the lists of a tree. */
 struct reading {
 	struct ck_optim_found *f;
-	const struct ck_optim_reader *reader;
+	const struct ck_object_access *objects;
 	struct ck_optim_tree *t;
 	struct elements params, names; /* of the present group */
 	bool good; /* all parameters so far have an id and a name */
@@ -396,8 +396,8 @@ static int list_read(struct reading *g, const struct list *list)
 	struct ck_buf text = { 0 };
 	struct ck_diag d = { 0 };
 	bool transient = false;
-	int rc = g->reader->json(g->reader->cp, list->object, &text,
-				 &transient);
+	int rc = g->objects->json(g->objects->cp, list->object, &text,
+				  &transient);
 
 	if (rc == 0) {
 		ck_json_reader_init(&r, (struct ck_str){ text.data, text.len },
@@ -438,9 +438,9 @@ static int lists_read(struct reading *g, const struct list *lists, uint32_t n)
 }
 
 static int trees_read(struct ck_optim_found *f,
-		      const struct ck_optim_reader *reader)
+		      const struct ck_object_access *objects)
 {
-	struct reading g = { .f = f, .reader = reader };
+	struct reading g = { .f = f, .objects = objects };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < f->ntrees && rc == 0; i++) {
@@ -459,7 +459,7 @@ static int trees_read(struct ck_optim_found *f,
 }
 
 int ck_optim_found_make(const struct ck_catalog *c,
-			const struct ck_optim_reader *reader,
+			const struct ck_object_access *objects,
 			struct ck_optim_found **out)
 {
 	struct ck_optim_found *f = calloc(1, sizeof(*f));
@@ -477,7 +477,7 @@ int ck_optim_found_make(const struct ck_catalog *c,
 		rc = groups_sort(f);
 	if (rc == 0) {
 		top_drop(f);
-		rc = trees_read(f, reader);
+		rc = trees_read(f, objects);
 	}
 	if (rc)
 		ck_optim_found_free(f);

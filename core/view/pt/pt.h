@@ -95,7 +95,7 @@ struct ck_pt_objects {
  * ranges must be fetched first; transient errors of reading. */
 CK_MUST_USE int ck_pt_objects_make(struct ck_pt_objects *o,
 				   struct ck_pt_tree *t,
-				   const struct ck_view_source *from);
+				   const struct ck_object_access *objects);
 void ck_pt_objects_fini(struct ck_pt_objects *o);
 struct ck_str ck_pt_object(const struct ck_pt_objects *o, uint32_t n);
 

@@ -319,7 +319,7 @@ static int file_fill(struct ck_pt_file *f, const struct ck_catalog *c,
 	int rc = ck_pt_tree_make(&f->tree, c, from->options);
 
 	if (rc == 0)
-		rc = ck_pt_objects_make(&f->objects, &f->tree, from);
+		rc = ck_pt_objects_make(&f->objects, &f->tree, &from->objects);
 	if (rc == 0)
 		rc = storages_number(f);
 	if (rc == 0)

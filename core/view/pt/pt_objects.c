@@ -17,7 +17,7 @@ enum { GROWS = 8, GROWS_BY = 4096 };
 struct making {
 	struct ck_pt_objects *o;
 	struct ck_pt_tree *t;
-	const struct ck_view_source *from;
+	const struct ck_object_access *objects;
 	bool is_remote; /* remote ranges must be fetched first */
 };
 
@@ -66,11 +66,11 @@ static bool is_transient(int rc, const struct ck_diag *d)
 /* Adds an object. Returns 1, or 0 if it is left out, or an error. */
 static int object_add(struct making *m, struct ck_pt_entry *e)
 {
-	const struct ck_view_source *from = m->from;
+	const struct ck_object_access *objects = m->objects;
 	struct ck_buf pickle = { 0 };
 	struct ck_diag d = { 0 };
 	const char *why = "it cannot be read";
-	int rc = from->pickle(from->cp, e->id.i, &pickle, &d);
+	int rc = objects->pickle(objects->cp, e->id.i, &pickle, &d);
 
 	if (rc && is_transient(rc, &d)) {
 		ck_buf_fini(&pickle);
@@ -207,9 +207,9 @@ struct ck_str ck_pt_object(const struct ck_pt_objects *o, uint32_t n)
 }
 
 int ck_pt_objects_make(struct ck_pt_objects *o, struct ck_pt_tree *t,
-		       const struct ck_view_source *from)
+		       const struct ck_object_access *objects)
 {
-	struct making m = { .o = o, .t = t, .from = from };
+	struct making m = { .o = o, .t = t, .objects = objects };
 	int rc;
 
 	*o = (struct ck_pt_objects){ .memo = CK_PT_NAMES };
