@@ -8,8 +8,6 @@
 #include "syntax/npy.h"
 #include "view_internal.h"
 
-#include <errno.h>
-
 /* Sets *nbytes to the bytes of the elements. False if the tensor has no file, or its
  * bytes cannot be counted. */
 static bool bytes_of(const struct ck_tensor *t, uint64_t *nbytes)
@@ -33,31 +31,10 @@ static bool is_shown(const struct ck_catalog *c, uint64_t tensor)
 	       bytes_of(ck_catalog_tensor(c, (uint32_t)tensor), &nbytes);
 }
 
-static int f32_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
-		      struct ck_str name, struct ck_child *out)
-{
-	int rc = ck_tensors_lookup(c, dir, name, out);
-
-	return rc == 0 && !is_shown(c, out->entry) ? -ENOENT : rc;
-}
-
-static int f32_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint64_t *at, struct ck_child *out)
-{
-	(void)dir;
-	while (*at < c->tensors.n && !is_shown(c, *at))
-		++*at;
-	if (*at >= c->tensors.n)
-		return -ENOENT;
-	out->entry = (uint32_t)*at;
-	return 0;
-}
-
 static int f32_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_file_content *out)
 {
-	int rc = is_shown(c, entry) ? ck_tensors_stat(c, dir, entry, out)
-				    : -ENOENT;
+	int rc = ck_tensors_stat(c, dir, entry, out);
 
 	if (rc == 0)
 		out->as = ck_dtype_float32();
@@ -117,8 +94,8 @@ static int f32_slice(const struct ck_catalog *c, uint32_t tensor,
 
 const struct ck_tensor_view ck_view_f32 = {
 	.view = { .top = "f32",
-		  .lookup = f32_lookup,
-		  .next = f32_next,
+		  .lookup = ck_tensors_lookup,
+		  .next = ck_tensors_next,
 		  .name = ck_tensors_name,
 		  .stat = f32_stat,
 		  .slice = ck_tensors_slice,
@@ -128,6 +105,7 @@ const struct ck_tensor_view ck_view_f32 = {
 		  .is_on_request = true },
 	.suffix = ".npy",
 	.accepts = CK_ACCEPTS_NOTHING,
+	.is_shown = is_shown,
 	.size = f32_size,
 	.slice = f32_slice,
 };

@@ -39,6 +39,7 @@ const struct ck_tensor_view ck_view_full = {
 	.view = { .top = "full", .suffix = ".npy", CK_TENSOR_VIEW },
 	.suffix = ".npy",
 	.accepts = CK_ACCEPTS_NPY,
+	.is_shown = ck_tensor_is_whole,
 	.size = full_size,
 	.slice = full_slice,
 };

@@ -25,6 +25,7 @@ const struct ck_tensor_view ck_view_raw = {
 	.view = { .top = "raw", .suffix = "", CK_TENSOR_VIEW },
 	.suffix = "",
 	.accepts = CK_ACCEPTS_RAW,
+	.is_shown = ck_tensor_is_whole,
 	.size = raw_size,
 	.slice = raw_slice,
 };

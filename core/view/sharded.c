@@ -155,12 +155,7 @@ static int sharded_next(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	if (!dir->a[1])
 		return dirs_next(c, dir, at, out);
-	while (*at < c->tensors.n && !is_shown(c, *at))
-		++*at;
-	if (*at >= c->tensors.n)
-		return -ENOENT;
-	out->entry = (uint32_t)*at;
-	return 0;
+	return ck_tensors_next_of(c, is_shown, at, out);
 }
 
 static void sharded_name(const struct ck_catalog *c, const struct ck_dir *dir,

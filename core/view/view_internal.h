@@ -23,6 +23,10 @@ int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
 int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint64_t *at, struct ck_child *out);
+/* ck_tensors_next() of the tensors that pass a test. */
+int ck_tensors_next_of(const struct ck_catalog *c,
+		       bool (*is_shown)(const struct ck_catalog *, uint64_t),
+		       uint64_t *at, struct ck_child *out);
 void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_buf *out);
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,

@@ -26,7 +26,7 @@ int ck_tensor_view_lookup(const struct ck_tensor_view *v,
 	if (entry < 0 || c->listing->entries[entry].is_object)
 		return -ENOENT;
 	*tensor = c->listing->entries[entry].i;
-	return ck_tensor_is_whole(c, *tensor) ? 0 : -ENOENT;
+	return v->is_shown(c, *tensor) ? 0 : -ENOENT;
 }
 
 void ck_tensor_view_name(const struct ck_tensor_view *v,
@@ -50,16 +50,22 @@ int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	return ck_tensor_view_lookup(view_of(dir), c, name, &out->entry);
 }
 
-int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint64_t *at, struct ck_child *out)
+int ck_tensors_next_of(const struct ck_catalog *c,
+		       bool (*is_shown)(const struct ck_catalog *, uint64_t),
+		       uint64_t *at, struct ck_child *out)
 {
-	(void)dir;
-	while (*at < c->tensors.n && !ck_tensor_is_whole(c, *at))
+	while (*at < c->tensors.n && !is_shown(c, *at))
 		++*at;
 	if (*at >= c->tensors.n)
 		return -ENOENT;
 	out->entry = (uint32_t)*at;
 	return 0;
+}
+
+int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint64_t *at, struct ck_child *out)
+{
+	return ck_tensors_next_of(c, view_of(dir)->is_shown, at, out);
 }
 
 void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
@@ -71,7 +77,7 @@ void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_file_content *out)
 {
-	if (!ck_tensor_is_whole(c, entry))
+	if (!view_of(dir)->is_shown(c, entry))
 		return -ENOENT;
 	*out = (struct ck_file_content){
 		.topic = CK_FILE_KIND_TENSOR,
@@ -88,7 +94,7 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	const struct ck_tensor *t;
 
-	if (!ck_tensor_is_whole(c, entry))
+	if (!view_of(dir)->is_shown(c, entry))
 		return -ENOENT;
 	t = ck_catalog_tensor(c, entry);
 	return ck_view_slice_checked(t, view_of(dir)->slice(c, entry, out),

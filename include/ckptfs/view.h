@@ -274,6 +274,8 @@ struct ck_tensor_view {
 	struct ck_view view;
 	const char *suffix; /* suffix of its files, after the stem */
 	uint8_t accepts;    /* enum ck_accepts of its files */
+	/* True if the view has a file of a tensor, which is whole. */
+	bool (*is_shown)(const struct ck_catalog *c, uint64_t tensor);
 	/* Bytes of the file of a tensor; 0 if the size of the tensor is unknown
 	 * (its err has the reason). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);

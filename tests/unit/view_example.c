@@ -71,5 +71,6 @@ const struct ck_tensor_view view_example = {
 		  .stat = ck_tensors_stat,
 		  .slice = first_slice },
 	.suffix = ".txt",
+	.is_shown = ck_tensor_is_whole,
 	.size = first_size,
 };
