@@ -29,7 +29,7 @@ struct hf {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	/* of the newest generation that was requested; or NULL */
-	struct ck_hf_plan *plan;
+	struct ck_view_plan *plan;
 	struct name *names;
 	size_t nnames, cap;
 	bool has_asides;   /* small files are in names */
@@ -61,7 +61,7 @@ static void hf_free(const void *state)
 {
 	struct hf *s = hf_of(state);
 
-	ck_hf_plan_put(s->plan);
+	ck_view_plan_put(s->plan);
 	for (size_t i = 0; i < s->nnames; i++)
 		free(s->names[i].text);
 	free(s->names);
@@ -140,46 +140,19 @@ static int numbers_give(struct hf *s, struct ck_hf_plan *p)
 
 /* --- the plan of a catalog ---------------------------------------------------------- */
 
-static struct ck_hf_plan *plan_hold(struct ck_hf_plan *p)
-{
-	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
-	return p;
-}
-
-/* Makes a plan. The files of the first one have the versions of their tensors; those of
- * later ones at least that of the generation. */
 static int plan_make(struct hf *s, const struct ck_catalog *c,
 		     struct ck_hf_plan **out)
 {
-	int rc = ck_hf_plan_make(c, s->options, s->plan ? c->generation : 0,
-				 out);
+	int rc = ck_hf_plan_make(c, s->options, s->plan, out);
 
 	if (rc)
 		return rc;
 	rc = numbers_give(s, *out);
 	if (rc) {
-		ck_hf_plan_put(*out);
+		ck_view_plan_put(*out);
 		return rc;
 	}
-	if (!s->plan || s->plan->c->generation <= c->generation) {
-		ck_hf_plan_put(s->plan);
-		s->plan = plan_hold(*out);
-	}
-	return 0;
-}
-
-/* True if the current plan is that of the catalog. */
-static bool is_present(const struct hf *s, const struct ck_catalog *c)
-{
-	return s->plan && s->plan->c->listing == c->listing;
-}
-
-static int plan_of(struct hf *s, const struct ck_catalog *c,
-		   struct ck_hf_plan **out)
-{
-	if (!is_present(s, c))
-		return plan_make(s, c, out);
-	*out = plan_hold(s->plan);
+	ck_view_plan_keep(&s->plan, &(*out)->base);
 	return 0;
 }
 
@@ -198,7 +171,7 @@ static int asides_add(struct hf *s)
 }
 
 /* Gets the plan of a catalog, and lists the small files. Caller must call
- * ck_hf_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW; other transient errors of
+ * ck_view_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW; other transient errors of
  * listing. */
 static int plan_get(const struct ck_dir *dir, const struct ck_catalog *c,
 		    struct ck_hf_plan **out)
@@ -207,11 +180,12 @@ static int plan_get(const struct ck_dir *dir, const struct ck_catalog *c,
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	rc = plan_of(s, c, out);
+	*out = ck_view_plan_of(s->plan, c);
+	rc = *out ? 0 : plan_make(s, c, out);
 	if (rc == 0) {
 		rc = asides_add(s);
 		if (rc)
-			ck_hf_plan_put(*out);
+			ck_view_plan_put(*out);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return rc;
@@ -252,7 +226,7 @@ static int entry_find(const struct ck_dir *dir, uint32_t number,
 }
 
 /* entry_find() with the plan of a catalog. After success caller must call
- * ck_hf_plan_put(e->plan). */
+ * ck_view_plan_put(e->plan). */
 static int entry_get(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t number, struct entry *e)
 {
@@ -262,7 +236,7 @@ static int entry_get(const struct ck_catalog *c, const struct ck_dir *dir,
 		return rc;
 	rc = entry_find(dir, number, e);
 	if (rc)
-		ck_hf_plan_put(e->plan);
+		ck_view_plan_put(e->plan);
 	return rc;
 }
 
@@ -280,7 +254,7 @@ static int hf_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	found = name_find(s, name);
 	pthread_mutex_unlock(&s->lock);
 	rc = found < 0 ? -ENOENT : entry_find(dir, (uint32_t)found, &e);
-	ck_hf_plan_put(e.plan);
+	ck_view_plan_put(e.plan);
 	out->entry = (uint32_t)found;
 	if (rc == -ENOENT && ck_str_is(name, CONFIG))
 		note_no_config(s);
@@ -302,7 +276,7 @@ static int hf_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	pthread_mutex_unlock(&s->lock);
 	while (*at < n && entry_find(dir, (uint32_t)*at, &e))
 		++*at;
-	ck_hf_plan_put(e.plan);
+	ck_view_plan_put(e.plan);
 	if (*at >= n) {
 		note_no_config(s);
 		return -ENOENT;
@@ -338,7 +312,7 @@ static int hf_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		*out = (struct ck_file_content){ .topic = CK_FILE_KIND_ASIDE };
 		s->aside->stat(s->aside, c, e.aside, out);
 	}
-	ck_hf_plan_put(e.plan);
+	ck_view_plan_put(e.plan);
 	return 0;
 }
 
@@ -363,16 +337,11 @@ static int hf_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		return rc;
 	rc = e.file != NO_FILE ? file_slice(&e.plan->files[e.file], out)
 			       : s->aside->slice(s->aside, e.aside, out);
-	ck_hf_plan_put(e.plan);
+	ck_view_plan_put(e.plan);
 	return rc;
 }
 
 /* --- status and log --------------------------------------------------------------- */
-
-static void many_put(void *arg)
-{
-	ck_hf_plan_put(arg);
-}
 
 static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		   uint32_t entry, struct ck_many *out)
@@ -383,7 +352,7 @@ static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (rc)
 		return rc;
 	if (e.file == NO_FILE) {
-		ck_hf_plan_put(e.plan);
+		ck_view_plan_put(e.plan);
 		return -ENOENT;
 	}
 	*out = (struct ck_many){
@@ -392,7 +361,7 @@ static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		.n = e.plan->files[e.file].n,
 		.left_out = e.plan->chosen.left_out.all,
 		.nleft_out = e.plan->chosen.left_out.n,
-		.put = many_put,
+		.put = ck_view_plan_put,
 		.arg = e.plan,
 	};
 	return 0;
@@ -404,12 +373,11 @@ static bool hf_is_empty(const struct ck_catalog *c, const void *state)
 {
 	const struct ck_dir dir = { .state = state };
 	struct hf *s = hf_of(state);
-	struct ck_hf_plan *p = NULL;
+	struct ck_hf_plan *p;
 	bool empty;
 
 	pthread_mutex_lock(&s->lock);
-	if (is_present(s, c))
-		p = plan_hold(s->plan);
+	p = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
 	if (!p) {
 		empty = !ck_hf_has_some(c, s->options);
@@ -417,7 +385,7 @@ static bool hf_is_empty(const struct ck_catalog *c, const void *state)
 			return empty;
 	}
 	empty = p->nfiles == 0;
-	ck_hf_plan_put(p);
+	ck_view_plan_put(p);
 	return empty;
 }
 
@@ -435,7 +403,7 @@ static uint64_t hf_count(const struct ck_catalog *c, const void *state)
 	for (size_t i = 0; i < s->nnames; i++)
 		n += s->names[i].aside != NO_FILE;
 	pthread_mutex_unlock(&s->lock);
-	ck_hf_plan_put(p);
+	ck_view_plan_put(p);
 	return n;
 }
 
@@ -496,7 +464,7 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 		ck_buf_text(out, "hf: " CK_NO_CONFIG "; " CK_USE_TEMPLATE "\n");
 	pthread_mutex_unlock(&s->lock);
 	ck_left_outs_print(&p->chosen.left_out, "hf", out);
-	ck_hf_plan_put(p);
+	ck_view_plan_put(p);
 }
 
 /* True if hf_template= is given and its directory has no CONFIG. */
@@ -525,7 +493,7 @@ static uint32_t template_only(const struct ck_catalog *c, const void *state)
 		return 0;
 	for (uint32_t i = 0; i < p->chosen.left_out.n; i++)
 		n += p->chosen.left_out.all[i].why == ck_hf_only_template;
-	ck_hf_plan_put(p);
+	ck_view_plan_put(p);
 	return n;
 }
 

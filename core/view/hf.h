@@ -75,35 +75,30 @@ struct ck_hf_file {
 	uint64_t bytes;		      /* of the tensors */
 	struct ck_sections *sections; /* NULL for the index */
 	char *text;		      /* the index; else NULL */
-	/* Under the lock of the plan; facts of the catalog `seen`: */
-	mode_t mode;
-	struct timespec mtime;
-	uint64_t version;
+	/* Under the lock of the plan; of the catalog `seen`: */
+	struct ck_view_facts facts;
 };
 
 /* The files of one listing, which several generations of the catalog may have.
  * Constant, except for the fields under lock. */
 struct ck_hf_plan {
-	/* Atomic: */
-	unsigned refs;
-	/* Constant: */
-	const struct ck_catalog *c;
+	/* Constant, the base but for its count: */
+	struct ck_view_plan base;
 	struct ck_hf_chosen chosen;
 	struct ck_hf_file *files; /* in the order shown */
 	uint32_t nfiles;
-	uint64_t born; /* lowest version of its files */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	const struct ck_catalog *seen;
 };
 
-/* Makes a plan. Caller must call ck_hf_plan_put(). Returns 0, or: -ENOMEM;
- * -EOVERFLOW. */
+/* Makes a plan, where `current` is the current one, or NULL. Caller must call
+ * ck_view_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW. */
 CK_MUST_USE int ck_hf_plan_make(const struct ck_catalog *c,
-				const struct ck_view_options *o, uint64_t born,
+				const struct ck_view_options *o,
+				const struct ck_view_plan *current,
 				struct ck_hf_plan **out);
-void ck_hf_plan_put(struct ck_hf_plan *p); /* NULL is allowed */
 /* Sets *out to the facts of a file in a catalog: kind, mode, mtime, version and
  * size. */
 void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,

@@ -312,8 +312,8 @@ static int index_make(struct dealing *l)
 static int plan_fill(struct ck_hf_plan *p, const struct ck_view_options *o)
 {
 	ck_auto_free uint32_t *file = NULL;
-	struct dealing l = { .c = p->c, .p = p };
-	int rc = ck_hf_choose(p->c, o, &p->chosen);
+	struct dealing l = { .c = p->base.c, .p = p };
+	int rc = ck_hf_choose(l.c, o, &p->chosen);
 
 	if (rc)
 		return rc;
@@ -330,30 +330,10 @@ static int plan_fill(struct ck_hf_plan *p, const struct ck_view_options *o)
 	return rc;
 }
 
-int ck_hf_plan_make(const struct ck_catalog *c, const struct ck_view_options *o,
-		    uint64_t born, struct ck_hf_plan **out)
+static void plan_free(void *plan)
 {
-	struct ck_hf_plan *p = calloc(1, sizeof(*p));
-	int rc;
+	struct ck_hf_plan *p = plan;
 
-	if (!p)
-		return -ENOMEM;
-	p->refs = 1;
-	p->c = ck_catalog_hold(c);
-	p->born = born;
-	pthread_mutex_init(&p->lock, NULL);
-	rc = plan_fill(p, o);
-	if (rc)
-		ck_hf_plan_put(p);
-	else
-		*out = p;
-	return rc;
-}
-
-void ck_hf_plan_put(struct ck_hf_plan *p)
-{
-	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
 	for (uint32_t i = 0; i < p->nfiles; i++) {
 		ck_sections_put(p->files[i].sections);
 		free(p->files[i].text);
@@ -362,21 +342,29 @@ void ck_hf_plan_put(struct ck_hf_plan *p)
 	free(p->files);
 	ck_hf_chosen_fini(&p->chosen);
 	ck_catalog_put(p->seen);
-	ck_catalog_put(p->c);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
 
-/* --- facts of files in a catalog -------------------------------------------------- */
-
-static void facts_add(struct ck_hf_file *f, mode_t mode, struct timespec mtime,
-		      uint64_t version)
+int ck_hf_plan_make(const struct ck_catalog *c, const struct ck_view_options *o,
+		    const struct ck_view_plan *current, struct ck_hf_plan **out)
 {
-	f->mode &= mode;
-	if (ck_time_is_later(mtime, f->mtime))
-		f->mtime = mtime;
-	f->version = ck_max(f->version, version);
+	struct ck_hf_plan *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	ck_view_plan_begin(&p->base, current, c, plan_free);
+	pthread_mutex_init(&p->lock, NULL);
+	rc = plan_fill(p, o);
+	if (rc)
+		ck_view_plan_put(p);
+	else
+		*out = p;
+	return rc;
 }
+
+/* --- facts of files in a catalog -------------------------------------------------- */
 
 /* Computes the facts of all files. The index has those of all tensors, but its own
  * version. */
@@ -387,20 +375,18 @@ static void facts_look(struct ck_hf_plan *p, const struct ck_catalog *c)
 	for (uint32_t i = 0; i < p->nfiles; i++) {
 		struct ck_hf_file *f = &p->files[i];
 
-		f->mode = 0444;
-		f->mtime = (struct timespec){ 0 };
-		f->version = p->born;
+		f->facts = (struct ck_view_facts){ .mode = 0444,
+						   .version = p->base.born };
 		if (f->text)
 			index = f;
-		for (uint32_t k = 0; k < f->n; k++) {
-			const struct ck_tensor_facts *facts =
-				ck_catalog_tensor(c, f->tensors[k])->facts;
-
-			facts_add(f, facts->mode, facts->mtime, facts->version);
-		}
+		for (uint32_t k = 0; k < f->n; k++)
+			ck_view_facts_of(
+				&f->facts, c,
+				(struct ck_entry_id){ .i = f->tensors[k] });
 	}
 	for (uint32_t i = 0; index && i < p->nfiles; i++)
-		facts_add(index, p->files[i].mode, p->files[i].mtime, 0);
+		ck_view_facts_add(&index->facts, p->files[i].facts.mode,
+				  p->files[i].facts.mtime, 0);
 }
 
 void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
@@ -416,9 +402,9 @@ void ck_hf_plan_about(struct ck_hf_plan *p, const struct ck_catalog *c,
 	}
 	*out = (struct ck_file_content){
 		.topic = f->text ? CK_FILE_KIND_ASIDE : CK_FILE_KIND_MANY,
-		.mode = f->mode,
-		.mtime = f->mtime,
-		.version = f->version,
+		.mode = f->facts.mode,
+		.mtime = f->facts.mtime,
+		.version = f->facts.version,
 		.size = f->text ? f->bytes : ck_sections_size(f->sections),
 	};
 	pthread_mutex_unlock(&p->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view_common: functions that several views use: the slice of a file of one tensor, and
- * names. No state; any thread.
+ * view_common: functions that several views use: the slice of a file of one tensor, names,
+ * entries that are left out, and plans. No state; any thread.
  */
 #include "view_internal.h"
 
@@ -165,4 +165,74 @@ void ck_left_outs_print(const struct ck_left_outs *l, const char *view,
 		ck_buf_escaped(out, l->all[i].name);
 		ck_buf_printf(out, ": %s\n", l->all[i].why);
 	}
+}
+
+/* --- plans ------------------------------------------------------------------------ */
+
+void ck_view_plan_begin(struct ck_view_plan *p,
+			const struct ck_view_plan *current,
+			const struct ck_catalog *c, void (*free)(void *plan))
+{
+	*p = (struct ck_view_plan){ .refs = 1,
+				    .c = ck_catalog_hold(c),
+				    .born = current ? c->generation : 0,
+				    .free = free };
+}
+
+void *ck_view_plan_hold(void *plan)
+{
+	struct ck_view_plan *p = plan;
+
+	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+void ck_view_plan_put(void *plan)
+{
+	struct ck_view_plan *p = plan;
+	const struct ck_catalog *c;
+
+	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	c = p->c;
+	p->free(p);
+	ck_catalog_put(c);
+}
+
+void *ck_view_plan_of(struct ck_view_plan *current, const struct ck_catalog *c)
+{
+	return current && current->c->listing == c->listing
+		       ? ck_view_plan_hold(current)
+		       : NULL;
+}
+
+void ck_view_plan_keep(struct ck_view_plan **current, struct ck_view_plan *p)
+{
+	if (*current && (*current)->c->generation > p->c->generation)
+		return;
+	ck_view_plan_put(*current);
+	*current = ck_view_plan_hold(p);
+}
+
+void ck_view_facts_add(struct ck_view_facts *f, mode_t mode,
+		       struct timespec mtime, uint64_t version)
+{
+	f->mode &= mode;
+	if (ck_time_is_later(mtime, f->mtime))
+		f->mtime = mtime;
+	f->version = ck_max(f->version, version);
+}
+
+void ck_view_facts_of(struct ck_view_facts *f, const struct ck_catalog *c,
+		      struct ck_entry_id id)
+{
+	const struct ck_object *o = id.is_object ? ck_catalog_object(c, id.i)
+						 : NULL;
+	const struct ck_tensor_facts *t = o ? NULL
+					    : ck_catalog_tensor(c, id.i)->facts;
+
+	if (o)
+		ck_view_facts_add(f, o->mode, o->mtime, 0);
+	else
+		ck_view_facts_add(f, t->mode, t->mtime, t->version);
 }

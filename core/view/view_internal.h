@@ -74,6 +74,42 @@ bool ck_view_number(struct ck_str text, uint64_t *number);
 bool ck_view_number_in(struct ck_str name, struct ck_str prefix,
 		       struct ck_str suffix, uint64_t *number);
 
+/* What a view makes of a listing, and keeps for all generations of the catalog that have
+ * it: the first member of a plan. Counted; functions that take void * take the plan. */
+struct ck_view_plan {
+	unsigned refs;		    /* atomic */
+	const struct ck_catalog *c; /* held: one that has the listing */
+	/* Lowest version of its files: 0 in the first plan of a view, whose files have the
+	 * versions of their tensors; later the generation that it was made for. */
+	uint64_t born;
+	void (*free)(void *plan);
+};
+
+/* Begins a plan of the catalog, where `current` is the current one of the view, or NULL.
+ * From then on the caller must call ck_view_plan_put(). */
+void ck_view_plan_begin(struct ck_view_plan *p,
+			const struct ck_view_plan *current,
+			const struct ck_catalog *c, void (*free)(void *plan));
+void *ck_view_plan_hold(void *plan);
+void ck_view_plan_put(void *plan); /* NULL is allowed */
+/* Returns the current plan, held, if it is that of the catalog; else NULL. */
+void *ck_view_plan_of(struct ck_view_plan *current, const struct ck_catalog *c);
+/* Makes a plan the current one, unless that is of a later generation. */
+void ck_view_plan_keep(struct ck_view_plan **current, struct ck_view_plan *p);
+
+/* Access rights, time and version of a file of several items. */
+struct ck_view_facts {
+	mode_t mode;
+	struct timespec mtime;
+	uint64_t version;
+};
+
+/* Adds those of an item, and those of an entry; an object has no version. */
+void ck_view_facts_add(struct ck_view_facts *f, mode_t mode,
+		       struct timespec mtime, uint64_t version);
+void ck_view_facts_of(struct ck_view_facts *f, const struct ck_catalog *c,
+		      struct ck_entry_id id);
+
 /* True if the bytes of the tensor can be counted. If not (a dtype without whole
  * bytes per element, or an impossible shape), its files have size 0 and no
  * part, and t->err is the reason. */

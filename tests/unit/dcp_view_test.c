@@ -68,12 +68,10 @@ static struct ck_catalog *example(void)
 
 static struct ck_dcp_plan *plan_of(struct ck_catalog *c, int want)
 {
-	struct ck_dcp_plan *p = calloc(1, sizeof(*p));
+	const struct ck_object_access access = { .record = record_make };
+	struct ck_dcp_plan *p = NULL;
 
-	p->refs = 1;
-	p->c = ck_catalog_hold(c);
-	p->access.record = record_make;
-	eq_err(ck_dcp_plan_fill(p), want);
+	eq_err(ck_dcp_plan_make(c, &access, NULL, &p), want);
 	return p;
 }
 
@@ -84,7 +82,7 @@ static struct ck_dcp_layout *layout_of(struct ck_dcp_plan *p, uint32_t number,
 	struct ck_spec spec;
 
 	ok(ck_spec_parse(ck_str_from(name), &spec));
-	eq_err(ck_dcp_layout_make(p, p->c, number, &spec, NULL, &l), 0);
+	eq_err(ck_dcp_layout_make(p, p->base.c, number, &spec, NULL, &l), 0);
 	return l;
 }
 
@@ -182,7 +180,7 @@ static void test_golden(void)
 	ck_buf_fini(&json);
 	ck_buf_fini(&text);
 	ck_dcp_layout_put(l);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	ck_catalog_put(c);
 }
 
@@ -225,10 +223,10 @@ static void test_files(void)
 			parts_check(s);
 			ck_slice_free(s);
 		}
-		eq_u64(l->files[0].mode, 0444);
+		eq_u64(l->files[0].facts.mode, 0444);
 		ck_dcp_layout_put(l);
 	}
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	ck_catalog_put(c);
 }
 
@@ -260,14 +258,14 @@ static void test_records(void)
 	eq_err(piece_read(s, 1, &text), -ENODATA);
 	ck_slice_free(s);
 	ck_dcp_layout_put(l);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 
 	p = plan_of(c, 0); /* a record that cannot be made is left out */
 	eq_u64(p->nobjects, 1);
 	eq_u64(p->left_out.n, 3);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	record.transient = true;
-	ck_dcp_plan_put(plan_of(c, -ENODATA));
+	ck_view_plan_put(plan_of(c, -ENODATA));
 	record.transient = false;
 	record.rc = 0;
 	ck_buf_fini(&text);
@@ -298,7 +296,7 @@ static void test_lost_items(void)
 	ck_buf_fini(&text);
 	ck_slice_free(s);
 	ck_dcp_layout_put(l);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	ck_catalog_put(c);
 }
 
@@ -337,12 +335,12 @@ static void test_texts(void)
 	ck_slice_free(open);
 	ck_dcp_text_put(text_use(&s, l[1]));
 	ck_dcp_text_put(text_use(&s, l[3])); /* drops those of the other plan */
-	eq_u64(p->refs, 1 + 3);
+	eq_u64(p->base.refs, 1 + 3);
 	ck_dcp_texts_fini(&s);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(l); i++)
 		ck_dcp_layout_put(l[i]);
-	ck_dcp_plan_put(p);
-	ck_dcp_plan_put(other);
+	ck_view_plan_put(p);
+	ck_view_plan_put(other);
 	ck_catalog_put(c);
 }
 
@@ -360,7 +358,7 @@ static void test_too_large(void)
 	ck_dcp_text_put(t);
 	ck_dcp_texts_fini(&s);
 	ck_dcp_layout_put(l);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	ck_catalog_put(c);
 }
 
@@ -382,7 +380,7 @@ static void test_many_boxes(void)
 	p = plan_of(c, 0);
 	ok(ck_spec_parse(CK_STR("1000000"), &spec));
 	eq_err(ck_dcp_layout_make(p, c, 0, &spec, NULL, &l), -EFBIG);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	ck_catalog_put(c);
 }
 

@@ -32,7 +32,7 @@ struct dcp {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_dcp_plan *plan; /* of the newest listing; or NULL */
+	struct ck_view_plan *plan; /* of the newest listing; or NULL */
 	struct ck_dcp_layout *layouts[LAYOUTS]; /* the last used one first */
 	uint32_t nlayouts;
 	struct ck_dcp_texts texts;
@@ -67,7 +67,7 @@ static void dcp_free(const void *state)
 	ck_dcp_texts_fini(&s->texts);
 	for (uint32_t i = 0; i < s->nlayouts; i++)
 		ck_dcp_layout_put(s->layouts[i]);
-	ck_dcp_plan_put(s->plan);
+	ck_view_plan_put(s->plan);
 	pthread_mutex_destroy(&s->lock);
 	ck_specs_free(s->specs);
 	free(s);
@@ -75,45 +75,18 @@ static void dcp_free(const void *state)
 
 /* --- plans and layouts ------------------------------------------------------------------ */
 
-/* Makes a plan. The files of the first one have the versions of their tensors; those of
- * later ones at least that of the generation. */
-static int plan_make(struct dcp *s, const struct ck_catalog *c,
-		     struct ck_dcp_plan **out)
-{
-	struct ck_dcp_plan *p = calloc(1, sizeof(*p));
-	int rc;
-
-	if (!p)
-		return -ENOMEM;
-	p->refs = 1;
-	p->c = ck_catalog_hold(c);
-	p->access = s->objects;
-	p->born = s->plan ? c->generation : 0;
-	rc = ck_dcp_plan_fill(p);
-	if (rc) {
-		ck_dcp_plan_put(p);
-		return rc;
-	}
-	if (!s->plan || s->plan->c->generation <= c->generation) {
-		ck_dcp_plan_put(s->plan);
-		s->plan = ck_dcp_plan_hold(p);
-	}
-	*out = p;
-	return 0;
-}
-
-static bool is_present(const struct dcp *s, const struct ck_catalog *c)
-{
-	return s->plan && s->plan->c->listing == c->listing;
-}
-
 static int plan_get(struct dcp *s, const struct ck_catalog *c,
 		    struct ck_dcp_plan **out)
 {
-	if (!is_present(s, c))
-		return plan_make(s, c, out);
-	*out = ck_dcp_plan_hold(s->plan);
-	return 0;
+	int rc;
+
+	*out = ck_view_plan_of(s->plan, c);
+	if (*out)
+		return 0;
+	rc = ck_dcp_plan_make(c, &s->objects, s->plan, out);
+	if (rc == 0)
+		ck_view_plan_keep(&s->plan, &(*out)->base);
+	return rc;
 }
 
 /* Makes a layout the last used one. */
@@ -157,7 +130,7 @@ static int layout_make(struct dcp *s, const struct ck_catalog *c,
 	rc = ck_dcp_layout_make(p, c, number, &spec, s->rules, out);
 	if (rc == 0)
 		layout_keep(s, *out);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 	return rc;
 }
 
@@ -336,9 +309,9 @@ static int dcp_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		.topic = entry ? CK_FILE_KIND_MANY : CK_FILE_KIND_ASIDE,
 		.made = entry == 0,
 		.size = f->size,
-		.mode = f->mode,
-		.mtime = f->mtime,
-		.version = f->version,
+		.mode = f->facts.mode,
+		.mtime = f->facts.mtime,
+		.version = f->facts.version,
 	};
 	ck_dcp_layout_put(l);
 	return 0;
@@ -388,7 +361,7 @@ static void many_put(void *arg)
 {
 	struct many *m = arg;
 
-	ck_dcp_plan_put(m->plan);
+	ck_view_plan_put(m->plan);
 	free(m);
 }
 
@@ -421,7 +394,7 @@ static int dcp_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		return rc;
 	m = malloc(sizeof(*m) + l->plan->n * sizeof(*m->tensors));
 	if (m) {
-		m->plan = ck_dcp_plan_hold(l->plan);
+		m->plan = ck_view_plan_hold(l->plan);
 		m->n = 0;
 	}
 	rc = m ? many_fill(m, l, entry - 1) : -ENOMEM;
@@ -448,15 +421,14 @@ static void dcp_status(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out)
 {
 	struct dcp *s = dcp_of(state);
-	struct ck_dcp_plan *p = NULL;
+	struct ck_dcp_plan *p;
 
 	pthread_mutex_lock(&s->lock);
-	if (is_present(s, c))
-		p = ck_dcp_plan_hold(s->plan);
+	p = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
 	if (p)
 		ck_left_outs_print(&p->left_out, "dcp", out);
-	ck_dcp_plan_put(p);
+	ck_view_plan_put(p);
 }
 
 const struct ck_view ck_view_dcp = {

@@ -101,7 +101,7 @@ static int file_make(const struct ck_sections_maker *ops,
 
 	if (at.section == OBJECTS)
 		return piece_make(m->plan, &m->plan->pieces[at.row], out);
-	t = ck_catalog_tensor(m->plan->c, m->items[at.row].tensor);
+	t = ck_catalog_tensor(m->plan->base.c, m->items[at.row].tensor);
 	rc = ck_item_form_bare(&form, t->dtype, t->ndim,
 			       (const int64_t *)m->boxes +
 				       m->items[at.row].box + t->ndim);
@@ -119,7 +119,7 @@ static void file_free(struct ck_sections_maker *ops)
 {
 	struct maker *m = (struct maker *)ops;
 
-	ck_dcp_plan_put(m->plan);
+	ck_view_plan_put(m->plan);
 	free(m->items);
 	free(m->boxes);
 	free(m);
@@ -128,7 +128,7 @@ static void file_free(struct ck_sections_maker *ops)
 static int item_add(struct maker *m, uint32_t tensor, const int64_t *box,
 		    const struct ck_dcp_len *len)
 {
-	uint32_t ndim = ck_catalog_tensor(m->plan->c, tensor)->ndim;
+	uint32_t ndim = ck_catalog_tensor(m->plan->base.c, tensor)->ndim;
 	struct item *items = ck_grow(m->items, &m->items_cap, m->nitems, 1,
 				     sizeof(*items));
 	uint64_t *boxes = ck_grow(m->boxes, &m->boxes_cap, m->nboxes,
@@ -160,7 +160,7 @@ static int items_add(struct maker *m, const struct ck_dcp_layout *l,
 
 		if (e->is_object || e->other != CK_DCP_OWN)
 			continue;
-		t = ck_catalog_tensor(p->c, e->i);
+		t = ck_catalog_tensor(p->base.c, e->i);
 		rc = ck_dcp_box_of(l, i, rank, &b, &has);
 		if (rc || !has)
 			continue;
@@ -202,7 +202,7 @@ int ck_dcp_file_slice(const struct ck_dcp_layout *l, uint32_t rank,
 	if (m) {
 		m->ops = (struct ck_sections_maker){ file_len, file_part,
 						     file_make, file_free };
-		m->plan = ck_dcp_plan_hold(l->plan);
+		m->plan = ck_view_plan_hold(l->plan);
 		rc = lens ? items_add(m, l, rank, lens) : -ENOMEM;
 	}
 	free(lens);

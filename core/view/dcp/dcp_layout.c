@@ -77,7 +77,7 @@ int ck_dcp_len_of(struct ck_dcp_lens *lens, uint8_t dtype, uint32_t ndim,
 static const struct ck_tensor *tensor_of(const struct ck_dcp_layout *l,
 					 uint32_t entry)
 {
-	return ck_catalog_tensor(l->plan->c, l->plan->entries[entry].i);
+	return ck_catalog_tensor(l->plan->base.c, l->plan->entries[entry].i);
 }
 
 /* Sets the placements of a tensor; those of an alias are those of the tensor whose items
@@ -92,7 +92,7 @@ static int dims_set(const struct ck_dcp_layout *l, uint32_t entry,
 		e = &l->plan->entries[e->other];
 	ck_spec_dims(&l->spec, ndim, b->dims);
 	return ck_place_rules_apply(l->rules,
-				    ck_tensor_names(l->plan->c, e->i).name,
+				    ck_tensor_names(l->plan->base.c, e->i).name,
 				    ndim, b->dims, l->spec.ndim);
 }
 
@@ -157,15 +157,6 @@ int ck_dcp_box_of(const struct ck_dcp_layout *l, uint32_t entry, uint32_t rank,
 
 /* --- files --------------------------------------------------------------------------- */
 
-static void facts_add(struct ck_dcp_file *f, mode_t mode, struct timespec mtime,
-		      uint64_t version)
-{
-	f->mode &= mode;
-	if (ck_time_is_later(mtime, f->mtime))
-		f->mtime = mtime;
-	f->version = ck_max(f->version, version);
-}
-
 /* r bits that all files share unless some are denied. */
 static mode_t mode_of_all(const struct ck_catalog *c)
 {
@@ -176,8 +167,8 @@ static void object_add(struct ck_dcp_layout *l, uint32_t object)
 {
 	const struct ck_object *o = ck_catalog_object(l->c, object);
 
-	facts_add(&l->files[0], o->mode, o->mtime, 0);
-	facts_add(&l->metadata, 0444, o->mtime, 0);
+	ck_view_facts_add(&l->files[0].facts, o->mode, o->mtime, 0);
+	ck_view_facts_add(&l->metadata.facts, 0444, o->mtime, 0);
 }
 
 /* Sets the mode of a box: r bits of the data files that have its elements. Returns 0, or
@@ -215,7 +206,7 @@ static int tensor_add(struct ck_dcp_layout *l, uint32_t entry)
 	struct ck_dcp_boxes b;
 	int rc = ck_dcp_boxes_begin(l, entry, &b);
 
-	facts_add(&l->metadata, 0444, now->mtime, 0);
+	ck_view_facts_add(&l->metadata.facts, 0444, now->mtime, 0);
 	while (rc == 0 && ck_dcp_boxes_next(&b)) {
 		struct ck_dcp_file *f = &l->files[b.rank];
 		struct ck_dcp_len len;
@@ -224,7 +215,7 @@ static int tensor_add(struct ck_dcp_layout *l, uint32_t entry)
 		if (++l->nboxes > CK_DCP_BOXES_MOST)
 			return -EFBIG;
 		rc = box_mode(l, e->i, b.box, &mode);
-		facts_add(f, mode, now->mtime, now->version);
+		ck_view_facts_add(&f->facts, mode, now->mtime, now->version);
 		if (rc || e->other != CK_DCP_OWN)
 			continue;
 		rc = ck_dcp_len_of(l->lens, t->dtype, t->ndim, b.box + t->ndim,
@@ -243,10 +234,12 @@ static int files_measure(struct ck_dcp_layout *l)
 	int rc = 0;
 
 	for (uint32_t r = 0; r < l->spec.ranks; r++)
-		l->files[r] = (struct ck_dcp_file){ .version = p->born,
-						    .mode = 0444 };
+		l->files[r] = (struct ck_dcp_file){
+			.facts = { .mode = 0444, .version = p->base.born }
+		};
 	l->metadata = l->files[0];
-	facts_add(&l->metadata, mode_of_all(l->c), l->c->meta.mtime, 0);
+	ck_view_facts_add(&l->metadata.facts, mode_of_all(l->c),
+			  l->c->meta.mtime, 0);
 	l->files[0].size = p->objects;
 	for (uint32_t i = 0; i < p->n && rc == 0; i++) {
 		if (p->entries[i].is_object)
@@ -257,8 +250,8 @@ static int files_measure(struct ck_dcp_layout *l)
 	/* A file without items has the rights and time of the checkpoint. */
 	for (uint32_t r = 0; r < l->spec.ranks; r++)
 		if (l->files[r].size == 0)
-			facts_add(&l->files[r], mode_of_all(l->c),
-				  l->c->meta.mtime, 0);
+			ck_view_facts_add(&l->files[r].facts, mode_of_all(l->c),
+					  l->c->meta.mtime, 0);
 	return rc;
 }
 
@@ -275,7 +268,7 @@ int ck_dcp_layout_make(struct ck_dcp_plan *plan, const struct ck_catalog *c,
 		return -ENOMEM;
 	*l = (struct ck_dcp_layout){
 		.refs = 1,
-		.plan = ck_dcp_plan_hold(plan),
+		.plan = ck_view_plan_hold(plan),
 		.c = ck_catalog_hold(c),
 		.number = number,
 		.spec = *spec,
@@ -301,7 +294,7 @@ void ck_dcp_layout_put(struct ck_dcp_layout *l)
 {
 	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	ck_dcp_plan_put(l->plan);
+	ck_view_plan_put(l->plan);
 	ck_catalog_put(l->c);
 	free(l);
 }

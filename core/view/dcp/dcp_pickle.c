@@ -201,7 +201,7 @@ static int entry_print(struct printing *s, uint32_t entry)
 		ck_pickler_object(&s->p);
 		return 0;
 	}
-	t = ck_catalog_tensor(s->plan->c, e->i);
+	t = ck_catalog_tensor(s->plan->base.c, e->i);
 	object_begin(&s->p, TENSOR);
 	properties_print(&s->p, t->dtype);
 	size_print(&s->p, NAME_SIZE, t->ndim, t->shape);
@@ -247,7 +247,8 @@ static void path_print(struct printing *s, uint32_t entry)
 {
 	const struct ck_dcp_shown *shown = &s->plan->entries[entry];
 	const struct ck_entry *e = ck_catalog_entry(
-		s->plan->c, (struct ck_entry_id){ shown->i, shown->is_object });
+		s->plan->base.c,
+		(struct ck_entry_id){ shown->i, shown->is_object });
 
 	key_get(s, entry);
 	ck_pickler_mark(&s->p);
@@ -351,7 +352,7 @@ static int shared_add(struct printing *s, uint32_t entry, uint32_t index,
 static int boxes_place_print(struct printing *s, uint32_t entry)
 {
 	const struct ck_dcp_shown *e = &s->plan->entries[entry];
-	const struct ck_tensor *t = ck_catalog_tensor(s->plan->c, e->i);
+	const struct ck_tensor *t = ck_catalog_tensor(s->plan->base.c, e->i);
 	struct ck_dcp_boxes b;
 	int rc = ck_dcp_boxes_begin(s->l, entry, &b);
 

@@ -96,7 +96,8 @@ static int record_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 
 static int object_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 {
-	const struct ck_item *item = &ck_catalog_object(p->c, object)->item;
+	const struct ck_item *item =
+		&ck_catalog_object(p->base.c, object)->item;
 	struct ck_dcp_piece piece = { .object = object,
 				      .part = CK_DCP_IN_FILE,
 				      .file = item->file,
@@ -120,7 +121,7 @@ static int entry_add(struct ck_dcp_plan *p, struct ck_entry_id id,
 		     uint32_t *of_tensor)
 {
 	struct ck_dcp_shown *e = &p->entries[p->n];
-	const char *why = why_not(p->c, id);
+	const char *why = why_not(p->base.c, id);
 	uint32_t alias;
 	int rc = 0;
 
@@ -131,12 +132,12 @@ static int entry_add(struct ck_dcp_plan *p, struct ck_entry_id id,
 	}
 	if (rc || why)
 		return rc ? rc
-			  : ck_left_outs_add(&p->left_out,
-					     ck_catalog_names(p->c, id).name,
-					     why);
-	alias = id.is_object
-			? CK_NO_TENSOR
-			: ck_tensor_alias_of(ck_catalog_tensor(p->c, id.i));
+			  : ck_left_outs_add(
+				    &p->left_out,
+				    ck_catalog_names(p->base.c, id).name, why);
+	alias = id.is_object ? CK_NO_TENSOR
+			     : ck_tensor_alias_of(
+				       ck_catalog_tensor(p->base.c, id.i));
 	if (alias != CK_NO_TENSOR && of_tensor[alias]) {
 		e->other = of_tensor[alias] - 1;
 		p->entries[e->other].is_shared = true;
@@ -144,15 +145,15 @@ static int entry_add(struct ck_dcp_plan *p, struct ck_entry_id id,
 	if (!id.is_object)
 		of_tensor[id.i] = p->n + 1;
 	p->nobjects += id.is_object;
-	p->has_paths |= ck_catalog_entry(p->c, id)->nparts > 0;
+	p->has_paths |= ck_catalog_entry(p->base.c, id)->nparts > 0;
 	p->n++;
 	return 0;
 }
 
-int ck_dcp_plan_fill(struct ck_dcp_plan *p)
+static int plan_fill(struct ck_dcp_plan *p)
 {
-	const struct ck_listing *l = p->c->listing;
-	ck_auto_free uint32_t *of_tensor = calloc(p->c->tensors.n + 1UL,
+	const struct ck_listing *l = p->base.c->listing;
+	ck_auto_free uint32_t *of_tensor = calloc(p->base.c->tensors.n + 1UL,
 						  sizeof(*of_tensor));
 	bool is_remote = false;
 	int rc = 0;
@@ -168,28 +169,41 @@ int ck_dcp_plan_fill(struct ck_dcp_plan *p)
 	return rc == 0 && is_remote ? -EREMOTE : rc;
 }
 
-struct ck_dcp_plan *ck_dcp_plan_hold(struct ck_dcp_plan *p)
+static void plan_free(void *plan)
 {
-	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
-	return p;
-}
+	struct ck_dcp_plan *p = plan;
 
-void ck_dcp_plan_put(struct ck_dcp_plan *p)
-{
-	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
 	free(p->entries);
 	free(p->pieces);
 	free(p->left_out.all);
-	ck_catalog_put(p->c);
 	free(p);
+}
+
+int ck_dcp_plan_make(const struct ck_catalog *c,
+		     const struct ck_object_access *access,
+		     const struct ck_view_plan *current,
+		     struct ck_dcp_plan **out)
+{
+	struct ck_dcp_plan *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	ck_view_plan_begin(&p->base, current, c, plan_free);
+	p->access = *access;
+	rc = plan_fill(p);
+	if (rc)
+		ck_view_plan_put(p);
+	else
+		*out = p;
+	return rc;
 }
 
 struct ck_str ck_dcp_key(const struct ck_dcp_plan *p, uint32_t entry)
 {
 	const struct ck_dcp_shown *e = &p->entries[entry];
 
-	return ck_catalog_entry(p->c,
+	return ck_catalog_entry(p->base.c,
 				(struct ck_entry_id){ e->i, e->is_object })
 		->key;
 }

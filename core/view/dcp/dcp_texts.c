@@ -19,7 +19,7 @@ void ck_dcp_text_put(struct ck_dcp_text *t)
 {
 	if (__atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	ck_dcp_plan_put(t->plan);
+	ck_view_plan_put(t->plan);
 	ck_buf_fini(&t->bytes);
 	free(t);
 }
@@ -89,7 +89,7 @@ static int make(struct ck_dcp_texts *s, const struct ck_dcp_layout *l)
 		return -ENOMEM;
 	t->refs = 1;
 	t->number = l->number;
-	t->plan = ck_dcp_plan_hold(l->plan);
+	t->plan = ck_view_plan_hold(l->plan);
 	rc = ck_dcp_metadata_print(l, s->most, &t->bytes);
 	if (rc) {
 		ck_dcp_text_put(t);

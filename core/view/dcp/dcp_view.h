@@ -44,8 +44,7 @@ struct ck_dcp_piece {
 
 /* The entries of one listing, which several generations of a catalog may have. */
 struct ck_dcp_plan {
-	unsigned refs; /* atomic */
-	const struct ck_catalog *c;
+	struct ck_view_plan base;
 	struct ck_dcp_shown *entries; /* in the order of the checkpoint */
 	uint32_t n, nobjects;
 	struct ck_dcp_piece *pieces; /* of the objects, in this order */
@@ -54,17 +53,17 @@ struct ck_dcp_plan {
 	struct ck_left_outs left_out;
 	bool has_loss;	/* a piece is lost */
 	bool has_paths; /* some entry has a path in the nested state dict */
-	uint64_t born;	/* lowest version of its files */
 	struct ck_object_access access; /* of the view */
 	size_t piece_cap;		/* private */
 };
 
-/* Fills a plan: c, access and born are set. Reads only objects with stream
- * transforms. Returns 0, or: -ENOMEM; -EOVERFLOW; transient errors; -EREMOTE after the
- * remote ranges of all objects were recorded. */
-CK_MUST_USE int ck_dcp_plan_fill(struct ck_dcp_plan *p);
-struct ck_dcp_plan *ck_dcp_plan_hold(struct ck_dcp_plan *p);
-void ck_dcp_plan_put(struct ck_dcp_plan *p); /* NULL is allowed */
+/* Makes a plan, where `current` is the current one, or NULL. Reads only objects with stream
+ * transforms. Caller must call ck_view_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW;
+ * transient errors; -EREMOTE after the remote ranges of all objects were recorded. */
+CK_MUST_USE int ck_dcp_plan_make(const struct ck_catalog *c,
+				 const struct ck_object_access *access,
+				 const struct ck_view_plan *current,
+				 struct ck_dcp_plan **out);
 /* True if a plan of the catalog may have entries. Does no I/O. */
 bool ck_dcp_plan_has_some(const struct ck_catalog *c);
 /* The key of an entry. */
@@ -77,9 +76,7 @@ uint64_t ck_dcp_object_len(const struct ck_dcp_plan *p, uint32_t entry);
 /* The file of a rank. */
 struct ck_dcp_file {
 	uint64_t size;
-	uint64_t version;
-	struct timespec mtime;
-	mode_t mode;
+	struct ck_view_facts facts;
 };
 
 /* A plan for the ranks of a spec, and facts of its files in one generation. */

@@ -27,19 +27,16 @@ enum { NUMBERED_MOST = 4096 };
 struct facts {
 	/* Under the lock of the view: */
 	const struct ck_catalog *seen; /* held; NULL: no facts yet */
-	mode_t mode;
-	struct timespec mtime;
+	struct ck_view_facts facts;
 	bool has_size;
 	uint64_t size;
 };
 
 /* A map that several threads use. */
 struct plan {
-	/* Atomic: */
-	unsigned refs;
+	struct ck_view_plan base;
 	/* Constant: */
 	struct ck_optim_map *map;
-	uint64_t born;	     /* lowest version of GROUPS_NAME */
 	struct facts *facts; /* of each tree; under the lock of the view */
 };
 
@@ -51,8 +48,8 @@ struct optim {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct plan *
-		plan; /* of the newest generation that was requested; or NULL */
+	/* of the newest generation that was requested; or NULL */
+	struct ck_view_plan *plan;
 	struct ck_optim_paths paths;
 	/* the listing for which is_empty was found; held, or NULL */
 	const struct ck_listing *listing;
@@ -79,16 +76,10 @@ static int optim_make(const struct ck_view_source *from, const void **state)
 
 /* --- the plan of a catalog ---------------------------------------------------------- */
 
-static struct plan *plan_hold(struct plan *p)
+static void plan_free(void *plan)
 {
-	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
-	return p;
-}
+	struct plan *p = plan;
 
-static void plan_put(struct plan *p)
-{
-	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
-		return;
 	for (uint32_t i = 0; p->facts && i < p->map->found->ntrees; i++)
 		ck_catalog_put(p->facts[i].seen);
 	free(p->facts);
@@ -100,23 +91,17 @@ static void optim_free(const void *state)
 {
 	struct optim *s = optim_of(state);
 
-	plan_put(s->plan);
+	ck_view_plan_put(s->plan);
 	ck_optim_paths_fini(&s->paths);
 	ck_listing_put(s->listing);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
-static bool is_present(const struct optim *s, const struct ck_catalog *c)
-{
-	return s->plan && s->plan->map->found->c->listing == c->listing;
-}
-
 /* Makes a plan, under lock. Takes `found`. GROUPS_NAME of later plans is another file. */
 static int plan_make(struct optim *s, struct ck_optim_found *found,
 		     struct plan **out)
 {
-	uint64_t generation = found->c->generation;
 	struct plan *p = calloc(1, sizeof(*p));
 	int rc;
 
@@ -124,8 +109,7 @@ static int plan_make(struct optim *s, struct ck_optim_found *found,
 		ck_optim_found_free(found);
 		return -ENOMEM;
 	}
-	p->refs = 1;
-	p->born = s->plan ? generation : 0;
+	ck_view_plan_begin(&p->base, s->plan, found->c, plan_free);
 	rc = ck_optim_map_make(found, s->options, &s->paths, &p->map);
 	if (rc == 0) {
 		p->facts = calloc(p->map->found->ntrees + 1UL,
@@ -133,19 +117,16 @@ static int plan_make(struct optim *s, struct ck_optim_found *found,
 		rc = p->facts ? 0 : -ENOMEM;
 	}
 	if (rc) {
-		plan_put(p);
+		ck_view_plan_put(p);
 		return rc;
 	}
-	if (!s->plan || s->plan->map->found->c->generation <= generation) {
-		plan_put(s->plan);
-		s->plan = plan_hold(p);
-	}
+	ck_view_plan_keep(&s->plan, &p->base);
 	*out = p;
 	return 0;
 }
 
 /* Gets the plan of a catalog. The lists of groups are read without the lock. Caller must
- * call plan_put(). Returns 0, or: -ENOMEM; a transient error. */
+ * call ck_view_plan_put(). Returns 0, or: -ENOMEM; a transient error. */
 static int plan_get(struct optim *s, const struct ck_catalog *c,
 		    struct plan **out)
 {
@@ -153,7 +134,7 @@ static int plan_get(struct optim *s, const struct ck_catalog *c,
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
-	*out = is_present(s, c) ? plan_hold(s->plan) : NULL;
+	*out = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
 	if (*out)
 		return 0;
@@ -161,9 +142,8 @@ static int plan_get(struct optim *s, const struct ck_catalog *c,
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&s->lock);
-	if (is_present(s, c))
-		*out = plan_hold(s->plan);
-	else
+	*out = ck_view_plan_of(s->plan, c);
+	if (!*out)
 		rc = plan_make(s, found, out);
 	pthread_mutex_unlock(&s->lock);
 	if (*out && (*out)->map->found != found)
@@ -191,7 +171,7 @@ static const struct ck_optim_dir *dir_of(const struct ck_optim_map *m,
 	return at == CK_OPTIM_NONE ? NULL : &m->dirs[at];
 }
 
-/* After success caller must call plan_put(p->plan). Returns 0, or: -ENOENT if the
+/* After success caller must call ck_view_plan_put(p->plan). Returns 0, or: -ENOENT if the
  * directory was removed; errors of plan_get(). */
 static int place_get(const struct ck_catalog *c, const struct ck_dir *dir,
 		     struct place *p)
@@ -205,7 +185,7 @@ static int place_get(const struct ck_catalog *c, const struct ck_dir *dir,
 	p->map = p->plan->map;
 	p->dir = dir_of(p->map, dir->a[0]);
 	if (!p->dir) {
-		plan_put(p->plan);
+		ck_view_plan_put(p->plan);
 		return -ENOENT;
 	}
 	if (p->dir->tree != CK_OPTIM_NONE &&
@@ -276,7 +256,7 @@ static int optim_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	} else {
 		rc = dir_find(&p, dir, name, out);
 	}
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 	return rc;
 }
 
@@ -299,7 +279,7 @@ static int optim_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		if (p.dir->n > NUMBERED_MOST)
 			out->dir.view = NULL;
 	}
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 	return rc;
 }
 
@@ -340,7 +320,7 @@ static void optim_name(const struct ck_catalog *c, const struct ck_dir *dir,
 	} else {
 		path_name(p.s, entry, out);
 	}
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 }
 
 /* --- files -------------------------------------------------------------------------- */
@@ -349,27 +329,17 @@ static void facts_find(const struct ck_catalog *c, const struct place *p,
 		       struct facts *f)
 {
 	const struct ck_optim_found *found = p->map->found;
-	mode_t mode = 0444;
-	struct timespec mtime = { 0 };
 
-	for (uint32_t i = 0; i < p->tree->ngroups; i++) {
-		uint32_t entry = found->groups[p->tree->group + i].entry;
-		struct ck_entry_id id = found->c->listing->entries[entry];
-		const struct ck_object *o = id.is_object
-						    ? ck_catalog_object(c, id.i)
-						    : NULL;
-		const struct ck_tensor_facts *t =
-			id.is_object ? NULL : ck_catalog_tensor(c, id.i)->facts;
-		struct timespec time = o ? o->mtime : t->mtime;
-
-		mode &= o ? o->mode : t->mode;
-		if (i == 0 || ck_time_is_later(time, mtime))
-			mtime = time;
-	}
 	ck_catalog_put(f->seen);
 	f->seen = ck_catalog_hold(c);
-	f->mode = mode;
-	f->mtime = mtime;
+	f->facts = (struct ck_view_facts){ .mode = 0444,
+					   .mtime.tv_sec = INT64_MIN };
+	for (uint32_t i = 0; i < p->tree->ngroups; i++) {
+		uint32_t entry = found->groups[p->tree->group + i].entry;
+
+		ck_view_facts_of(&f->facts, c,
+				 found->c->listing->entries[entry]);
+	}
 }
 
 static void groups_stat(const struct ck_catalog *c, const struct place *p,
@@ -383,9 +353,9 @@ static void groups_stat(const struct ck_catalog *c, const struct place *p,
 	*out = (struct ck_file_content){
 		.topic = CK_FILE_KIND_ASIDE,
 		.made = true,
-		.mode = f->mode,
-		.mtime = f->mtime,
-		.version = p->plan->born,
+		.mode = f->facts.mode,
+		.mtime = f->facts.mtime,
+		.version = p->plan->base.born,
 	};
 	pthread_mutex_unlock(&p->s->lock);
 }
@@ -431,7 +401,7 @@ static int optim_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		rc = entry_stat(c, entry, out);
 	else
 		groups_stat(c, &p, out);
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 	return rc;
 }
 
@@ -479,7 +449,7 @@ static int optim_size(const struct ck_catalog *c, const struct ck_dir *dir,
 		return rc;
 	if (!p.dir->has_files && has_file(&p, entry))
 		rc = groups_size(&p, size);
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 	return rc;
 }
 
@@ -516,7 +486,7 @@ static int optim_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		rc = ck_view_slice_checked(ck_catalog_tensor(c, tensor),
 					   ck_view_full.slice(c, tensor, out),
 					   out);
-	plan_put(p.plan);
+	ck_view_plan_put(p.plan);
 	return rc;
 }
 
@@ -538,14 +508,14 @@ static bool optim_is_empty(const struct ck_catalog *c, const void *state)
 	return is_empty;
 }
 
-/* The plan, if there is one; caller must call plan_put(). */
+/* The plan, if there is one; caller must call ck_view_plan_put(). */
 static struct plan *plan_present(const struct ck_catalog *c, const void *state)
 {
 	struct optim *s = optim_of(state);
 	struct plan *p;
 
 	pthread_mutex_lock(&s->lock);
-	p = is_present(s, c) ? plan_hold(s->plan) : NULL;
+	p = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
 	return p;
 }
@@ -564,7 +534,7 @@ static uint64_t optim_count(const struct ck_catalog *c, const void *state)
 		n += dir->tree != CK_OPTIM_NONE &&
 		     p->map->found->trees[dir->tree].ngroups > 0;
 	}
-	plan_put(p);
+	ck_view_plan_put(p);
 	return n;
 }
 
@@ -576,7 +546,7 @@ static void optim_status(const struct ck_catalog *c, const void *state,
 
 	if (p)
 		ck_optim_map_status(p->map, out);
-	plan_put(p);
+	ck_view_plan_put(p);
 }
 
 const struct ck_view ck_view_optim = {

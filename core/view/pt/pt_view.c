@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * pt_view: the view torch/, with one file, checkpoint.pt. Its state has the file of the
- * newest listing that was requested; several generations of the catalog may have one
- * listing. Any thread, under the lock of the state.
+ * newest listing that was requested. Any thread, under the lock of the state.
  */
 #include "pt.h"
 
@@ -18,21 +17,19 @@ struct pt {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_pt_file *file; /* or NULL */
-	struct ck_sections *sections;
-	uint64_t born; /* lowest version of the file */
-	/* of which `about` has the facts of the file; or NULL */
-	const struct ck_catalog *seen;
-	struct ck_file_content about;
+	struct ck_view_plan *plan; /* of the newest listing; or NULL */
 	bool noted_absent; /* the log has the reason for an absent torch/ */
 };
 
-/* The file of a catalog, in use. */
-struct using
-{
-	struct ck_pt_file *file;
+/* The file of a listing. */
+struct plan {
+	struct ck_view_plan base;
+	/* Constant: */
+	struct ck_pt_file *file; /* owned by the sections */
 	struct ck_sections *sections;
-	uint64_t born;
+	/* Under the lock of the state: facts in `seen`, which is held; or NULL */
+	const struct ck_catalog *seen;
+	struct ck_file_content about;
 };
 
 static struct pt *pt_of(const void *state)
@@ -56,86 +53,68 @@ static void pt_free(const void *state)
 {
 	struct pt *s = pt_of(state);
 
-	ck_sections_put(s->sections);
-	ck_catalog_put(s->seen);
+	ck_view_plan_put(s->plan);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
 /* --- the file of a catalog ------------------------------------------------------------ */
 
-/* Makes the file of a catalog, and keeps it unless there is one of a later catalog. */
-static int file_make(struct pt *s, const struct ck_catalog *c,
-		     struct using *out)
+static void plan_free(void *plan)
 {
-	int rc = ck_pt_file_make(c, &s->from, &out->file, &out->sections);
+	struct plan *p = plan;
 
-	if (rc)
+	ck_sections_put(p->sections);
+	ck_catalog_put(p->seen);
+	free(p);
+}
+
+static int plan_make(struct pt *s, const struct ck_catalog *c,
+		     struct plan **out)
+{
+	struct plan *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	ck_view_plan_begin(&p->base, s->plan, c, plan_free);
+	rc = ck_pt_file_make(c, &s->from, &p->file, &p->sections);
+	if (rc) {
+		ck_view_plan_put(p);
 		return rc;
-	out->born = s->file ? c->generation : 0;
-	if (s->file && s->file->tree.c->generation > c->generation)
-		return 0;
-	ck_sections_put(s->sections);
-	s->file = out->file;
-	s->sections = ck_sections_hold(out->sections);
-	s->born = out->born;
-	ck_catalog_put(s->seen);
-	s->seen = NULL;
+	}
+	ck_view_plan_keep(&s->plan, &p->base);
+	*out = p;
 	return 0;
 }
 
-static bool is_present(const struct pt *s, const struct ck_catalog *c)
+/* Gets the plan of a catalog. Caller must call ck_view_plan_put(). */
+static int plan_get(struct pt *s, const struct ck_catalog *c, struct plan **out)
 {
-	return s->file && s->file->tree.c->listing == c->listing;
-}
-
-/* Gets the file of a catalog. Caller must call ck_sections_put(out->sections). */
-static int file_get(struct pt *s, const struct ck_catalog *c, struct using *out)
-{
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	if (!is_present(s, c))
-		rc = file_make(s, c, out);
-	else
-		*out = (struct using){ s->file, ck_sections_hold(s->sections),
-				       s->born };
+	*out = ck_view_plan_of(s->plan, c);
+	rc = *out ? 0 : plan_make(s, c, out);
 	pthread_mutex_unlock(&s->lock);
 	return rc;
 }
 
-static void fact_add(struct ck_file_content *about, mode_t mode,
-		     struct timespec mtime, uint64_t version)
-{
-	about->mode &= mode;
-	if (ck_time_is_later(mtime, about->mtime))
-		about->mtime = mtime;
-	about->version = ck_max(about->version, version);
-}
-
-static struct ck_file_content about_make(const struct using *u,
+static struct ck_file_content about_make(const struct plan *p,
 					 const struct ck_catalog *c)
 {
-	struct ck_file_content about = {
+	struct ck_view_facts f = { .mode = 0444, .version = p->base.born };
+
+	for (uint32_t i = 0; i < p->file->tree.n; i++)
+		if (!p->file->tree.entries[i].empty)
+			ck_view_facts_of(&f, c, p->file->tree.entries[i].id);
+	return (struct ck_file_content){
 		.topic = CK_FILE_KIND_MANY,
-		.mode = 0444,
-		.version = u->born,
-		.size = ck_sections_size(u->sections),
+		.mode = f.mode,
+		.mtime = f.mtime,
+		.version = f.version,
+		.size = ck_sections_size(p->sections),
 	};
-
-	for (uint32_t i = 0; i < u->file->ntensors; i++) {
-		const struct ck_tensor_facts *facts =
-			ck_catalog_tensor(c, u->file->tensors[i])->facts;
-
-		fact_add(&about, facts->mode, facts->mtime, facts->version);
-	}
-	for (uint32_t i = 0; i < u->file->nshown; i++) {
-		const struct ck_object *o =
-			ck_catalog_object(c, u->file->shown[i]);
-
-		fact_add(&about, o->mode, o->mtime, 0);
-	}
-	return about;
 }
 
 /* --- the directory ---------------------------------------------------------------------- */
@@ -148,15 +127,15 @@ static bool pt_is_empty(const struct ck_catalog *c, const void *state)
 static int pt_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		     struct ck_str name, struct ck_child *out)
 {
-	struct using u;
+	struct plan *p;
 	int rc;
 
 	if (!ck_str_is(name, NAME) || pt_is_empty(c, dir->state))
 		return -ENOENT;
 	out->entry = 0;
-	rc = file_get(pt_of(dir->state), c, &u);
+	rc = plan_get(pt_of(dir->state), c, &p);
 	if (rc == 0)
-		ck_sections_put(u.sections);
+		ck_view_plan_put(p);
 	return rc;
 }
 
@@ -182,40 +161,36 @@ static int pt_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		   uint32_t entry, struct ck_file_content *out)
 {
 	struct pt *s = pt_of(dir->state);
-	struct using u;
+	struct plan *p;
 	int rc;
 
 	if (entry || pt_is_empty(c, s))
 		return -ENOENT;
-	rc = file_get(s, c, &u);
+	rc = plan_get(s, c, &p);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&s->lock);
-	if (s->seen == c && s->file == u.file) {
-		*out = s->about;
-	} else {
-		*out = about_make(&u, c);
-		if (s->file == u.file) {
-			ck_catalog_put(s->seen);
-			s->seen = ck_catalog_hold(c);
-			s->about = *out;
-		}
+	if (p->seen != c) {
+		ck_catalog_put(p->seen);
+		p->seen = ck_catalog_hold(c);
+		p->about = about_make(p, c);
 	}
+	*out = p->about;
 	pthread_mutex_unlock(&s->lock);
-	ck_sections_put(u.sections);
+	ck_view_plan_put(p);
 	return 0;
 }
 
 static int pt_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_slice **out)
 {
-	struct using u;
-	int rc = entry ? -ENOENT : file_get(pt_of(dir->state), c, &u);
+	struct plan *p;
+	int rc = entry ? -ENOENT : plan_get(pt_of(dir->state), c, &p);
 
 	if (rc)
 		return rc;
-	rc = ck_sections_slice(u.sections, out);
-	ck_sections_put(u.sections);
+	rc = ck_sections_slice(p->sections, out);
+	ck_view_plan_put(p);
 	return rc;
 }
 
@@ -226,29 +201,24 @@ static uint64_t pt_count(const struct ck_catalog *c, const void *state)
 
 /* --- attributes, status and log ----------------------------------------------------------- */
 
-static void many_put(void *arg)
-{
-	ck_sections_put(arg);
-}
-
 static int pt_many(const struct ck_catalog *c, const struct ck_dir *dir,
 		   uint32_t entry, struct ck_many *out)
 {
-	struct using u;
-	int rc = entry ? -ENOENT : file_get(pt_of(dir->state), c, &u);
+	struct plan *p;
+	int rc = entry ? -ENOENT : plan_get(pt_of(dir->state), c, &p);
 
 	if (rc)
 		return rc;
 	*out = (struct ck_many){
 		.kind = "torch",
-		.tensors = u.file->tensors,
-		.objects = u.file->shown,
-		.left_out = u.file->tree.left_out.all,
-		.n = u.file->ntensors,
-		.nobjects = u.file->nshown,
-		.nleft_out = u.file->tree.left_out.n,
-		.put = many_put,
-		.arg = u.sections,
+		.tensors = p->file->tensors,
+		.objects = p->file->shown,
+		.left_out = p->file->tree.left_out.all,
+		.n = p->file->ntensors,
+		.nobjects = p->file->nshown,
+		.nleft_out = p->file->tree.left_out.n,
+		.put = ck_view_plan_put,
+		.arg = p,
 	};
 	return 0;
 }
@@ -289,16 +259,14 @@ static void pt_status(const struct ck_catalog *c, const void *state,
 		      struct ck_buf *out)
 {
 	struct pt *s = pt_of(state);
-	struct using u;
-	bool present;
+	struct plan *p;
 
 	pthread_mutex_lock(&s->lock);
-	present = is_present(s, c);
+	p = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
-	if (!present || file_get(s, c, &u))
-		return;
-	ck_left_outs_print(&u.file->tree.left_out, "torch", out);
-	ck_sections_put(u.sections);
+	if (p)
+		ck_left_outs_print(&p->file->tree.left_out, "torch", out);
+	ck_view_plan_put(p);
 }
 
 const struct ck_view ck_view_torch = {
