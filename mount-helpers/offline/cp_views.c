@@ -15,9 +15,8 @@ int ck_cp_choose_views(struct ck_offline *u)
 {
 	static const char tensors[] = "full+objects";
 
-	u->without_reports = true;
-	u->by_option = u->s.view.views != NULL;
-	if (u->by_option)
+	u->by_views = true;
+	if (u->s.view.views)
 		return CK_EXIT_FINE;
 	u->s.view.views = strdup(tensors);
 	if (!u->s.view.views)

@@ -263,7 +263,7 @@ struct copied {
 	const struct ck_view *in;
 	int (*each)(void *arg, struct ck_node *n, const char *name);
 	void *arg;
-	bool without_reports, by_option;
+	bool by_views;
 };
 
 static int copied_each(void *arg, struct ck_node *n, const char *name)
@@ -272,8 +272,8 @@ static int copied_each(void *arg, struct ck_node *n, const char *name)
 	const struct ck_view *view = n->dir.view;
 
 	if (n->about.type == CK_TYPE_DIR && view && view != c->in &&
-	    ((view->is_on_request && !c->by_option) ||
-	     (c->without_reports && strcmp(view->top, CK_CONTROL_DIR) == 0)))
+	    (c->by_views ? strcmp(view->top, CK_CONTROL_DIR) == 0
+			 : view->is_on_request))
 		return 0;
 	return c->each(c->arg, n, name);
 }
@@ -283,10 +283,7 @@ int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 				  const char *name),
 		      void *arg)
 {
-	struct copied c = { .each = each,
-			    .arg = arg,
-			    .without_reports = u->without_reports,
-			    .by_option = u->by_option };
+	struct copied c = { .each = each, .arg = arg, .by_views = u->by_views };
 	struct ck_node in;
 	int rc = ck_tree_find(u->s.tree, dir, &in);
 

@@ -15,8 +15,8 @@ struct ck_offline {
 	/* Constant, set by the caller; freed by ck_offline_close(): */
 	struct ck_session s; /* its options and view */
 	struct ck_hosts_options hosts;
-	bool without_reports; /* ck_offline_copied() omits .ckptfs/ */
-	bool by_option; /* views= names the directories, none of which it omits */
+	/* ck_offline_copied() takes what views= names, and not .ckptfs/. */
+	bool by_views;
 	/* Constant while it is open, set by ck_offline_open(): */
 	struct ck_cluster *cluster; /* NULL: the checkpoint is on this host */
 	struct ck_route route;
@@ -114,8 +114,8 @@ const char *ck_path_shown(const char *path);
 
 /* --- directories -------------------------------------------------------------------- */
 
-/* As ck_session_each() for a copy of the directory: leaves out directories of views that are copied
- * only if a path names them, such as sharded/. */
+/* As ck_session_each() for a copy of the directory: without by_views, directories of views that are
+ * copied only if a path names them, such as sharded/, are left out. */
 CK_MUST_USE int ck_offline_copied(struct ck_offline *u, uint64_t dir,
 				  int (*each)(void *arg, struct ck_node *n,
 					      const char *name),
