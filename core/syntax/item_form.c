@@ -24,78 +24,100 @@
 
 /* --- data.pkl ---------------------------------------------------------------- */
 
-/* A contiguous tensor in C order. As in torch, a dimension of size 0 has the strides of
- * one of size 1. */
-struct shape {
-	uint32_t ndim;
-	uint64_t size[CK_MAX_DIMS], stride[CK_MAX_DIMS]; /* elements */
-	uint64_t bytes;
-};
-
-static int shape_make(struct shape *s, uint32_t element, uint32_t ndim,
-		      const int64_t *size)
+/* Sets the bytes of the elements, whose strides must be numbers, too. */
+static int bytes_of(uint32_t element, uint32_t ndim, const int64_t *size,
+		    uint64_t *bytes)
 {
 	uint64_t numel = 1, stride = 1;
 
 	if (ndim > CK_MAX_DIMS)
 		return -EOVERFLOW;
-	s->ndim = ndim;
 	for (uint32_t i = ndim; i > 0 && i--;) {
 		if (size[i] < 0)
 			return -EINVAL;
-		s->size[i] = (uint64_t)size[i];
-		s->stride[i] = stride;
-		if (!ck_mul(&numel, numel, s->size[i]) ||
-		    !ck_mul(&stride, stride, ck_max(s->size[i], 1)) ||
+		if (!ck_mul(&numel, numel, (uint64_t)size[i]) ||
+		    !ck_mul(&stride, stride, ck_max((uint64_t)size[i], 1)) ||
 		    stride > INT64_MAX)
 			return -EOVERFLOW;
 	}
-	if (!ck_mul(&s->bytes, numel, element) || s->bytes > INT64_MAX)
+	if (!ck_mul(bytes, numel, element) || *bytes > INT64_MAX)
 		return -EOVERFLOW;
 	return 0;
 }
 
-/* Writes ('storage', class, '0', 'cpu', numel). A dtype without a storage class of its
- * own counts bytes. */
-static void pickle_storage(struct ck_pickler *p, const struct ck_dtype *dtype,
-			   uint64_t bytes)
+/* Writes a global, or the text `name` if module is NULL. */
+static void name_write(const struct ck_item_pickle *t, struct ck_pickler *p,
+		       unsigned number, const char *module, const char *name)
 {
-	ck_pickler_mark(p);
-	ck_pickler_text(p, CK_STR("storage"));
-	if (dtype->storage)
-		ck_pickler_global(p, "torch", dtype->storage);
+	if (t->first && t->first[number] != t->entry) {
+		ck_pickler_get(p, number);
+		return;
+	}
+	if (module)
+		ck_pickler_global(p, module, name);
 	else
-		ck_pickler_global(p, "torch.storage", "UntypedStorage");
-	ck_pickler_text(p, CK_STR("0"));
-	ck_pickler_text(p, CK_STR("cpu"));
-	ck_pickler_int(p, dtype->storage ? bytes / dtype->size : bytes);
+		ck_pickler_text(p, ck_str_from(name));
+	if (t->first)
+		ck_pickler_put(p, number);
+}
+
+/* Writes ('storage', class, key, 'cpu', numel). A dtype without a storage class of its
+ * own counts bytes. */
+static void storage_write(const struct ck_item_pickle *t, struct ck_pickler *p)
+{
+	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+
+	ck_pickler_mark(p);
+	name_write(t, p, CK_ITEM_STORAGE, NULL, "storage");
+	if (dtype->storage)
+		name_write(t, p, (unsigned)CK_ITEM_CLASSES + t->dtype, "torch",
+			   dtype->storage);
+	else
+		name_write(t, p, CK_ITEM_UNTYPED, "torch.storage",
+			   "UntypedStorage");
+	ck_pickler_text(p, ck_str_from(t->storage));
+	name_write(t, p, CK_ITEM_CPU, NULL, "cpu");
+	ck_pickler_int(p, dtype->storage ? t->bytes / dtype->size : t->bytes);
 	ck_pickler_tuple(p);
 	ck_pickler_persid(p);
 }
 
-static void pickle_tensor(struct ck_buf *out, const struct ck_dtype *dtype,
-			  const struct shape *s)
+/* As in torch, a dimension of size 0 has the strides of one of size 1. */
+static void shape_write(const struct ck_item_pickle *t, struct ck_pickler *p)
 {
-	struct ck_pickler p = { .out = out, .memoize = true };
+	uint64_t stride[CK_MAX_DIMS], step = 1;
 
-	ck_pickler_begin(&p);
-	ck_pickler_global(&p, "torch._utils",
-			  dtype->storage ? "_rebuild_tensor_v2"
-					 : "_rebuild_tensor_v3");
-	ck_pickler_mark(&p);
-	pickle_storage(&p, dtype, s->bytes);
-	ck_pickler_int(&p, 0); /* offset */
-	ck_pickler_ints(&p, s->ndim, s->size);
-	ck_pickler_ints(&p, s->ndim, s->stride);
-	ck_pickler_bool(&p, false);			     /* requires_grad */
-	ck_pickler_global(&p, "collections", "OrderedDict"); /* hooks */
-	ck_pickler_ints(&p, 0, NULL);
-	ck_pickler_reduce(&p);
+	for (uint32_t i = t->ndim; i > 0 && i--;) {
+		stride[i] = step;
+		step *= ck_max((uint64_t)t->size[i], 1);
+	}
+	ck_pickler_ints(p, t->ndim, (const uint64_t *)t->size);
+	ck_pickler_ints(p, t->ndim, stride);
+}
+
+void ck_item_pickle_write(const struct ck_item_pickle *t, struct ck_pickler *p)
+{
+	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+
+	if (dtype->storage)
+		name_write(t, p, CK_ITEM_REBUILD_2, "torch._utils",
+			   "_rebuild_tensor_v2");
+	else
+		name_write(t, p, CK_ITEM_REBUILD_3, "torch._utils",
+			   "_rebuild_tensor_v3");
+	ck_pickler_mark(p);
+	storage_write(t, p);
+	ck_pickler_int(p, 0); /* offset */
+	shape_write(t, p);
+	ck_pickler_bool(p, false); /* requires_grad */
+	name_write(t, p, CK_ITEM_HOOKS, "collections", "OrderedDict");
+	ck_pickler_ints(p, 0, NULL);
+	ck_pickler_reduce(p);
 	if (!dtype->storage)
-		ck_pickler_global(&p, "torch", dtype->name);
-	ck_pickler_tuple(&p);
-	ck_pickler_reduce(&p);
-	ck_pickler_end(&p);
+		name_write(t, p, (unsigned)CK_ITEM_DTYPES + t->dtype, "torch",
+			   dtype->name);
+	ck_pickler_tuple(p);
+	ck_pickler_reduce(p);
 }
 
 /* Adds the id, two numbers of 20 digits. torch requires nothing else of it. */
@@ -140,22 +162,24 @@ static const uint64_t most_fpos = INT64_MAX - (1 << 20);
 static int form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
 		     const int64_t *size, struct ck_zipper *z)
 {
-	const struct ck_dtype *type = ck_dtype_at(dtype);
+	struct ck_item_pickle t = { dtype, ndim, size, .storage = "0" };
 	struct ck_buf pickle = { 0 };
-	struct shape s;
+	struct ck_pickler p = { .out = &pickle, .memoize = true };
 	uint64_t end;
 	int rc;
 
 	*f = (struct ck_item_form){ 0 };
 	if (!ck_item_form_has(dtype))
 		return -EOPNOTSUPP;
-	rc = shape_make(&s, type->size, ndim, size);
-	if (rc == 0 && (!ck_add(&end, z->fpos, s.bytes) || end > most_fpos))
+	rc = bytes_of(ck_dtype_at(dtype)->size, ndim, size, &t.bytes);
+	if (rc == 0 && (!ck_add(&end, z->fpos, t.bytes) || end > most_fpos))
 		rc = -EOVERFLOW;
 	if (rc)
 		return rc;
-	f->data_len = s.bytes;
-	pickle_tensor(&pickle, type, &s);
+	f->data_len = t.bytes;
+	ck_pickler_begin(&p);
+	ck_item_pickle_write(&t, &p);
+	ck_pickler_end(&p);
 	form_write(f, z, (struct ck_str){ pickle.data, pickle.len });
 	rc = pickle.err || f->head.err || f->tail.err ? -ENOMEM : 0;
 	ck_buf_fini(&pickle);

@@ -8,6 +8,8 @@
 
 #include "ckptfs/base.h"
 
+struct ck_pickler;
+
 struct ck_item_form {
 	struct ck_buf head; /* bytes before the elements */
 	struct ck_buf tail; /* bytes behind them, of constant length */
@@ -15,6 +17,32 @@ struct ck_item_form {
 	uint64_t crc_at[2]; /* private: offsets of the CRC-32 in `tail` */
 };
 
+/* Numbers of the names in the pickle of a tensor. */
+enum {
+	CK_ITEM_STORAGE,
+	CK_ITEM_CPU,
+	CK_ITEM_REBUILD_2,
+	CK_ITEM_REBUILD_3,
+	CK_ITEM_HOOKS,
+	CK_ITEM_UNTYPED,
+	CK_ITEM_CLASSES, /* + number of the dtype: its class of storages */
+	CK_ITEM_DTYPES = CK_ITEM_CLASSES + 56,
+};
+
+/* A contiguous tensor in C order, as a value of a pickle. */
+struct ck_item_pickle {
+	uint8_t dtype;
+	uint32_t ndim;
+	const int64_t *size;
+	uint64_t bytes;	     /* of the elements */
+	const char *storage; /* key of its storage */
+	/* Of each name the entry that spells it; others refer to its number in the memo.
+	 * NULL: each tensor spells its names. */
+	const uint32_t *first;
+	uint32_t entry;
+};
+
+void ck_item_pickle_write(const struct ck_item_pickle *t, struct ck_pickler *p);
 /* True if items of this dtype can be written. */
 CK_MUST_USE bool ck_item_form_has(uint8_t dtype);
 /* Makes an item of this dtype and shape (C order, little-endian; sizes in elements)

@@ -7,24 +7,13 @@
  * number.
  */
 #include "pt.h"
+#include "syntax/item_form.h"
 #include "syntax/pickle/pickler.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 enum { BLOCK = 64 }; /* entries, at most; an object ends a block */
-
-/* Memo numbers of names. */
-enum {
-	STORAGE,
-	CPU,
-	REBUILD_2,
-	REBUILD_3,
-	HOOKS,
-	UNTYPED,
-	CLASSES, /* + number of the dtype: its class of storages */
-	DTYPES = CLASSES + 56,
-};
 
 /* The entry that is being written. */
 struct writing {
@@ -33,89 +22,19 @@ struct writing {
 	uint32_t entry;
 };
 
-static unsigned class_number(const struct ck_tensor *t)
-{
-	return (unsigned)CLASSES + t->dtype;
-}
-
-static unsigned dtype_number(const struct ck_tensor *t)
-{
-	return (unsigned)DTYPES + t->dtype;
-}
-
 /* --- tensors ------------------------------------------------------------------------ */
-
-/* Writes a global, or the text `name` if module is NULL. */
-static void name_write(struct writing *w, unsigned number, const char *module,
-		       const char *name)
-{
-	if (w->k->first[number] != w->entry) {
-		ck_pickler_get(&w->p, number);
-		return;
-	}
-	if (module)
-		ck_pickler_global(&w->p, module, name);
-	else
-		ck_pickler_text(&w->p, ck_str_from(name));
-	ck_pickler_put(&w->p, number);
-}
-
-static void storage_write(struct writing *w, const struct ck_tensor *t,
-			  uint32_t storage)
-{
-	const struct ck_dtype *type = ck_dtype_at(t->dtype);
-	char key[16];
-
-	ck_pickler_mark(&w->p);
-	name_write(w, STORAGE, NULL, "storage");
-	if (type->storage)
-		name_write(w, class_number(t), "torch", type->storage);
-	else
-		name_write(w, UNTYPED, "torch.storage", "UntypedStorage");
-	(void)snprintf(key, sizeof(key), "%u", storage);
-	ck_pickler_text(&w->p, ck_str_from(key));
-	name_write(w, CPU, NULL, "cpu");
-	ck_pickler_int(&w->p,
-		       type->storage ? t->nbytes / type->size : t->nbytes);
-	ck_pickler_tuple(&w->p);
-	ck_pickler_persid(&w->p);
-}
-
-/* Writes sizes and strides. As in torch, a dimension of size 0 has the strides of one of
- * size 1. */
-static void shape_write(struct writing *w, const struct ck_tensor *t)
-{
-	uint64_t stride[CK_MAX_DIMS], step = 1;
-
-	for (uint32_t i = t->ndim; i > 0 && i--;) {
-		stride[i] = step;
-		step *= ck_max((uint64_t)t->shape[i], 1);
-	}
-	ck_pickler_ints(&w->p, t->ndim, (const uint64_t *)t->shape);
-	ck_pickler_ints(&w->p, t->ndim, stride);
-}
 
 static void tensor_write(struct writing *w, const struct ck_pt_entry *e)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(w->k->tree->c, e->id.i);
-	const struct ck_dtype *type = ck_dtype_at(t->dtype);
+	char storage[16];
 
-	if (type->storage)
-		name_write(w, REBUILD_2, "torch._utils", "_rebuild_tensor_v2");
-	else
-		name_write(w, REBUILD_3, "torch._utils", "_rebuild_tensor_v3");
-	ck_pickler_mark(&w->p);
-	storage_write(w, t, e->n);
-	ck_pickler_int(&w->p, 0); /* offset */
-	shape_write(w, t);
-	ck_pickler_bool(&w->p, false); /* requires_grad */
-	name_write(w, HOOKS, "collections", "OrderedDict");
-	ck_pickler_ints(&w->p, 0, NULL);
-	ck_pickler_reduce(&w->p);
-	if (!type->storage)
-		name_write(w, dtype_number(t), "torch", type->name);
-	ck_pickler_tuple(&w->p);
-	ck_pickler_reduce(&w->p);
+	(void)snprintf(storage, sizeof(storage), "%u", e->n);
+	ck_item_pickle_write(&(struct ck_item_pickle){ t->dtype, t->ndim,
+						       t->shape, t->nbytes,
+						       storage, w->k->first,
+						       w->entry },
+			     &w->p);
 }
 
 static void first_note(struct ck_pt_pickle *k, unsigned number, uint32_t entry)
@@ -136,12 +55,16 @@ static void names_find(struct ck_pt_pickle *k)
 			continue;
 		t = ck_catalog_tensor(k->tree->c, e->id.i);
 		has_class = ck_dtype_at(t->dtype)->storage;
-		first_note(k, STORAGE, i);
-		first_note(k, CPU, i);
-		first_note(k, HOOKS, i);
-		first_note(k, has_class ? REBUILD_2 : REBUILD_3, i);
-		first_note(k, has_class ? class_number(t) : UNTYPED, i);
-		first_note(k, dtype_number(t), i);
+		first_note(k, CK_ITEM_STORAGE, i);
+		first_note(k, CK_ITEM_CPU, i);
+		first_note(k, CK_ITEM_HOOKS, i);
+		first_note(k, has_class ? CK_ITEM_REBUILD_2 : CK_ITEM_REBUILD_3,
+			   i);
+		first_note(k,
+			   has_class ? (unsigned)CK_ITEM_CLASSES + t->dtype
+				     : CK_ITEM_UNTYPED,
+			   i);
+		first_note(k, (unsigned)CK_ITEM_DTYPES + t->dtype, i);
 	}
 }
 
