@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 FIXTURES = HERE.parent / "fixtures"
-from tap import Tap                                                     # noqa: E402
+from tap import Tap, raises                                             # noqa: E402
 
 os.environ["CKPTFS_LIBRARY"] = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
@@ -32,14 +32,6 @@ import ckptfs                                                           # noqa: 
 
 WQ = "model.layers.0.attention.wq.weight"
 NORM = "model.norm.weight"
-
-
-def raises(kind, function, *arguments):
-    try:
-        function(*arguments)
-    except kind as e:
-        return e
-    return None
 
 
 def mapping(t, ck):

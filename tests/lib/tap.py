@@ -29,6 +29,15 @@ def cases(name, few, many):
     return type(few)(text) if text else many if is_long() else few
 
 
+def raises(kind, function, *arguments):
+    """The exception of this kind that a call raises, or None."""
+    try:
+        function(*arguments)
+    except kind as e:
+        return e
+    return None
+
+
 class Tap:
     def __init__(self):
         self.count = self.failed = 0

@@ -12,22 +12,10 @@ attribute() {
 
 # --- every fixture -----------------------------------------------------------------------
 
-all=()
-for place in "$FIXTURES"/*/; do
-	name=$(basename "$place")
-	case $name in should-fail* | __py* | many | sharded_many) ;; *) all+=("$name") ;; esac
-done
-looked=0
-mapfile -t all < <(some "${all[@]}")
-for name in "${all[@]}"; do
-	"$CKPTFS" mount "$FIXTURES/$name" "$mnt" 2>/dev/null || continue
-	if [ -d "$mnt/dcp" ]; then
-		check "$name: 3 ranks and a mesh" layout 3 dp=2,tp=2,cp=3
-		looked=$((looked + 1))
-	fi
-	unmounted
-done
-check 'most were looked at' test $((looked * 10)) -ge $((${#all[@]} * 7))
+every() {
+	check "$1: 3 ranks and a mesh" layout 3 dp=2,tp=2,cp=3
+}
+each_fixture dcp every
 
 # --- names ----------------------------------------------------------------------------------
 

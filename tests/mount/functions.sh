@@ -124,6 +124,27 @@ some() {
 	done
 }
 
+# each_fixture VIEW FUNCTION [NAME...]: mounts some() fixtures but the NAMEs, and calls FUNCTION
+# FIXTURE for those that have a directory VIEW, which most of them must.
+each_fixture() {
+	local name all=() looked=0
+	for name in "$FIXTURES"/*/; do
+		name=$(basename "$name")
+		[[ $name == should-fail* || $name == __py* || " many sharded_many ${*:3} " == *" $name "* ]] ||
+			all+=("$name")
+	done
+	mapfile -t all < <(some "${all[@]}")
+	for name in "${all[@]}"; do
+		"$CKPTFS" mount "$FIXTURES/$name" "$mnt" 2>/dev/null || continue
+		if [ -d "$mnt/$1" ]; then
+			"$2" "$name"
+			looked=$((looked + 1))
+		fi
+		unmounted
+	done
+	check 'most were looked at' test $((looked * 10)) -ge $((${#all[@]} * 7))
+}
+
 # fixture NAME: a copy that the test may change, for any owner of the original. Its data files
 # are not newer than .metadata, even after a slow checkout of the repository.
 fixture() {

@@ -9,23 +9,11 @@ sharded() {
 
 # --- every fixture -----------------------------------------------------------------------
 
-all=()
-for place in "$FIXTURES"/*/; do
-	name=$(basename "$place")
-	case $name in should-fail* | __py* | many | sharded_many) ;; *) all+=("$name") ;; esac
-done
-looked=0
-mapfile -t all < <(some "${all[@]}")
-for name in "${all[@]}"; do
-	"$CKPTFS" mount "$FIXTURES/$name" "$mnt" 2>/dev/null || continue
-	if [ -d "$mnt/sharded" ]; then
-		check "$name: 3 ranks" sharded 3
-		check "$name: a mesh" sharded dp=2,tp=2,cp=3
-		looked=$((looked + 1))
-	fi
-	unmounted
-done
-check 'most were looked at' test $((looked * 10)) -ge $((${#all[@]} * 7))
+every() {
+	check "$1: 3 ranks" sharded 3
+	check "$1: a mesh" sharded dp=2,tp=2,cp=3
+}
+each_fixture sharded every
 
 # --- names ----------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 FIXTURES = HERE.parent / "fixtures"
-from tap import Tap, cases, seed                                        # noqa: E402
+from tap import Tap, cases, raises, seed                                # noqa: E402
 
 os.environ["CKPTFS_LIBRARY"] = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
@@ -31,14 +31,6 @@ import ckptfs                                                           # noqa: 
 
 NO_TORCH = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bcomplex32", "unknown")
 WQ = "model.layers.0.attention.wq.weight"
-
-
-def raises(kind, function, *arguments):
-    try:
-        function(*arguments)
-    except kind as e:
-        return e
-    return None
 
 
 def raw_of(tensor):
