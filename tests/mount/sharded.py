@@ -35,7 +35,8 @@ def read(path):
 
 def npy(descr, shape, data):
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
-    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    text += " " * (21 - len(str(shape[0])) if shape else 0)             # numpy's room for a growing first dimension
+    text += " " * (64 - (10 + len(text) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
 
 

@@ -77,7 +77,7 @@ def leaves(value, path=()):
 
 def attribute(path, name, default=None):
     try:
-        return os.getxattr(path, f"user.ckptfs.{name}").decode("utf-8", "surrogateescape")
+        return os.getxattr(path, f"user.ckptfs.{name}").decode("utf-8", "surrogatepass")
     except OSError:
         return default
 
