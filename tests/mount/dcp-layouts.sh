@@ -13,7 +13,8 @@ attribute() {
 # --- every fixture -----------------------------------------------------------------------
 
 every() {
-	check "$1: 3 ranks and a mesh" layout 3 dp=2,tp=2,cp=3
+	local name=$1
+	check "$name: 3 ranks and a mesh" layout 3 dp=2,tp=2,cp=3
 }
 each_fixture dcp every
 

@@ -10,8 +10,9 @@ sharded() {
 # --- every fixture -----------------------------------------------------------------------
 
 every() {
-	check "$1: 3 ranks" sharded 3
-	check "$1: a mesh" sharded dp=2,tp=2,cp=3
+	local name=$1
+	check "$name: 3 ranks" sharded 3
+	check "$name: a mesh" sharded dp=2,tp=2,cp=3
 }
 each_fixture sharded every
 

@@ -11,7 +11,8 @@ file=$mnt/torch/checkpoint.pt
 # --- every fixture -----------------------------------------------------------------------
 
 every() {
-	check "$1: torch/" torch
+	local name=$1
+	check "$name: torch/" torch
 }
 each_fixture torch every tp_fsdp2_bad values
 
