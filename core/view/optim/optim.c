@@ -50,7 +50,7 @@ struct optim {
 	/* Under lock: */
 	/* of the newest generation that was requested; or NULL */
 	struct ck_view_plan *plan;
-	struct ck_optim_paths paths;
+	struct ck_optim_texts paths;
 	/* the listing for which is_empty was found; held, or NULL */
 	const struct ck_listing *listing;
 	bool is_empty;
@@ -92,7 +92,7 @@ static void optim_free(const void *state)
 	struct optim *s = optim_of(state);
 
 	ck_view_plan_put(s->plan);
-	ck_optim_paths_fini(&s->paths);
+	ck_optim_texts_fini(&s->paths);
 	ck_listing_put(s->listing);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -311,10 +311,9 @@ static void optim_name(const struct ck_catalog *c, const struct ck_dir *dir,
 		file = ck_optim_file_of(&p.map->keys, p.dir->first, p.dir->n,
 					entry);
 		if (file != CK_OPTIM_NONE)
-			ck_buf_str(
-				out,
-				p.map->keys
-					.names[p.map->keys.files[file].name]);
+			ck_buf_str(out,
+				   p.map->keys.names
+					   .all[p.map->keys.files[file].name]);
 	} else if (entry == GROUPS) {
 		ck_buf_text(out, GROUPS_NAME);
 	} else {

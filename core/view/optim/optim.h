@@ -110,12 +110,23 @@ void ck_optim_found_free(struct ck_optim_found *f); /* NULL is allowed */
 
 /* --- optim_names.c ------------------------------------------------------------------ */
 
-/* Names of parameters that are known from the model or from groups. */
-struct ck_optim_names {
+/* Texts, each once, with a number that never changes. Zero-initialise. */
+struct ck_optim_texts {
 	struct ck_table table;
 	struct ck_str *all;
 	uint32_t n;
 	size_t cap;
+	struct ck_arena copies;
+};
+
+/* Finds or adds a text; a copy of it, if `copy`. Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_optim_text_add(struct ck_optim_texts *t, struct ck_str text,
+				  bool copy, uint32_t *number);
+void ck_optim_texts_fini(struct ck_optim_texts *t);
+
+/* Names of parameters that are known from the model or from groups. */
+struct ck_optim_names {
+	struct ck_optim_texts known;
 	struct ck_hf_chosen *model; /* owns the names of the model */
 };
 
@@ -150,10 +161,7 @@ struct ck_optim_shared {
 	uint32_t left; /* names that may still be found in all: a limit */
 	struct ck_table table;
 	/* Names that the groups of the present tree list. */
-	struct ck_str *listed;
-	uint32_t nlisted;
-	size_t listed_cap;
-	struct ck_table by_listed;
+	struct ck_optim_texts listed;
 };
 
 /* True if any tensor has several names. */
@@ -164,7 +172,7 @@ CK_MUST_USE int ck_optim_shared_make(const struct ck_catalog *c,
 				     const struct ck_hf_chosen *model,
 				     struct ck_optim_shared *out);
 void ck_optim_shared_fini(struct ck_optim_shared *s);
-/* Sets s->by_listed to the names that the groups of a tree list, nested or flattened. Returns 0, or
+/* Sets s->listed to the names that the groups of a tree list, nested or flattened. Returns 0, or
  * -ENOMEM. */
 CK_MUST_USE int ck_optim_shared_list(struct ck_optim_shared *s,
 				     const struct ck_optim_found *f,
@@ -203,12 +211,9 @@ struct ck_optim_keys {
 	struct ck_optim_file *files;
 	/* the indexes of each key's files, sorted by code, and by name */
 	uint32_t *by_code, *by_name;
-	struct ck_str *names; /* of files, each once */
-	uint32_t n, nfiles, nnames;
-	/* Private: */
-	struct ck_table name_table;
-	size_t cap, names_cap;
-	struct ck_arena text;
+	struct ck_optim_texts names; /* of files */
+	uint32_t n, nfiles;
+	size_t cap; /* private */
 };
 
 /* Makes keys and files of the states of `f`. names may be NULL. Caller must call
@@ -225,18 +230,6 @@ uint32_t ck_optim_file_of(const struct ck_optim_keys *k, uint32_t file,
 			  uint32_t n, uint32_t code);
 
 /* --- optim_map.c -------------------------------------------------------------------- */
-
-/* Paths of directories below optim/, each with a number that never changes. Number 0
- * is optim/ itself. Zero-initialise. */
-struct ck_optim_paths {
-	struct ck_table table;
-	struct ck_str *all;
-	uint32_t n;
-	size_t cap;
-	struct ck_arena text;
-};
-
-void ck_optim_paths_fini(struct ck_optim_paths *p);
 
 /* A directory. Its children are [first, first + n) in the directories, or, of a
  * parameter, in the files. */
@@ -258,11 +251,11 @@ struct ck_optim_map {
 	size_t dirs_cap, numbers_cap; /* private */
 };
 
-/* Makes the map of the optimizers, and adds its paths. Takes `found`, also after an
+/* Makes the map of the optimizers, and adds its paths below optim/, which is number 0. Takes `found`, also after an
  * error. Returns 0, or: -ENOMEM. Caller must call ck_optim_map_free(). */
 CK_MUST_USE int ck_optim_map_make(struct ck_optim_found *found,
 				  const struct ck_view_options *o,
-				  struct ck_optim_paths *paths,
+				  struct ck_optim_texts *paths,
 				  struct ck_optim_map **out);
 void ck_optim_map_free(struct ck_optim_map *m); /* NULL is allowed */
 /* Appends lines of `status`: which directories are absent, and why. */

@@ -31,13 +31,6 @@ static struct ck_str key_text(const void *arg, uint32_t number)
 	return k->all[number].text;
 }
 
-static struct ck_str name_text(const void *arg, uint32_t number)
-{
-	const struct ck_optim_keys *k = arg;
-
-	return k->names[number];
-}
-
 /* --- rows --------------------------------------------------------------------------- */
 
 static int key_add(struct making *m, uint32_t tree, struct ck_str text,
@@ -58,27 +51,6 @@ static int key_add(struct making *m, uint32_t tree, struct ck_str text,
 		return -ENOMEM;
 	k->n += *out == k->n;
 	return 0;
-}
-
-static int file_name_add(struct ck_optim_keys *k, struct ck_str name,
-			 uint32_t *out)
-{
-	int64_t found = ck_table_find(&k->name_table, name);
-	struct ck_str *names;
-
-	*out = (uint32_t)found;
-	if (found >= 0)
-		return 0;
-	names = ck_grow(k->names, &k->names_cap, k->nnames, 1, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
-	k->names = names;
-	names[k->nnames] = ck_arena_copy(&k->text, name);
-	if (!names[k->nnames].p)
-		return -ENOMEM;
-	k->nnames++;
-	return ck_table_add(&k->name_table, names[k->nnames - 1], k->nnames - 1,
-			    out);
 }
 
 /* Appends the parts of a path from `part` on, with dots before all but the first. */
@@ -136,9 +108,10 @@ static int row_add(struct making *m, const struct ck_optim_row *of)
 	rc = key_add(m, of->tree, fqn,
 		     type == CK_PATH_INT || type == CK_PATH_INDEX, &row->key);
 	if (rc == 0)
-		rc = file_name_add(m->k,
-				   (struct ck_str){ m->file.data, m->file.len },
-				   &row->name);
+		rc = ck_optim_text_add(
+			&m->k->names,
+			(struct ck_str){ m->file.data, m->file.len }, true,
+			&row->name);
 	m->nrows += rc == 0;
 	return rc;
 }
@@ -216,7 +189,7 @@ static int file_cmp(const void *a, const void *b, void *arg)
 /* Gives the second file of a name the name <stem>~2<suffix>, and so on. */
 static int file_rename(struct ck_optim_keys *k, uint32_t file, uint32_t nth)
 {
-	struct ck_str name = k->names[k->files[file].name];
+	struct ck_str name = k->names.all[k->files[file].name];
 	const char *suffix = memrchr(name.p, '.', name.len);
 	struct ck_buf text = { 0 };
 	int rc;
@@ -226,8 +199,9 @@ static int file_rename(struct ck_optim_keys *k, uint32_t file, uint32_t nth)
 		      suffix);
 	rc = text.err;
 	if (rc == 0)
-		rc = file_name_add(k, (struct ck_str){ text.data, text.len },
-				   &k->files[file].name);
+		rc = ck_optim_text_add(&k->names,
+				       (struct ck_str){ text.data, text.len },
+				       true, &k->files[file].name);
 	ck_buf_fini(&text);
 	return rc;
 }
@@ -267,8 +241,7 @@ int ck_optim_keys_make(const struct ck_optim_found *f,
 	struct making m = { .k = out, .f = f, .names = names };
 	int rc;
 
-	*out = (struct ck_optim_keys){ .name_table = { .key = name_text,
-						       .arg = out } };
+	*out = (struct ck_optim_keys){ 0 };
 	rc = rows_add(&m);
 	if (rc == 0)
 		rc = files_make(&m);
@@ -285,13 +258,11 @@ int ck_optim_keys_make(const struct ck_optim_found *f,
 
 void ck_optim_keys_fini(struct ck_optim_keys *k)
 {
-	ck_table_fini(&k->name_table);
-	ck_arena_fini(&k->text);
+	ck_optim_texts_fini(&k->names);
 	free(k->all);
 	free(k->files);
 	free(k->by_code);
 	free(k->by_name);
-	free(k->names);
 }
 
 /* --- lookups ------------------------------------------------------------------------ */
@@ -299,7 +270,7 @@ void ck_optim_keys_fini(struct ck_optim_keys *k)
 uint32_t ck_optim_file_named(const struct ck_optim_keys *k, uint32_t file,
 			     uint32_t n, struct ck_str name)
 {
-	int64_t number = ck_table_find(&k->name_table, name);
+	int64_t number = ck_table_find(&k->names.table, name);
 	const uint32_t *at = k->by_name + file;
 	size_t i;
 

@@ -20,7 +20,7 @@
 
 struct making {
 	struct ck_optim_map *m;
-	struct ck_optim_paths *paths;
+	struct ck_optim_texts *paths;
 	struct ck_optim_names names;
 	uint32_t *order; /* of keys, by tree */
 	uint32_t *first; /* of each tree in `order`, and the end */
@@ -156,46 +156,12 @@ static void flat_hide(const struct making *b, const struct ck_optim_tree *t,
 
 /* --- directories -------------------------------------------------------------------- */
 
-static struct ck_str path_text(const void *arg, uint32_t number)
-{
-	const struct ck_optim_paths *p = arg;
-
-	return p->all[number];
-}
-
-void ck_optim_paths_fini(struct ck_optim_paths *p)
-{
-	ck_table_fini(&p->table);
-	ck_arena_fini(&p->text);
-	free(p->all);
-}
-
-/* The number of a path, which is added if it is a new one. */
-static int path_add(struct ck_optim_paths *p, struct ck_str path, uint32_t *out)
-{
-	int64_t found = ck_table_find(&p->table, path);
-	struct ck_str *all;
-
-	*out = (uint32_t)found;
-	if (found >= 0)
-		return 0;
-	all = ck_grow(p->all, &p->cap, p->n, 1, sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	p->all = all;
-	all[p->n] = ck_arena_copy(&p->text, path);
-	if (!all[p->n].p)
-		return -ENOMEM;
-	p->n++;
-	return ck_table_add(&p->table, all[p->n - 1], p->n - 1, out);
-}
-
 /* The number of a path, for which of_number has room. */
 static int path_number(struct making *b, struct ck_str path, uint32_t *out)
 {
 	struct ck_optim_map *m = b->m;
 	uint32_t *numbers;
-	int rc = path_add(b->paths, path, out);
+	int rc = ck_optim_text_add(b->paths, path, true, out);
 
 	if (rc || *out < m->nnumbers)
 		return rc;
@@ -301,7 +267,7 @@ static int aliases_add(struct making *b, uint32_t parent, uint32_t tree,
 
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (ck_table_find(&b->named, all[i].name) < 0 &&
-		    ck_table_find(&b->shared.by_listed, all[i].name) < 0)
+		    ck_table_find(&b->shared.listed.table, all[i].name) < 0)
 			rc = named_add(b, parent, all[i].name, key);
 	return rc;
 }
@@ -462,8 +428,6 @@ static int top_add(struct making *b)
 	uint32_t number;
 	int rc;
 
-	b->paths->table.key = path_text;
-	b->paths->table.arg = b->paths;
 	rc = path_number(b, CK_STR(""), &number);
 	m->dirs = ck_grow(NULL, &m->dirs_cap, 0, 1, sizeof(*m->dirs));
 	if (rc || !m->dirs)
@@ -509,7 +473,7 @@ static int map_fill(struct making *b, const struct ck_view_options *o)
 
 int ck_optim_map_make(struct ck_optim_found *found,
 		      const struct ck_view_options *o,
-		      struct ck_optim_paths *paths, struct ck_optim_map **out)
+		      struct ck_optim_texts *paths, struct ck_optim_map **out)
 {
 	struct making b = { .paths = paths,
 			    .m = calloc(1, sizeof(struct ck_optim_map)) };

@@ -86,35 +86,11 @@ int ck_optim_shared_make(const struct ck_catalog *c,
 void ck_optim_shared_fini(struct ck_optim_shared *s)
 {
 	ck_table_fini(&s->table);
-	ck_table_fini(&s->by_listed);
+	ck_optim_texts_fini(&s->listed);
 	free(s->all);
-	free(s->listed);
 }
 
 /* --- names in groups ---------------------------------------------------------------- */
-
-static struct ck_str listed_text(const void *arg, uint32_t number)
-{
-	const struct ck_optim_shared *s = arg;
-
-	return s->listed[number];
-}
-
-static int listed_add(struct ck_optim_shared *s, struct ck_str name)
-{
-	struct ck_str *all = ck_grow(s->listed, &s->listed_cap, s->nlisted, 1,
-				     sizeof(*all));
-	uint32_t number;
-
-	if (!all)
-		return -ENOMEM;
-	s->listed = all;
-	all[s->nlisted] = name;
-	if (ck_table_add(&s->by_listed, name, s->nlisted, &number))
-		return -ENOMEM;
-	s->nlisted += number == s->nlisted;
-	return 0;
-}
 
 int ck_optim_shared_list(struct ck_optim_shared *s,
 			 const struct ck_optim_found *f, uint32_t tree,
@@ -122,13 +98,14 @@ int ck_optim_shared_list(struct ck_optim_shared *s,
 {
 	const struct ck_optim_tree *t = &f->trees[tree];
 	bool is_flat = t->is_flat && !t->is_numbered;
+	uint32_t number;
 	int rc = 0;
 
-	ck_table_fini(&s->by_listed);
-	s->by_listed = (struct ck_table){ .key = listed_text, .arg = s };
-	s->nlisted = 0;
+	ck_optim_texts_fini(&s->listed);
+	s->listed = (struct ck_optim_texts){ 0 };
 	for (uint32_t i = 0; i < t->nparams && rc == 0; i++)
-		rc = listed_add(s, f->params[t->param + i].name);
+		rc = ck_optim_text_add(&s->listed, f->params[t->param + i].name,
+				       false, &number);
 	for (uint32_t i = 0; i < t->ngroups && is_flat && rc == 0; i++) {
 		const struct ck_entry *e =
 			ck_optim_entry(f->c, f->groups[t->group + i].entry);
@@ -138,7 +115,7 @@ int ck_optim_shared_list(struct ck_optim_shared *s,
 		if (!ck_optim_find(e, &at) || !at.is_flat)
 			continue;
 		ck_optim_split(names, at.rest, &fqn, &rest);
-		rc = listed_add(s, fqn);
+		rc = ck_optim_text_add(&s->listed, fqn, false, &number);
 	}
 	return rc;
 }
