@@ -250,3 +250,51 @@ int64_t ckptfs_read(struct ckptfs *ck, const char *path, void *to, size_t len,
 	named_end(&n);
 	return rc;
 }
+
+/* --- tensors of a file ------------------------------------------------------------------ */
+
+/* Stores the tensors of a slice. Returns their number. */
+static uint64_t parts_of(const struct ckptfs *ck, const struct ck_slice *slice,
+			 struct ckptfs_part *parts, uint64_t most)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < slice->nparts; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+
+		if (part.kind != CK_PART_BOX ||
+		    ck->numbers[part.number] == UINT32_MAX)
+			continue;
+		if (n < most)
+			parts[n] = (struct ckptfs_part){
+				.tensor = ck->numbers[part.number],
+				.begin = ck_slice_begin(slice, i),
+				.size = ck_slice_part_len(slice, i),
+			};
+		n++;
+	}
+	return n;
+}
+
+int64_t ckptfs_parts(struct ckptfs *ck, const char *path,
+		     struct ckptfs_part *parts, uint64_t most)
+{
+	CK_CLIENT_CALL();
+	struct ck_slice *slice = NULL;
+	struct named n;
+	int64_t rc = named_find(ck, path, true, &n);
+
+	if (rc)
+		return rc;
+	if (n.node.about.type != CK_TYPE_FILE || n.node.dir.root != ck->s.root)
+		rc = -ENOTTY;
+	else
+		rc = ck_tree_slice(ck->catalog, &n.node, &slice);
+	if (rc == 0)
+		rc = (int64_t)parts_of(ck, slice, parts, most);
+	else
+		rc = failed(&n, (int)rc);
+	ck_slice_free(slice);
+	named_end(&n);
+	return rc;
+}

@@ -29,19 +29,22 @@ static int known_err(const struct ck_catalog *c, const struct ck_tensor *t)
 	return 0;
 }
 
-static bool names_set(struct ckptfs *ck, struct ck_names names,
-		      const char **fqn, uint64_t *fqn_len, const char **stem)
+/* A copy of `s`, which is `name` itself if both have the same bytes in memory. */
+static struct ck_str copy_beside(struct ckptfs *ck, struct ck_str s,
+				 struct ck_str of, struct ck_str name)
 {
-	struct ck_str name = ck_arena_copy(&ck->text, names.name);
-	struct ck_str file = names.stem.p == names.name.p &&
-					     names.stem.len == names.name.len
-				     ? name
-				     : ck_arena_copy(&ck->text, names.stem);
+	return s.p == of.p && s.len == of.len ? name
+					      : ck_arena_copy(&ck->text, s);
+}
 
-	*fqn = name.p;
-	*fqn_len = name.len;
-	*stem = file.p;
-	return name.p && file.p;
+/* Copies of the names of an entry. Returns false if out of memory. */
+static bool names_copy(struct ckptfs *ck, struct ck_names names,
+		       struct ck_names *out)
+{
+	out->name = ck_arena_copy(&ck->text, names.name);
+	out->stem = copy_beside(ck, names.stem, names.name, out->name);
+	out->key = copy_beside(ck, names.key, names.name, out->name);
+	return out->name.p && out->stem.p && out->key.p;
 }
 
 static bool tensor_add(struct ckptfs *ck, uint32_t row)
@@ -49,8 +52,19 @@ static bool tensor_add(struct ckptfs *ck, uint32_t row)
 	const struct ck_tensor *t = ck_catalog_tensor(ck->catalog, row);
 	struct ckptfs_tensor *out = &ck->tensors[ck->ntensors];
 	struct ck_str dtype = ck_arena_copy(&ck->text, t->facts->dtype_name);
+	const struct ck_item *first =
+		t->nchunks ? ck_catalog_item(ck->catalog, t->chunk) : NULL;
+	struct ck_names names;
 
+	if (!dtype.p ||
+	    !names_copy(ck, ck_tensor_names(ck->catalog, row), &names))
+		return false;
 	*out = (struct ckptfs_tensor){
+		.fqn = names.name.p,
+		.fqn_len = names.name.len,
+		.stem = names.stem.p,
+		.key = names.key.p,
+		.key_len = names.key.len,
 		.dtype = dtype.p,
 		.shape = t->shape,
 		.nbytes = t->nbytes,
@@ -59,19 +73,28 @@ static bool tensor_add(struct ckptfs *ck, uint32_t row)
 		.ndim = t->ndim,
 		.itemsize = ck_dtype_at(t->dtype)->size,
 		.err = known_err(ck->catalog, t),
+		.file = first ? first->file : UINT32_MAX,
+		.position = first ? first->fpos : 0,
 	};
 	ck->rows[ck->ntensors] = row;
 	ck->numbers[row] = (uint32_t)ck->ntensors++;
-	return dtype.p && names_set(ck, ck_tensor_names(ck->catalog, row),
-				    &out->fqn, &out->fqn_len, &out->stem);
+	return true;
 }
 
 static bool object_add(struct ckptfs *ck, uint32_t row)
 {
-	struct ckptfs_object *out = &ck->objects[ck->nobjects++];
+	struct ck_names names;
 
-	return names_set(ck, ck_object_names(ck->catalog, row), &out->fqn,
-			 &out->fqn_len, &out->stem);
+	if (!names_copy(ck, ck_object_names(ck->catalog, row), &names))
+		return false;
+	ck->objects[ck->nobjects++] = (struct ckptfs_object){
+		.fqn = names.name.p,
+		.fqn_len = names.name.len,
+		.stem = names.stem.p,
+		.key = names.key.p,
+		.key_len = names.key.len,
+	};
+	return true;
 }
 
 static void aliases_set(struct ckptfs *ck)

@@ -104,6 +104,14 @@ struct ckptfs_tensor {
 	/* Positive errno that reading the tensor as a whole returns, as far as the open found
 	 * out; 0: no fault is known, see ckptfs_check_tensor(). */
 	int32_t err;
+	/* Number of the data file of the first stored box, and position in it: tensors in
+	 * this order are read front to back. UINT32_MAX: no file has the box. */
+	uint32_t file;
+	uint64_t position;
+	/* Key in the state dict, which equals the FQN if no prefix of a wrapper was removed
+	 * and no option renames it. NUL-terminated, of key_len bytes. */
+	const char *key;
+	uint64_t key_len;
 };
 
 /* Number of tensors, and tensor i in the order of the checkpoint; NULL if i is too large. */
@@ -121,12 +129,27 @@ uint64_t ckptfs_tensor_number(const struct ckptfs *ck,
  * with a fault. Does not read the elements. */
 int ckptfs_check_tensor(struct ckptfs *ck, uint64_t i);
 
+/* Bytes [begin, begin + size) of a file, which are elements of a tensor. */
+struct ckptfs_part {
+	uint64_t tensor; /* number */
+	uint64_t begin, size;
+};
+
+/* Finds the elements of tensors in a file, such as "torch/checkpoint.pt" or
+ * "hf/model.safetensors", in the order of the file. A tensor without elements may be
+ * absent, and those that only local/ has are left out. Returns the number of parts, and
+ * stores at most `most` of them. */
+int64_t ckptfs_parts(struct ckptfs *ck, const char *path,
+		     struct ckptfs_part *parts, uint64_t most);
+
 /* An entry that is no tensor: a step, a scheduler. Owned by the handle, constant. */
 struct ckptfs_object {
 	const char *fqn; /* NUL-terminated, of fqn_len bytes */
 	const char
 		*stem; /* its files: "objects/STEM.json", "objects/STEM.pt" */
 	uint64_t fqn_len;
+	const char *key; /* as of a tensor */
+	uint64_t key_len;
 };
 
 uint64_t ckptfs_objects(const struct ckptfs *ck);

@@ -52,5 +52,7 @@ check "the installed program runs" test "$("$DEST"/*/*/bin/ckptfs ls "$SOURCE/te
 check "the installed package finds the library" env -u LD_LIBRARY_PATH \
 	PYTHONPATH="$(echo "$DEST"/*/*/share/ckptfs/python)" \
 	python3 -c 'import ckptfs, sys; sys.exit(len(ckptfs.open(sys.argv[1])) != 84)' "$SOURCE/tests/fixtures/sample"
+check "the installed package has all files" diff <(cd "$SOURCE/mount-helpers/python/ckptfs" && ls ./*.py) \
+	<(cd "$DEST"/*/*/share/ckptfs/python/ckptfs && ls ./*.py)
 echo "1..$n"
 exit $failed

@@ -128,6 +128,43 @@ static void parts(void)
 	ckptfs_close(ck);
 }
 
+/* The parts of a file are the bytes of their tensors; keys with prefixes; order of files. */
+static void places(void)
+{
+	static struct ckptfs_part all[100];
+	static char file[4096], raw[4096];
+	struct ckptfs *ck = sample();
+	const struct ckptfs_tensor *t;
+	int64_t n = ckptfs_parts(ck, "hf/model.safetensors", all, 100);
+	char path[1024];
+
+	ok(n > 1 && n < 100);
+	for (int64_t i = 0; i < n; i++) {
+		t = ckptfs_tensor_at(ck, all[i].tensor);
+		(void)snprintf(path, sizeof(path), "raw/%s", t->stem);
+		eq_u64(all[i].size, t->nbytes);
+		eq_i64(ckptfs_read(ck, "hf/model.safetensors", file,
+				   all[i].size, all[i].begin),
+		       (int64_t)all[i].size);
+		eq_i64(ckptfs_read(ck, path, raw, sizeof(raw), 0),
+		       (int64_t)all[i].size);
+		eq_mem(file, all[i].size, raw, all[i].size);
+	}
+	eq_i64(ckptfs_parts(ck, "hf/model.safetensors", NULL, 0), n);
+	eq_i64(ckptfs_parts(ck, "raw", NULL, 0), -ENOTTY);
+	eq_i64(ckptfs_parts(ck, "none", NULL, 0), -ENOENT);
+	t = ckptfs_tensor(ck, "model.norm.weight");
+	ok(t->key == t->fqn && t->key_len == t->fqn_len);
+	ok(t->file != UINT32_MAX && t->position > 0);
+	ckptfs_close(ck);
+	(void)snprintf(path, sizeof(path), "%s/wrappers", fixtures);
+	ck = opened(path);
+	t = ckptfs_tensor(ck, "head.weight");
+	eq_text(t->key, "module._orig_mod.head.weight");
+	eq_u64(t->key_len, strlen(t->key));
+	ckptfs_close(ck);
+}
+
 static void refusals(void)
 {
 	const uint64_t five[2] = { 5, 5 }, big[2] = { 16, UINT64_MAX };
@@ -370,6 +407,7 @@ int main(int argc, char **argv)
 	bus();
 	paths();
 	parts();
+	places();
 	refusals();
 	damage();
 	threads();

@@ -8,6 +8,8 @@
     rows = ck["model.output.weight"][10:20, ::2].numpy()     # reads only these elements
     model.load_state_dict(ck.state_dict(prefix="model."))
     lr = ck.objects["optim.param_groups.0.lr"]
+    state = ckptfs.torch.load("step-1000")   # nested, as torch.load of one file
+    dcp.load(state, storage_reader=ckptfs.torch.StorageReader("step-1000"))
     mine = ck.sharded(8, rank=3)             # tensors that rank 3 of 8 would hold; ck.local(3) has those it saved
 
 Any checkpoint that ckptfs mounts can be opened: DCP, safetensors, torch.save, one file per rank,
@@ -45,4 +47,7 @@ def open(source, options: str = "") -> Checkpoint:  # noqa: A001
 def __getattr__(name: str):
     if name == "__version__":
         return _version()
+    if name == "torch":
+        import importlib
+        return importlib.import_module(".torch", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

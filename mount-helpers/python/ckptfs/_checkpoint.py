@@ -67,6 +67,10 @@ class Checkpoint(Tensors):
     def _whole_at(self, number: int) -> Whole:
         return whole_of(number, library().ckptfs_tensor_at(self._handle(), number)[0])
 
+    def _order(self, number: int):
+        info = library().ckptfs_tensor_at(self._handle(), number)[0]
+        return info.file, info.position, number
+
     def _names(self) -> dict[str, int]:
         """Numbers by name, in the order of the checkpoint; made by the first use."""
         if self._numbers is None:

@@ -18,17 +18,22 @@ class _Error(ctypes.Structure):
 class TensorInfo(ctypes.Structure):
     _fields_ = [("fqn", ctypes.c_void_p), ("stem", text), ("fqn_len", u64), ("dtype", text),
                 ("shape", ctypes.POINTER(i64)), ("nbytes", u64), ("alias_of", u64), ("chunks", u64), ("ndim", u32),
-                ("itemsize", u32), ("err", ctypes.c_int32)]
+                ("itemsize", u32), ("err", ctypes.c_int32), ("file", u32), ("position", u64), ("key", ctypes.c_void_p),
+                ("key_len", u64)]
 
 
 class ObjectInfo(ctypes.Structure):
-    _fields_ = [("fqn", ctypes.c_void_p), ("stem", text), ("fqn_len", u64)]
+    _fields_ = [("fqn", ctypes.c_void_p), ("stem", text), ("fqn_len", u64), ("key", ctypes.c_void_p), ("key_len", u64)]
 
 
 class Box(ctypes.Structure):
     _fields_ = [("fqn", text), ("path", text), ("tensor", u64), ("ndim", u32), ("err", ctypes.c_int32),
                 ("offsets", ctypes.POINTER(u64)), ("sizes", ctypes.POINTER(u64)), ("steps", ctypes.POINTER(u64)),
                 ("to", ctypes.c_void_p), ("strides", ctypes.POINTER(i64)), ("reserved", u64)]
+
+
+class _Part(ctypes.Structure):
+    _fields_ = [("tensor", u64), ("begin", u64), ("size", u64)]
 
 
 class _Entry(ctypes.Structure):
@@ -57,6 +62,7 @@ _FUNCTIONS = {
     "ckptfs_tensor": (ctypes.POINTER(TensorInfo), [ctypes.c_void_p, text]),
     "ckptfs_tensor_number": (u64, [ctypes.c_void_p, ctypes.POINTER(TensorInfo)]),
     "ckptfs_check_tensor": (ctypes.c_int, [ctypes.c_void_p, u64]),
+    "ckptfs_parts": (i64, [ctypes.c_void_p, text, ctypes.POINTER(_Part), u64]),
     "ckptfs_objects": (u64, [ctypes.c_void_p]),
     "ckptfs_object_at": (ctypes.POINTER(ObjectInfo), [ctypes.c_void_p, u64]),
     "ckptfs_read_many": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Box), u64, ctypes.c_uint]),
@@ -194,6 +200,21 @@ class Handle:
         if got < 0:
             raise last_error()
         return room.raw[:got]
+
+    def read_into(self, path: bytes, offset: int, room: memoryview) -> int:
+        """Fills a writable buffer that is not empty. Returns the number of bytes, fewer at the end of the file."""
+        got = library().ckptfs_read(self, path, (ctypes.c_char * room.nbytes).from_buffer(room), room.nbytes, offset)
+        if got < 0:
+            raise last_error()
+        return got
+
+    def parts(self, path: bytes) -> list[tuple[int, int, int]]:
+        """(number of the tensor, begin, size) of all elements in a file."""
+        n = library().ckptfs_parts(self, path, None, 0)
+        found = (_Part * max(n, 0))()
+        if n < 0 or library().ckptfs_parts(self, path, found, n) < 0:
+            raise last_error()
+        return [(part.tensor, part.begin, part.size) for part in found]
 
     # --- boxes ------------------------------------------------------------------------
 

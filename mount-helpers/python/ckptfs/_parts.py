@@ -47,5 +47,8 @@ class Parts(Tensors):
         stem = decoded(path.rpartition(b"/")[2].rpartition(b".")[0])
         return Whole(number, self._list[number], stem, dtype, shape, size, int(chunks), NONE, nbytes, tuple(json.loads(offset)), path)
 
+    def _order(self, number: int):
+        return number
+
     def _title(self) -> str:
         return f"{self.path} of {self._ck.kind} {self._ck.source}: {len(self)} tensors"

@@ -15,7 +15,8 @@ _ROWS, _HTML_ROWS = 20, 500  # most rows of a repr
 class Tensors(Mapping):
     """A read-only mapping of names to tensors."""
 
-    # Of a subclass: _ck, the Checkpoint; _names(), numbers by name; _number(name); _whole_at(number); _title().
+    # Of a subclass: _ck, the Checkpoint; _names(), numbers by name; _number(name); _whole_at(number); _title();
+    # _order(number): tensors sorted by it are read front to back.
 
     def __len__(self) -> int:
         return len(self._names())
@@ -73,7 +74,7 @@ class Tensors(Mapping):
         """Reads whole tensors. places: (tensor, address, strides or None, owner of the memory)."""
         boxes, seen = (Box * len(places))(), set()
         n = 0
-        for whole, address, strides, _ in sorted(places, key=lambda place: place[0].number):
+        for whole, address, strides, _ in sorted(places, key=lambda place: self._order(place[0].number)):
             key = address, min(whole.number, whole.alias_of)
             if whole.nbytes == 0 and whole.itemsize or key in seen:
                 continue
@@ -90,7 +91,7 @@ class Tensors(Mapping):
     def _rows(self, most: int):
         for number in range(min(len(self), most)):
             whole = self._whole_at(number)
-            yield whole.name, whole.dtype, str(list(whole.shape)), amount(whole.nbytes), str(whole.chunks)
+            yield _printable(whole.name), whole.dtype, str(list(whole.shape)), amount(whole.nbytes), str(whole.chunks)
 
     def __repr__(self) -> str:
         if self._ck._open is None:
@@ -99,7 +100,7 @@ class Tensors(Mapping):
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
         more = [f"... {len(self) - _ROWS} more"] if len(self) > _ROWS else []
-        return "\n".join([self._title(), *lines, *more]).encode(errors="backslashreplace").decode()
+        return "\n".join(map(_printable, [self._title(), *lines, *more]))
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -111,10 +112,14 @@ class Tensors(Mapping):
                                     for cell in cells) + "</tr>"
 
         more = f"<p>{len(self) - _HTML_ROWS} more</p>" if len(self) > _HTML_ROWS else ""
-        table = (f"<p>{escape(self._title())}</p><table><thead>"
-                 f"{row(('name', 'dtype', 'shape', 'bytes', 'shards'), 'th')}</thead><tbody>"
-                 f"{''.join(row(cells) for cells in self._rows(_HTML_ROWS))}</tbody></table>{more}")
-        return table.encode(errors="backslashreplace").decode()
+        return (f"<p>{escape(_printable(self._title()))}</p><table><thead>"
+                f"{row(('name', 'dtype', 'shape', 'bytes', 'shards'), 'th')}</thead><tbody>"
+                f"{''.join(row(cells) for cells in self._rows(_HTML_ROWS))}</tbody></table>{more}")
+
+
+def _printable(text: str) -> str:
+    """Text in which control characters and lone surrogates are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def amount(size: int) -> str:
