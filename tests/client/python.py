@@ -211,6 +211,21 @@ def closed(t):
     t.check(len(os.listdir("/proc/self/fd")) == before, "no descriptor is left")
 
 
+def documented(t):
+    """Public functions have texts, and types of results."""
+    import inspect
+    wrong = []
+    for name in ckptfs.__all__:
+        value = getattr(ckptfs, name)
+        members = inspect.getmembers(value, lambda m: callable(m) or isinstance(m, property)) if inspect.isclass(value) else []
+        for part, member in [(name, value)] + [(f"{name}.{part}", member) for part, member in members if part[0] != "_"
+                                               and part in vars(value)]:
+            function = member.fget if isinstance(member, property) else member
+            if not inspect.getdoc(member) or inspect.isfunction(function) and "return" not in function.__annotations__:
+                wrong.append(part)
+    t.check(not wrong, "docstrings, and types of results", wrong)
+
+
 def syntax(t, package):
     import ast
     files = sorted(pathlib.Path(package, "ckptfs").glob("*.py"))
@@ -234,6 +249,7 @@ def main():
     all_fixtures(t)
     ranks(t)
     closed(t)
+    documented(t)
     syntax(t, sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="ckptfs-client.") as work:
         damaged(t, pathlib.Path(work))

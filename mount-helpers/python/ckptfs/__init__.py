@@ -24,6 +24,8 @@ be read. A damaged box fails only the reads that touch it.
 """
 from __future__ import annotations
 
+import os
+
 from ._checkpoint import Checkpoint
 from ._library import Error, version as _version
 from ._mount import mount
@@ -33,7 +35,7 @@ from ._tensor import Tensor
 __all__ = ["Checkpoint", "Error", "Parts", "Tensor", "mount", "open"]
 
 
-def open(source, options: str = "") -> Checkpoint:  # noqa: A001
+def open(source: str | os.PathLike, options: str = "") -> Checkpoint:  # noqa: A001
     """Opens a checkpoint: a directory or file that can be mounted.
 
     options: as in `ckptfs mount -o`, such as "kind=dcp,rename=FILE"; a comma in a value is

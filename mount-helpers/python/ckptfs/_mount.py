@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Iterator
 
 from ._library import Error
 
@@ -29,7 +30,7 @@ def _run(*arguments: str) -> None:
 
 
 @contextlib.contextmanager
-def mount(source, options: str = ""):
+def mount(source: str | os.PathLike, options: str = "") -> Iterator[str]:
     """`with ckptfs.mount(src) as path`: mounts a checkpoint on a new directory, and unmounts it after the block.
 
     options: as in `ckptfs mount -o`. Needs /dev/fuse, and fusermount3 for users other than root. Raises ckptfs.Error with

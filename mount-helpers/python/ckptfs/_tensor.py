@@ -7,10 +7,15 @@ import mmap
 import operator
 import sys
 import threading
+import typing
 from collections import namedtuple
 
 from . import _dtypes
 from ._library import NONE, Box, decoded, u64
+
+if typing.TYPE_CHECKING:
+    import numpy
+    import torch as _torch
 
 # Above this size memory comes from mmap(2), with pages of 2 MiB if the kernel has them: faults of small pages cost more
 # than the copy.
@@ -47,11 +52,6 @@ def whole_of(number: int, info) -> Whole:
 class Tensor:
     """A tensor of a checkpoint, or a part of it. Nothing is read until .numpy(), .torch() or DLPack.
 
-    name: fully qualified name. stem: its files in the tree are raw/STEM and full/STEM.npy. dtype: torch's name, such as "bfloat16". shape: a tuple of int.
-    itemsize, nbytes: bytes. chunks: stored boxes of the whole tensor. alias_of: name of the first
-    tensor with the same storage, or None. ndim, size: dimensions and elements.
-    offset: of the part of a rank in the whole tensor, see Checkpoint.local().
-
     tensor[index] is a lazy part: ints, slices with positive steps and one Ellipsis; anything else
     raises TypeError. Two parts never share memory. All arrays made from one object share the
     memory that the object has read.
@@ -75,26 +75,32 @@ class Tensor:
 
     @property
     def name(self) -> str:
+        """Fully qualified name."""
         return self._whole.name
 
     @property
     def stem(self) -> str:
+        """Its files in the tree are raw/STEM and full/STEM.npy."""
         return self._whole.stem
 
     @property
     def dtype(self) -> str:
+        """Name of the dtype in torch, such as "bfloat16"."""
         return self._whole.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Elements in each dimension, the slowest first."""
         return tuple(self._counts[d] for d in self._kept)
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self._kept)
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         n = 1
         for count in self._counts:
             n *= count
@@ -102,22 +108,27 @@ class Tensor:
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._whole.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements of this part."""
         return self.size * self.itemsize
 
     @property
     def offset(self) -> tuple[int, ...]:
+        """Where the part of a rank begins in the whole tensor, see Checkpoint.local()."""
         return self._whole.offset
 
     @property
     def chunks(self) -> int:
+        """Number of stored boxes of the whole tensor."""
         return self._whole.chunks
 
     @property
     def alias_of(self) -> str | None:
+        """Name of the first tensor with the same storage, shape and dtype; None if this is no alias."""
         return None if self._whole.alias_of == NONE else self._ck._whole_at(self._whole.alias_of).name
 
     def check(self) -> None:
@@ -203,7 +214,7 @@ class Tensor:
                 self._memory = room
             return self._memory
 
-    def numpy(self):
+    def numpy(self) -> numpy.ndarray:
         """The elements as a numpy.ndarray that may be written; no file changes.
 
         Raises TypeError for a dtype without a type in NumPy or ml_dtypes, ImportError if the
@@ -213,7 +224,7 @@ class Tensor:
         import numpy
         return numpy.frombuffer(self._bytes(), dtype, self.size).reshape(self.shape)
 
-    def torch(self):
+    def torch(self) -> _torch.Tensor:
         """The elements as a torch.Tensor on the CPU that may be written; no file changes.
 
         Raises TypeError if this PyTorch lacks the dtype, ImportError without PyTorch, ckptfs.Error
