@@ -173,6 +173,19 @@ def memory(t):
             and numpy.asarray(ck[WQ], numpy.float64).dtype == numpy.float64, "numpy.from_dlpack, numpy.asarray")
 
 
+def against_mount(t, path):
+    """Random slices with steps, and the same of numpy.load of full/."""
+    lot, ck, wrong = random.Random(seed(41)), ckptfs.open(FIXTURES / "sample"), []
+    names = [name for name in ck if ck[name].ndim]
+    files = {name: numpy.load(f"{path}/full/{ck[name].stem}.npy", mmap_mode="r") for name in names}
+    for _ in range(cases("CKPTFS_CASES", 1000, 20000)):
+        name = lot.choice(names)
+        index = tuple(slice(lot.randrange(n + 1), lot.randrange(n + 1), lot.choice((1, 2, 5))) for n in ck[name].shape)
+        if not numpy.array_equal(ck[name][index].numpy(), files[name][index]):
+            wrong.append(f"{name} {index}")
+    t.check(not wrong, "random slices with steps, as of the mount", wrong[:9])
+
+
 def mounted(t):
     """ckptfs.mount() with the program of the build."""
     os.environ["PATH"] = f"{pathlib.Path(sys.argv[2]).parent.parent}/mount-helpers:{os.environ['PATH']}"
@@ -181,6 +194,8 @@ def mounted(t):
         t.check(sorted(os.listdir(path)) == [".ckptfs", "raw"] and got == raw_of(ckptfs.open(FIXTURES / "sample")[WQ].torch()),
                 "mount()")
     t.check(not os.path.exists(path), "it is unmounted and removed")
+    with ckptfs.mount(FIXTURES / "sample") as path:
+        against_mount(t, path)
     e = raises(ckptfs.Error, ckptfs.mount(FIXTURES / "none").__enter__)
     t.check("none" in str(e), "mount() of no checkpoint", e)
 
