@@ -11,6 +11,7 @@
     make_big.py [--torch RELEASE] kinds OUTDIR                      512 MiB of bf16, as each kind of checkpoint
     make_big.py [--torch RELEASE] torch|safe OUTDIR [--count N]     a million tensors in one file, or in 10
     make_big.py [--torch RELEASE] items OUTDIR                      the same 2.1 GiB by 8 ranks with torch_checkpointing
+    make_big.py [--torch RELEASE] hf OUTDIR                         1.1 GiB of the same, by DCP's HuggingFaceStorageWriter
     make_big.py [--torch RELEASE] boxes OUTDIR                      a million boxes in safetensors files of 64 ranks
     make_big.py [--torch RELEASE] steps OUTDIR [--count N]          a run directory of 1,000 steps of one small tensor
 
@@ -22,6 +23,8 @@ sizes stored in .metadata and are sparse. Only the items of the first tensor are
 malformed item when read. --no-data skips the data files.
 
 `items` is the model of `model`, saved by the same ranks with torch_checkpointing: OUTDIR/step is a save with metadata.pkl.
+
+`hf` has the first tensor and the first layer of `model`, a safetensors file for each of the 8 ranks.
 
 `hundred` is what 8 ranks would save of 100 matrices of float32 (512,512), each of one number.
 
@@ -103,6 +106,22 @@ def save_model(rank, world, out, only):
 def make_model(options):
     import spawn
     spawn.run(save_model, RANKS, options.outdir, options.only, timeout=1800)
+
+
+def save_hf(rank, world, out):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    mesh = init_device_mesh("cpu", (world,))
+    state = {name: DTensor.from_local(piece(name, shape, dim, rank), mesh, [Shard(dim)], run_check=False)
+             for name, (shape, dim) in model_tensors().items() if name.startswith(("tok_", "layers.0."))}
+    dcp.save({"model": state}, storage_writer=dcp.HuggingFaceStorageWriter(str(out), save_distributed=True))
+
+
+def make_hf(options):
+    import spawn
+    options.outdir.mkdir(parents=True)
+    spawn.run(save_hf, RANKS, options.outdir, timeout=1800)
 
 
 def save_items(rank, world, out):
@@ -327,7 +346,8 @@ def arguments():
     commands = parser.add_subparsers(dest="command", required=True)
     for name, function in (("model", make_model), ("chunks", make_chunks), ("tensors", make_tensors),
                            ("hundred", make_hundred), ("ranks", make_ranks), ("torch", make_torch), ("safe", make_safe),
-                           ("boxes", make_boxes), ("kinds", make_kinds), ("items", make_items), ("steps", make_steps)):
+                           ("boxes", make_boxes), ("kinds", make_kinds), ("items", make_items), ("steps", make_steps),
+                           ("hf", make_hf)):
         command = commands.add_parser(name)
         command.add_argument("outdir", type=pathlib.Path, metavar="OUTDIR")
         command.set_defaults(function=function)
