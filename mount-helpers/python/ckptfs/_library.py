@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import glob
 import os
 
 u32, u64, i64, text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_char_p
@@ -116,6 +115,7 @@ def _places():
         yield os.environ["CKPTFS_LIBRARY"]
         return
     yield os.path.join(here, "libckptfs.so.1")
+    import glob  # half of the time of importing this package
     for place in ("lib*/libckptfs.so.1", "lib/*/libckptfs.so.1"):
         yield from sorted(glob.glob(os.path.join(glob.escape(prefix), place)))
     yield "libckptfs.so.1"

@@ -2,8 +2,6 @@
 """The tensors of one rank: a directory of local/ or sharded/."""
 from __future__ import annotations
 
-import json
-
 from ._dtypes import itemsize
 from ._library import NONE, decoded, encoded
 from ._tensor import Whole
@@ -37,6 +35,7 @@ class Parts(Tensors):
         return self._numbers[name]
 
     def _whole_at(self, number: int) -> Whole:
+        import json
         handle, path = self._ck._handle(), self._files[number]
         dtype, shape, offset, chunks = (decoded(handle.attribute(path, b"user.ckptfs." + fact))
                                         for fact in (b"dtype", b"shape", b"offset", b"chunks"))

@@ -7,13 +7,13 @@ import mmap
 import operator
 import sys
 import threading
-import typing
 from collections import namedtuple
 
 from . import _dtypes
 from ._library import NONE, Box, decoded, u64
 
-if typing.TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     import numpy
     import torch as _torch
 
