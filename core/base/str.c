@@ -49,6 +49,14 @@ bool ck_str_starts(struct ck_str a, struct ck_str prefix)
 	       ck_str_eq((struct ck_str){ a.p, prefix.len }, prefix);
 }
 
+bool ck_str_ends(struct ck_str a, struct ck_str suffix)
+{
+	return a.len >= suffix.len &&
+	       ck_str_eq(
+		       (struct ck_str){ a.p + a.len - suffix.len, suffix.len },
+		       suffix);
+}
+
 static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';

@@ -22,11 +22,9 @@ enum {
 bool ck_name_is_flat(struct ck_str name)
 {
 	static const struct ck_str flat = { "_flat_param", 11 };
-	size_t before = name.len - flat.len;
 
-	return name.len >= flat.len &&
-	       memcmp(name.p + before, flat.p, flat.len) == 0 &&
-	       (before == 0 || name.p[before - 1] == '.');
+	return ck_str_ends(name, flat) &&
+	       (name.len == flat.len || name.p[name.len - flat.len - 1] == '.');
 }
 
 /* --- unwrap --------------------------------------------------------------- */

@@ -330,20 +330,14 @@ struct looked {
 	uint32_t entry; /* found */
 };
 
-static bool ends_in(struct ck_str name, struct ck_str suffix)
-{
-	return name.len >= suffix.len && memcmp(name.p + name.len - suffix.len,
-						suffix.p, suffix.len) == 0;
-}
-
 /* Sets k->stem to the name without its suffix and offsets. False if the suffix
  * is not .npy or .json. */
 static bool stem_in(struct looked *k)
 {
 	const char *at;
 
-	k->is_json = ends_in(k->name, CK_STR(".json"));
-	if (!k->is_json && !ends_in(k->name, CK_STR(".npy")))
+	k->is_json = ck_str_ends(k->name, CK_STR(".json"));
+	if (!k->is_json && !ck_str_ends(k->name, CK_STR(".npy")))
 		return false;
 	k->stem = (struct ck_str){ k->name.p,
 				   k->name.len - (k->is_json ? 5 : 4) };

@@ -17,7 +17,7 @@ struct ck_local_owner {
 	uint32_t end;
 };
 
-/* Constant. */
+/* Constant, except `noted`. */
 struct ck_local {
 	struct ck_local_owner *owners;
 	uint32_t nowners, nboxes;
@@ -25,7 +25,10 @@ struct ck_local {
 	uint32_t *of_entry; /* owner of each; CK_NO_OWNER: not shown */
 	uint32_t *entries;  /* entries with an owner, sorted by owner */
 	uint32_t nshown;    /* length of `entries` */
-	const char *ranks;  /* option ranks=, or NULL */
+	/* Of the view: */
+	const struct ck_view_options *options;
+	bool has_mesh; /* some tensor is a DTensor */
+	bool noted;    /* atomic: the log has the line about flat parameters */
 };
 
 #define CK_NO_OWNER UINT32_MAX

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * local_files: the view local/: its directories, and the slice of each file, an
- * npy header and one box. The state is the constant index of local.h; any
- * thread.
+ * npy header and one box. The state is the index of local.h; any thread.
  */
 #include "local.h"
 #include "model/rank_list.h"
@@ -99,9 +98,17 @@ static bool owner_is_shown(const struct ck_local *l, const struct ck_catalog *c,
 {
 	const struct ck_local_owner *o = &l->owners[owner];
 
-	if (o->is_rank && !ck_rank_list_has(l->ranks, o->rank))
+	if (o->is_rank && !ck_rank_list_has(l->options->ranks, o->rank))
 		return false;
 	return !c->listing->selection || o->begin < o->end;
+}
+
+static bool has_mesh(const struct ck_catalog *c)
+{
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		if (ck_catalog_tensor(c, i)->kind == CK_KIND_DTENSOR)
+			return true;
+	return false;
 }
 
 static int local_make(const struct ck_view_source *from, const void **state)
@@ -110,7 +117,8 @@ static int local_make(const struct ck_view_source *from, const void **state)
 	int rc = ck_local_make(from->catalog, &l);
 
 	if (rc == 0) {
-		l->ranks = from->options->ranks;
+		l->options = from->options;
+		l->has_mesh = has_mesh(from->catalog);
 		*state = l;
 	}
 	return rc;
@@ -121,6 +129,30 @@ static void local_free(const void *state)
 	ck_local_free((struct ck_local *)(uintptr_t)state);
 }
 
+/* Returns the error for a name that no file has. PyTorch makes no flat parameters of a job
+ * with a device mesh, and refuses to save them with this sentence. */
+static int flat_refused(const struct ck_local *cl, struct ck_str name)
+{
+	struct ck_local *l = (struct ck_local *)(uintptr_t)cl;
+	struct ck_buf line = { 0 };
+
+	if (!l->has_mesh || !ck_str_ends(name, CK_STR(".npy")))
+		return -ENOENT;
+	name.len -= 4;
+	if (!ck_name_is_flat(name))
+		return -ENOENT;
+	if (!__atomic_exchange_n(&l->noted, true, __ATOMIC_RELAXED)) {
+		ck_buf_text(&line, "local: ");
+		ck_buf_escaped(&line, name);
+		ck_buf_text(&line, ": DeviceMesh is not compatible with "
+				   "LOCAL_STATE_DICT.");
+		if (!line.err)
+			ck_view_note(l->options, line.data);
+		ck_buf_fini(&line);
+	}
+	return -EOPNOTSUPP;
+}
+
 static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			struct ck_str name, struct ck_child *out)
 {
@@ -128,9 +160,10 @@ static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	uint32_t owner;
 	int rc;
 
-	if (dir->a[0])
-		return ck_local_box_find(l, c, dir->a[0] - 1, name,
-					 &out->entry);
+	if (dir->a[0]) {
+		rc = ck_local_box_find(l, c, dir->a[0] - 1, name, &out->entry);
+		return rc == -ENOENT ? flat_refused(l, name) : rc;
+	}
 	rc = ck_local_find(l, c, name, &owner);
 	if (rc == 0 && !owner_is_shown(l, c, owner))
 		rc = -ENOENT;

@@ -92,8 +92,8 @@ struct ck_str ck_str_from(const char *text);
 bool ck_str_eq(struct ck_str a, struct ck_str b);
 bool ck_str_is(struct ck_str a, const char *text);
 bool ck_str_starts(struct ck_str a, struct ck_str prefix);
-/* Natural order: runs of digits compare as numbers, the rest by bytes, ties
- * by bytes. <0, 0, >0. */
+bool ck_str_ends(struct ck_str a, struct ck_str suffix);
+/* Natural order: runs of digits compare as numbers, ties by bytes. <0, 0, >0. */
 int ck_str_natural_cmp(struct ck_str a, struct ck_str b);
 /* Edit distance: bytes to insert, remove or replace to turn a into b. Returns
  * most + 1 if above `most`, or if the differing parts exceed 256 bytes. */

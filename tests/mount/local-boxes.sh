@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # What each rank saved, put together again, is every tensor; names of owners
-# and of several boxes of one tensor in one rank.
+# and of several boxes of one tensor in one rank; flat parameters of jobs that
+# have none.
 need python3
 
 for tsv in $(some "$FIXTURES"/*.tensors.tsv); do
@@ -39,5 +40,23 @@ check 'a data file of no rank: rename onto a box' mv "$owner/new" "$box"
 check 'a data file of no rank: the box is replaced' cmp other.npy "$box"
 equal 'a data file of no rank: the name is free' \
 	"$(ls "$owner" | grep -cxF new)" 0
+unmounted
+
+# --- flat parameters of a job with a device mesh ---------------------------
+
+mounted "$FIXTURES/ranks_fsdp2_2"
+flat=local/rank-0/net.1._flat_param.npy
+for name in "$flat" local/rank-1/_flat_param.npy; do
+	fails "a job with a mesh: $name" 'Operation not supported' cat "$mnt/$name"
+done
+equal 'a job with a mesh: the log' "$(grep -F LOCAL_STATE_DICT "$mnt/.ckptfs/log" | sed 's/.* local:/local:/')" 'local: net.1._flat_param: DeviceMesh is not compatible with LOCAL_STATE_DICT.'
+for name in local/rank-0/my_flat_param.npy local/rank-0/_flat_param full/_flat_param.npy local/_flat_param.npy; do
+	fails "a job with a mesh: no such name: $name" 'No such file' cat "$mnt/$name"
+done
+check 'a job with a mesh: the mount works' cmp "$mnt/full/$(ls "$mnt/full" | head -n 1)" "$mnt/full/$(ls "$mnt/full" | head -n 1)"
+unmounted
+fails 'a job with a mesh: without a mount' 'DeviceMesh is not compatible with LOCAL_STATE_DICT.' "$CKPTFS" cat "$FIXTURES/items_2" "$flat"
+mounted "$FIXTURES/ranks_fsdp1_2"
+fails 'a job without a mesh: no such name' 'No such file' cat "$mnt/$flat"
 unmounted
 done_testing

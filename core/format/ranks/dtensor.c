@@ -91,12 +91,6 @@ static int shape_take(struct ck_rank_reader *r, const struct ck_rank_typed *t,
 
 /* --- placements --------------------------------------------------------------- */
 
-static bool ends_with(struct ck_str name, struct ck_str end)
-{
-	return name.len >= end.len &&
-	       memcmp(name.p + name.len - end.len, end.p, end.len) == 0;
-}
-
 bool ck_rank_dim_take(const struct ck_pv *v, uint32_t ndim, uint32_t *dim)
 {
 	struct ck_pv field;
@@ -135,7 +129,7 @@ static int placement_take(struct ck_rank_reader *r, const struct ck_pv *v,
 	if (ck_str_is(class, "Replicate"))
 		return 0;
 	out->type = CK_PLACE_PARTIAL;
-	if (ends_with(class, CK_STR("Partial")))
+	if (ck_str_ends(class, CK_STR("Partial")))
 		return 0;
 	out->type = CK_PLACE_SHARD;
 	if (ck_str_is(class, "_StridedShard"))

@@ -66,12 +66,6 @@ static bool get(struct walk *w, const struct ck_pv *dict, const char *key,
 	return list && spend(w, list->count) && ck_pv_get(dict, key, out);
 }
 
-static bool ends_with(struct ck_str name, struct ck_str end)
-{
-	return name.len >= end.len &&
-	       memcmp(name.p + name.len - end.len, end.p, end.len) == 0;
-}
-
 /* True if a placement is Partial: each rank has a summand. */
 static bool is_partial(struct walk *w, const struct ck_pv *state)
 {
@@ -90,7 +84,7 @@ static bool is_partial(struct walk *w, const struct ck_pv *state)
 		v = ck_pv_at(&placements, i);
 		class = CK_STR("");
 		(void)ck_rank_object(&w->reader, &v, &class, &none);
-		if (ends_with(class, CK_STR("Partial")))
+		if (ck_str_ends(class, CK_STR("Partial")))
 			return true;
 	}
 	return false;
@@ -122,7 +116,7 @@ static bool names_dtensor(const struct ck_pickle *p)
 	for (uint32_t i = 0; i < p->nglobals; i++) {
 		const struct ck_pv v = { .tag = CK_PV_GLOBAL, .i = i };
 
-		if (ends_with(ck_pickle_global(p, &v), CK_STR(".DTensor")))
+		if (ck_str_ends(ck_pickle_global(p, &v), CK_STR(".DTensor")))
 			return true;
 	}
 	return false;
