@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * view_common: functions that several views use: the slice of a file of one tensor, names,
- * entries that are left out, and plans. No state; any thread.
+ * entries that are left out, plans, and values of objects. No state; any thread.
  */
+#include "ckptfs/pickle.h"
+#include "syntax/pickle/pickler.h"
 #include "view_internal.h"
 
 #include <errno.h>
@@ -235,4 +237,55 @@ void ck_view_facts_of(struct ck_view_facts *f, const struct ck_catalog *c,
 		ck_view_facts_add(f, o->mode, o->mtime, 0);
 	else
 		ck_view_facts_add(f, t->mode, t->mtime, t->version);
+}
+
+/* --- values of objects ------------------------------------------------------------ */
+
+/* Limit of a value, by the length of its pickle: protocol 2 spells bytes as text. */
+enum { GROWS = 8, GROWS_BY = 4096 };
+
+static int convert(struct ck_pickler *p, const struct ck_buf *pickle,
+		   const char **why)
+{
+	size_t begin = p->out->len,
+	       most = begin + GROWS * pickle->len + GROWS_BY;
+	struct ck_pickle from = { 0 };
+	int rc = ck_pickle_read(&from, pickle->data, pickle->len, NULL, NULL);
+
+	if (rc == 0)
+		rc = ck_pickler_value(p, &from, &from.root, NULL, most, NULL);
+	ck_pickle_fini(&from);
+	if (rc)
+		p->out->len = begin;
+	if (rc == -EBADMSG) {
+		*why = p->refused ? p->refused : "it is malformed";
+		rc = 0;
+	}
+	return rc;
+}
+
+/* True if an object may be readable later. An object that the mounting user may not read is
+ * left out. */
+static bool is_transient(int rc, const struct ck_diag *d)
+{
+	return ck_is_shortage(rc) || rc == -EREMOTE ||
+	       (d->transient && rc != -EACCES && rc != -EPERM);
+}
+
+int ck_view_object(const struct ck_object_access *objects, uint32_t object,
+		   struct ck_pickler *p, const char **why)
+{
+	struct ck_buf pickle = { 0 };
+	struct ck_diag d = { 0 };
+	int rc = objects->pickle(objects->cp, object, &pickle, &d);
+
+	*why = NULL;
+	if (rc == 0) {
+		rc = convert(p, &pickle, why);
+	} else if (!is_transient(rc, &d)) {
+		*why = "it cannot be read";
+		rc = 0;
+	}
+	ck_buf_fini(&pickle);
+	return rc;
 }

@@ -66,6 +66,14 @@ CK_MUST_USE int ck_left_outs_add(struct ck_left_outs *l, struct ck_str name,
 /* Appends lines of `status`: `<view>: left out: <name>: <why>`. */
 void ck_left_outs_print(const struct ck_left_outs *l, const char *view,
 			struct ck_buf *out);
+/* Appends the value of an object to p->out, which begins empty or with other values; p is
+ * restricted. Returns 0, and sets *why to a constant text if the value cannot be in a file
+ * of torch.save, or NULL; or: -ENOMEM; -EREMOTE if remote ranges must be fetched first;
+ * transient errors of reading. Nothing is appended with *why or an error. */
+struct ck_pickler;
+CK_MUST_USE int ck_view_object(const struct ck_object_access *objects,
+			       uint32_t object, struct ck_pickler *p,
+			       const char **why);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
 /* Parses a number of at most 18 digits, without leading zeros. */

@@ -50,6 +50,27 @@ check 'flat parameters are left out' sh -c 'getfattr --absolute-names --only-val
 check 'status has the reason' grep -q '^dcp: left out: .*_flat_param: ' "$mnt/.ckptfs/status"
 unmounted
 
+python3 -B - <<'END'
+import datetime, os, sys
+sys.path.insert(0, os.path.join(os.environ["HERE"], "../damage"))
+import source as s
+value = {"w": s.Tensor((4, 3), key="a"), "when": datetime.date(2026, 1, 2), "step": 3,
+         "pair": (s.Tensor((2,), key="b"), 1), "dated": (s.Tensor((2,), key="b"), datetime.date(2026, 1, 2))}
+rows = [("data.pkl", s.dumps(value)), ("byteorder", b"little"), ("data/a", s.values("a")), ("data/b", s.values("b")), ("version", b"3\n")]
+open("classes.pt", "wb").write(s.archive(rows, "archive/"))
+END
+mounted classes.pt
+for kind in torch/checkpoint.pt dcp/1/__0_0.distcp; do
+	equal "$kind: classes that torch.load refuses" "$(attribute left_out "$mnt/$kind")" "$([ "${kind%%/*}" = dcp ] && echo '["when","dated"]' || echo '["when","pair","dated"]')"
+done
+check 'status names the classes' grep -qx 'dcp: left out: dated: torch.load refuses its classes by default' "$mnt/.ckptfs/status"
+cp -r "$mnt/dcp/2" "$mnt/objects" .
+unmounted
+mounted 2
+check 'an object with tensors stays' cmp objects/pair.pt "$mnt/objects/pair.pt"
+unmounted
+rm -rf 2 objects
+
 # --- copies ---------------------------------------------------------------------------------------
 
 mkdir shown

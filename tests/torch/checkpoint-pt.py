@@ -8,7 +8,7 @@ Random nested state dicts (nested.py) are saved as one file of torch.save, in bo
 safetensors. torch.load(weights_only=True) must give the same value, with and without mmap=True, with offsets that PyTorch
 computes, and on the device meta: dicts with keys of their types in their order, lists, tensors with their bits, aliases that
 share one storage, and everything else. `left_out` must have exactly the entries that PyTorch itself refuses, that contain
-tensors, or that have a key of another type. Optimizers have ints as ids, also from DCP. CKPTFS_SEED repeats a run. The result is
+tensors, or that have a key of another type; that of dcp/ those that PyTorch refuses. Optimizers have ints as ids, also from DCP. CKPTFS_SEED repeats a run. The result is
 TAP.
 """
 import contextlib
@@ -83,13 +83,14 @@ def has_tensors(value):
 
 def is_refused(path, value):
     """True if an entry cannot be in the file."""
-    import torch
     if any(type(part) is list and (type(part[0]) not in KEYS or type(part[0]) is int and abs(part[0]) >> 59) for part in path):
         return True
-    if nested.is_tensor(value):
-        return False
-    if has_tensors(value):
-        return True
+    return not nested.is_tensor(value) and (has_tensors(value) or is_unsafe(value))
+
+
+def is_unsafe(value):
+    """True if torch.load(weights_only=True) refuses it."""
+    import torch
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
@@ -274,6 +275,10 @@ def problems_of(ckptfs, lot, saver, home):
         wrong += more + ([why] if why else [])
         if sorted(out) != sorted(left):
             wrong.append(f"left_out {sorted(set(out) ^ set(left))}: {[found[n] for n in set(out) ^ set(left) if n in found]!r:.400}")
+        out = json.loads(os.getxattr(path.parent.parent / "dcp/1/__0_0.distcp", "user.ckptfs.left_out"))
+        left_dcp = [name for name, (_, value) in found.items() if not nested.is_tensor(value) and is_unsafe(value)]
+        if sorted(out) != sorted(left_dcp if saver is not with_dcp else []):
+            wrong.append(f"dcp/: left_out {out}, not {left_dcp}")
         if saver is not with_dcp and saver is not safetensors:
             wrong += storage_problems(want, value)
         if value and same({**want, "more": 0}, value) is None:

@@ -12,10 +12,13 @@
 	}
 
 /* Writes the root of a pickle again. Sets *why to the reason of a refusal. */
-static int write_again(struct ck_str pickle, bool restricted, const char **why)
+static int write_again(struct ck_str pickle, bool restricted, bool tensors,
+		       const char **why)
 {
 	struct ck_buf out = { 0 };
-	struct ck_pickler p = { .out = &out, .restricted = restricted };
+	struct ck_pickler p = { .out = &out,
+				.restricted = restricted,
+				.tensors = tensors };
 	struct ck_pickle from = { 0 };
 	int rc = ck_pickle_read(&from, pickle.p, pickle.len, NULL, NULL);
 
@@ -55,7 +58,7 @@ static void test_accepted(void)
 	const char *why;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
-		if (!ok(write_again(all[i].pickle, true, &why) == 0))
+		if (!ok(write_again(all[i].pickle, true, false, &why) == 0))
 			printf("# %s\n", all[i].what);
 }
 
@@ -107,15 +110,75 @@ static void test_refused(void)
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++) {
 		printf("# %s\n", all[i].what);
-		eq_err(write_again(all[i].pickle, true, &why), -EBADMSG);
+		eq_err(write_again(all[i].pickle, true, false, &why), -EBADMSG);
 		eq_text(why ? why : "", all[i].why);
 		/* Canary: it is written without the limit. */
-		ok(write_again(all[i].pickle, false, &why) == 0 && !why);
+		ok(write_again(all[i].pickle, false, false, &why) == 0 && !why);
+	}
+}
+
+#define STORAGE(class) "(X\7\0\0\0storage" class "X\1\0\0\0000X\3\0\0\0cpuK\1tQ"
+#define TENSOR(class)                                                          \
+	"ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE(                        \
+		class) "K\0K\1\x85K\1\x85\x89"                                 \
+		       "ccollections\nOrderedDict\n)RtR"
+
+/* Values with tensors, which an archive of its own can have. */
+static void test_tensors(void)
+{
+	static const char classes[] =
+		"torch.load refuses its classes by default";
+
+	static const struct {
+		const char *what, *why; /* NULL: accepted */
+		struct ck_str pickle;
+	} all[] = {
+		{ "a tensor", NULL,
+		  BYTES(TENSOR("ctorch\nFloatStorage\n") ".") },
+		{ "tensors in a tuple", NULL,
+		  BYTES("(" TENSOR("ctorch.cuda\nFloatStorage\n") TENSOR(
+			  "ctorch.storage\nUntypedStorage\n") "t.") },
+		{ "a parameter", NULL,
+		  BYTES("ctorch._utils\n_rebuild_parameter\n(" TENSOR(
+			  "ctorch\nFloatStorage\n") "\x88"
+						    "ccollections\nOrderedDict\n)RtR.") },
+		{ "a subclass", NULL,
+		  BYTES("ctorch._tensor\n_rebuild_from_type_v2\n("
+			"ctorch._utils\n_rebuild_tensor_v2\n"
+			"ctorch.nn.parameter\nParameter\n)}tR.") },
+		{ "another module's storage", classes,
+		  BYTES(TENSOR("cmodule\nFloatStorage\n") ".") },
+		{ "another storage of torch", classes,
+		  BYTES(STORAGE("ctorch\nQuietStorage\n") ".") },
+		{ "a class beside a tensor", classes,
+		  BYTES("(" TENSOR(
+			  "ctorch\nFloatStorage\n") "c__builtin__\n"
+						    "xrange\nK\1\x85Rt.") },
+		{ "another class for a subclass", classes,
+		  BYTES("ctorch._tensor\n_rebuild_from_type_v2\n("
+			"ctorch._utils\n_rebuild_tensor_v2\n"
+			"cmodule\nClass\n)}tR.") },
+		{ "hooks of another class", classes,
+		  BYTES("]ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE(
+			  "ctorch\nFloatStorage\n") "K\0K\1\x85K\1\x85\x89"
+						    "cmodule\nClass\n)RtRa.") },
+		{ "a function of another name", classes,
+		  BYTES("ctorch._utils\n_rebuild_anything\n)R.") },
+	};
+
+	const char *why;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++) {
+		printf("# %s\n", all[i].what);
+		eq_err(write_again(all[i].pickle, true, true, &why),
+		       all[i].why ? -EBADMSG : 0);
+		eq_text(why ? why : "", all[i].why ? all[i].why : "");
 	}
 }
 
 int main(void)
 {
+	test_tensors();
 	test_accepted();
 	test_refused();
 	return tap_done();

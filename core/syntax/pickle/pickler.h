@@ -14,9 +14,10 @@ struct ck_pickler {
 	struct ck_buf *out; /* borrowed; appended to, and has the error */
 	bool memoize;	    /* write a PUT after each object, as Python does */
 	uint32_t memo;	    /* index of the next PUT */
-	/* Refuse values that torch.load(weights_only=True) refuses by default, and all
-	 * tensors. After -EBADMSG `refused` is the reason, a constant text, or NULL. */
-	bool restricted;
+	/* Refuse values that torch.load(weights_only=True) refuses by default, and without
+	 * `tensors` all tensors; their arguments are not checked. After -EBADMSG `refused`
+	 * is the reason, a constant text, or NULL. */
+	bool restricted, tensors;
 	const char *refused;
 };
 

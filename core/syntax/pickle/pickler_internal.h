@@ -78,8 +78,8 @@ void ck_text_write(struct ck_written *w, const struct ck_pv *v);
 /* Writes a value without nested values. -EBADMSG if it is of another kind. */
 CK_MUST_USE int ck_leaf_write(struct ck_written *w, const struct ck_pv *v);
 /* Returns why the restricted unpickler refuses a value, without its children, a constant
- * text, or NULL. */
+ * text, or NULL. tensors: tensors and storages are accepted. */
 const char *ck_restricted_refuses(const struct ck_pickle *from,
-				  const struct ck_pv *v);
+				  const struct ck_pv *v, bool tensors);
 
 #endif

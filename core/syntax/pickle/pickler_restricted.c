@@ -3,14 +3,15 @@
  * pickler_restricted: which values torch.load(weights_only=True) accepts by default. Its
  * unpickler knows a closed list of globals and calls them with any arguments; a call that
  * raises makes the whole file unreadable, so arguments are checked too. Tensors and
- * storages are refused: they belong to another pickle. Stateless; any thread.
+ * storages are refused in a pickle that has no archive of its own. Stateless; any thread.
  *
  * Source: torch/_weights_only_unpickler.py, 2.13.
  */
 #include "ckptfs/model.h"
+#include "ckptfs/value.h"
 #include "pickler_internal.h"
 
-static const char tensors[] = "it contains tensors";
+static const char has_tensors[] = "it contains tensors";
 static const char classes[] = "torch.load refuses its classes by default";
 static const char malformed[] = "it is malformed";
 
@@ -54,6 +55,32 @@ static enum call call_named(struct ck_str name)
 static enum call call_of(const struct ck_pickle *from, const struct ck_pv *v)
 {
 	return call_named(ck_pickle_global(from, &v->call->callable));
+}
+
+/* Functions that make tensors, and classes that these get as arguments. */
+static bool is_of_tensors(struct ck_str name)
+{
+	static const char *const all[] = {
+		"torch.nn.parameter.Parameter",
+		"torch._tensor._rebuild_from_type_v2",
+		"torch._utils._rebuild_parameter",
+		"torch._utils._rebuild_parameter_with_state",
+		"torch._utils._rebuild_qtensor",
+		"torch._utils._rebuild_tensor",
+		"torch._utils._rebuild_tensor_v2",
+		"torch._utils._rebuild_tensor_v3",
+		"torch._utils._rebuild_sparse_tensor",
+		"torch._utils._rebuild_meta_tensor_no_storage",
+		"torch._utils._rebuild_nested_tensor",
+		"torch._utils._rebuild_wrapper_subclass",
+		"torch._utils._rebuild_device_tensor_from_numpy",
+		"torch._utils._rebuild_device_tensor_from_cpu_tensor",
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
+		if (ck_str_is(name, all[i]))
+			return true;
+	return false;
 }
 
 /* --- keys ------------------------------------------------------------------------ */
@@ -211,17 +238,15 @@ static bool args_are_good(const struct ck_pickle *from, enum call call,
 /* --- values ------------------------------------------------------------------------ */
 
 static const char *call_refuses(const struct ck_pickle *from,
-				const struct ck_pv *v)
+				const struct ck_pv *v, bool tensors)
 {
 	const struct ck_pcall *call = v->call;
 	struct ck_str name = ck_pickle_global(from, &call->callable);
 	enum call which = call_named(name);
 	bool is_dict = which == DICT || which == COUNTER;
 
-	if (ck_str_starts(name, CK_STR("torch._utils._rebuild_")) ||
-	    ck_str_starts(name, CK_STR("torch._tensor._rebuild_")) ||
-	    ck_str_is(name, "torch.nn.parameter.Parameter"))
-		return tensors;
+	if (is_of_tensors(name))
+		return tensors ? NULL : has_tensors;
 	if (which == CALLS || v->tag == CK_PV_NEW)
 		return classes;
 	if (call->kwargs.tag != CK_PV_NONE || call->list.count ||
@@ -252,17 +277,45 @@ static bool is_known_global(struct ck_str name)
 	       ck_str_is(dtype, "per_channel_symmetric");
 }
 
+static const char *storage_refuses(const struct ck_pickle *from,
+				   const struct ck_pv *v)
+{
+	struct ck_str class, key, name;
+	const char *dot;
+	int64_t numel;
+
+	if (!ck_storage_take(from, v, &class, &key, &numel))
+		return malformed;
+	dot = memrchr(class.p, '.', class.len);
+	name = (struct ck_str){ class.p, dot ? (size_t)(dot - class.p) : 0 };
+	if (ck_str_is(class, "torch.storage.UntypedStorage") ||
+	    ck_str_is(class, "torch.storage.TypedStorage"))
+		return NULL;
+	return ck_dtype_by_storage(class) != CK_DTYPE_UNKNOWN &&
+			       (ck_str_is(name, "torch") ||
+				ck_str_is(name, "torch.cuda"))
+		       ? NULL
+		       : classes;
+}
+
+static const char *global_refuses(struct ck_str name, bool tensors)
+{
+	return is_known_global(name) || (tensors && is_of_tensors(name))
+		       ? NULL
+		       : classes;
+}
+
 const char *ck_restricted_refuses(const struct ck_pickle *from,
-				  const struct ck_pv *v)
+				  const struct ck_pv *v, bool tensors)
 {
 	switch (v->tag) {
-	case CK_PV_PACKED:
-	case CK_PV_PERSID: return tensors;
+	case CK_PV_PACKED: return tensors ? NULL : has_tensors;
+	case CK_PV_PERSID:
+		return tensors ? storage_refuses(from, v) : has_tensors;
 	case CK_PV_CALL:
-	case CK_PV_NEW: return call_refuses(from, v);
+	case CK_PV_NEW: return call_refuses(from, v, tensors);
 	case CK_PV_GLOBAL:
-		return is_known_global(ck_pickle_global(from, v)) ? NULL
-								  : classes;
+		return global_refuses(ck_pickle_global(from, v), tensors);
 	case CK_PV_FROZENSET: return classes;
 	case CK_PV_BYTES: return v->len ? NULL : classes;
 	case CK_PV_BIGINT: return v->len <= UINT8_MAX ? NULL : malformed;

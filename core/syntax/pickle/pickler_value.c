@@ -292,7 +292,8 @@ static int value_write(struct writing *w, const struct ck_pv *v)
 		return 0;
 	}
 	if (w->to.p->restricted)
-		rc = refuse(w, ck_restricted_refuses(w->to.from, v));
+		rc = refuse(w, ck_restricted_refuses(w->to.from, v,
+						     w->to.p->tensors));
 	if (rc)
 		return rc;
 	switch (v->tag) {

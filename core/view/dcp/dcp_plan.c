@@ -2,12 +2,15 @@
 /*
  * dcp_plan: the entries of the directories of dcp/, equal for all layouts: tensors that an
  * archive of torch.save can have, and objects with the bytes that their records have.
+ * Objects of another kind than DCP are those whose classes torch.load accepts by default,
+ * for their records are made here; with tensors or without.
  *
  * An object whose item is an archive is a range of a data file. Of other objects the
  * record is made to learn the lengths of its parts, and made again when they are read.
  */
 #include "dcp_view.h"
 #include "syntax/item_form.h"
+#include "syntax/pickle/pickler.h"
 
 #include <errno.h>
 
@@ -94,6 +97,20 @@ static int record_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 	return rc;
 }
 
+/* Sets *why if torch.load(weights_only=True) refuses an object. */
+static int classes_look(const struct ck_dcp_plan *p, uint32_t object,
+			const char **why)
+{
+	struct ck_buf bytes = { 0 };
+	struct ck_pickler to = { .out = &bytes,
+				 .restricted = true,
+				 .tensors = true };
+	int rc = ck_view_object(&p->access, object, &to, why);
+
+	ck_buf_fini(&bytes);
+	return rc;
+}
+
 static int object_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 {
 	const struct ck_item *item =
@@ -104,6 +121,11 @@ static int object_add(struct ck_dcp_plan *p, uint32_t object, const char **why)
 				      .fpos = item->fpos,
 				      .len = item->length };
 
+	if (strcmp(p->base.c->kind, "dcp") != 0) {
+		int rc = classes_look(p, object, why);
+
+		return rc || *why ? rc : record_add(p, object, why);
+	}
 	if (item->form != CK_FORM_ARCHIVE || item->transform)
 		return record_add(p, object, why);
 	/* An item of an unknown class can be read. */

@@ -57,8 +57,8 @@ struct ck_dcp_plan {
 	size_t piece_cap;		/* private */
 };
 
-/* Makes a plan, where `current` is the current one, or NULL. Reads only objects with stream
- * transforms. Caller must call ck_view_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW;
+/* Makes a plan, where `current` is the current one, or NULL. Of a DCP checkpoint it reads
+ * only objects with stream transforms. Caller must call ck_view_plan_put(). Returns 0, or: -ENOMEM; -EOVERFLOW;
  * transient errors; -EREMOTE after the remote ranges of all objects were recorded. */
 CK_MUST_USE int ck_dcp_plan_make(const struct ck_catalog *c,
 				 const struct ck_object_access *access,

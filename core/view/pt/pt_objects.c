@@ -8,11 +8,9 @@
 #include "ckptfs/pickle.h"
 #include "pt.h"
 #include "syntax/pickle/pickler.h"
+#include "view/view_internal.h"
 
 #include <errno.h>
-
-/* Limit of a value, by the length of its pickle: protocol 2 spells bytes as text. */
-enum { GROWS = 8, GROWS_BY = 4096 };
 
 struct making {
 	struct ck_pt_objects *o;
@@ -20,29 +18,6 @@ struct making {
 	const struct ck_object_access *objects;
 	bool is_remote; /* remote ranges must be fetched first */
 };
-
-/* Converts a pickle. Returns 0, or: -ENOMEM; -EBADMSG, then sets *why. */
-static int convert(struct ck_pt_objects *o, struct ck_str pickle,
-		   const char **why)
-{
-	struct ck_pickler p = { .out = &o->bytes,
-				.memo = o->memo,
-				.restricted = true };
-	size_t begin = o->bytes.len,
-	       most = begin + GROWS * pickle.len + GROWS_BY;
-	struct ck_pickle from = { 0 };
-	int rc = ck_pickle_read(&from, pickle.p, pickle.len, NULL, NULL);
-
-	if (rc == 0)
-		rc = ck_pickler_value(&p, &from, &from.root, NULL, most, NULL);
-	ck_pickle_fini(&from);
-	*why = p.refused ? p.refused : "it is malformed";
-	if (rc)
-		o->bytes.len = begin;
-	else
-		o->memo = p.memo;
-	return rc;
-}
 
 static int end_add(struct ck_pt_objects *o)
 {
@@ -55,37 +30,22 @@ static int end_add(struct ck_pt_objects *o)
 	return 0;
 }
 
-/* True if an object may be readable later. An object that the mounting user may not read is
- * left out. */
-static bool is_transient(int rc, const struct ck_diag *d)
-{
-	return ck_is_shortage(rc) || rc == -EREMOTE ||
-	       (d->transient && rc != -EACCES && rc != -EPERM);
-}
-
 /* Adds an object. Returns 1, or 0 if it is left out, or an error. */
 static int object_add(struct making *m, struct ck_pt_entry *e)
 {
-	const struct ck_object_access *objects = m->objects;
-	struct ck_buf pickle = { 0 };
-	struct ck_diag d = { 0 };
-	const char *why = "it cannot be read";
-	int rc = objects->pickle(objects->cp, e->id.i, &pickle, &d);
+	struct ck_pickler p = { .out = &m->o->bytes,
+				.memo = m->o->memo,
+				.restricted = true };
+	const char *why;
+	int rc = ck_view_object(m->objects, e->id.i, &p, &why);
 
-	if (rc && is_transient(rc, &d)) {
-		ck_buf_fini(&pickle);
-		return rc;
-	}
-	if (rc == 0)
-		rc = convert(m->o, (struct ck_str){ pickle.data, pickle.len },
-			     &why);
-	ck_buf_fini(&pickle);
-	if (rc == -ENOMEM)
-		return rc;
 	if (rc)
+		return rc;
+	if (why)
 		return ck_left_outs_add(&m->t->left_out,
 					ck_catalog_names(m->t->c, e->id).name,
 					why);
+	m->o->memo = p.memo;
 	e->n = m->o->n;
 	rc = end_add(m->o);
 	return rc ? rc : 1;
