@@ -110,6 +110,26 @@ static void view_log(const struct ck_root *r, const struct ck_catalog *c,
 	ck_buf_fini(&line);
 }
 
+void ck_root_log_copies(const struct ck_root *r)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+	struct ck_buf names = { 0 };
+	unsigned n = 0;
+
+	for (size_t i = 0; i < r->n && !r->made; i++) {
+		if (r->views[i] == &ck_view_objects ||
+		    r->views[i] == &ck_view_control || !ck_root_has(r, c, i))
+			continue;
+		ck_buf_printf(&names, " %s", r->views[i]->top);
+		n++;
+	}
+	if (n > 1 && !names.err)
+		ck_log("cp -r of the mount copies the data once for each of%s; "
+		       "copy full and objects, or use: ckptfs cp -r SRC DEST",
+		       names.data);
+	ck_buf_fini(&names);
+}
+
 /* Adds a view, with what it makes, if it is wanted. */
 static int view_add(struct ck_root *r, const struct ck_view_source *from,
 		    const struct ck_view *view)

@@ -119,6 +119,8 @@ CK_MUST_USE bool ck_root_is_renewed(struct ck_root *r);
 /* True if no earlier call had this bit, so that a message is logged once. Any
  * thread. */
 CK_MUST_USE bool ck_root_log_once(struct ck_root *r, unsigned bit);
+/* Logs which directories have the data, if more than one has. */
+void ck_root_log_copies(const struct ck_root *r);
 /* Number of files and directories, including the root; of a run directory those of
  * its steps. */
 uint64_t ck_root_count(const struct ck_root *r);

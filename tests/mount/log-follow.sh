@@ -8,6 +8,7 @@ one=$(stems plain | head -n 1)
 mounted "$source" -o write
 fails 'a refused write' 'Invalid argument' cp "$source/.metadata" \
 	"$mnt/full/$one.npy"
+check 'log: what cp -r copies' grep -qx 'ckptfs: cp -r of the mount copies the data once for each of full raw local hf torch sharded dcp f32; copy full and objects, or use: ckptfs cp -r SRC DEST' "$mnt/.ckptfs/log"
 check 'log: why' grep -q "^ckptfs: $one: .*; the tensor stays as it was\$" \
 	<<<"$("$CKPTFS" log "$mnt")"
 equal 'log: all of it' "$("$CKPTFS" log "$mnt")" "$(cat "$mnt/.ckptfs/log")"
@@ -15,6 +16,10 @@ fails 'log of no mount' 'not the mount point' "$CKPTFS" log "$source"
 fails 'log: no operand' usage "$CKPTFS" log
 fails 'log: a full disk is told' 'No space left' \
 	bash -c '"$1" log "$2" >/dev/full' - "$CKPTFS" "$mnt"
+unmounted
+
+mounted "$source" -o views=full+objects
+equal 'log: cp -r copies the data once' "$(grep -c 'cp -r' "$mnt/.ckptfs/log")" 0
 unmounted
 
 # With -o debug each request is logged, so that the log is long. The kernel gives requests
