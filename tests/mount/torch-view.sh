@@ -53,6 +53,32 @@ check 'a file without quantized tensors' test -f "$file"
 check 'status: quantized' grep -q '^torch: left out: qint8.matrix: its dtype is quantized' "$mnt/.ckptfs/status"
 unmounted
 
+# Lists keep their length without their last entries; keys that are ints of 64 bits.
+python3 -B - <<'END'
+import datetime, os, sys
+sys.path.insert(0, os.path.join(os.environ["HERE"], "../damage"))
+import source as s
+t, out = s.Tensor((4, 3), key="a"), datetime.date(2026, 1, 2)
+value = {"list": [t, out, out], "dicts": [{"a": 1}, {"a": out}], "lists": [[t, out], [out, out, {}], [[out, {"a": out}]]],
+         "first": [out, t], "gone": [{"a": out}, {"a": out}], 1 << 62: 1, -1 << 63: 2, (1 << 63) - 1: 3, 1 << 63: 4, -(1 << 63) - 1: 5}
+rows = [("data.pkl", s.dumps(value)), ("byteorder", b"little"), ("data/a", s.values("a")), ("version", b"3\n")]
+open("lengths.pt", "wb").write(s.archive(rows, "archive/"))
+END
+mounted lengths.pt
+equal 'lists keep their length, and keys of 64 bits' "$(python3 -B - "$file" <<'END'
+import io, pickle, sys
+class Values(pickle.Unpickler):
+    def find_class(self, module, name):
+        return lambda *args: "T"
+    def persistent_load(self, pid):
+        return None
+file = open(sys.argv[1], "rb").read()
+print(Values(io.BytesIO(file[file.index(b"\x80\2"):])).load())
+END
+)" "{'list': ['T', None, None], 'dicts': [{'a': 1}, None], 'lists': [['T', None], [None, None, {}], None], 'first': [None, 'T'], 4611686018427387904: 1, -9223372036854775808: 2, 9223372036854775807: 3}"
+equal 'status: ints of more than 64 bits' "$(grep -c '^torch: left out: -\?9223372036854775[0-9]*: an int in its path has more than 64 bits$' "$mnt/.ckptfs/status")" 2
+unmounted
+
 # --- damage -----------------------------------------------------------------------------------
 
 # lost MNT-FILE OLD NAME...: tensors of other bytes than before, or that cannot be read

@@ -74,6 +74,17 @@ def place(top, path, value):
         top = top[part]
 
 
+def extend(top, path):
+    """Makes the lists long enough for an entry that is left out, as far as its path exists."""
+    for part in path:
+        if type(part) is int and isinstance(top, list):
+            top.extend([None] * (part + 1 - len(top)))
+        try:
+            top = top[part[0] if type(part) is list else part]
+        except (LookupError, TypeError):
+            return
+
+
 def has_tensors(value):
     import torch
     if isinstance(value, dict):
@@ -83,7 +94,7 @@ def has_tensors(value):
 
 def is_refused(path, value):
     """True if an entry cannot be in the file."""
-    if any(type(part) is list and (type(part[0]) not in KEYS or type(part[0]) is int and abs(part[0]) >> 59) for part in path):
+    if any(type(part) is list and (type(part[0]) not in KEYS or type(part[0]) is int and part[0].bit_length() > 63) for part in path):
         return True
     return not nested.is_tensor(value) and (has_tensors(value) or is_unsafe(value))
 
@@ -226,6 +237,15 @@ def beside(lot, home):
     return home, state
 
 
+def is_for_dcp(state):
+    """False if dcp.save refuses the state, or has no names for its entries."""
+    try:
+        flat = nested.as_dcp(state)
+    except ValueError:                                                  # two entries with one key
+        return False
+    return not any(map(nested.is_sparse, flat.values())) and len(named(state)) == len(flat) and not any("~2" in name for name in named(state))
+
+
 def with_dcp(lot, home):
     """The value is that which PyTorch reads."""
     import torch.distributed.checkpoint as dcp
@@ -233,8 +253,7 @@ def with_dcp(lot, home):
     from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
     drawn = nested.Drawn(lot, nested.DTYPES, False)
     state = drawn.mapping(3, least=1)
-    while any(map(nested.is_sparse, nested.as_dcp(state).values())) or len(named(state)) != len(nested.as_dcp(state)) \
-            or any("~2" in name for name in named(state)):              # dcp.save refuses them, or has no names for them
+    while not is_for_dcp(state):
         state = drawn.mapping(3, least=1)
     state["list"] = [{"a.b": drawn.tensor()}, 5, [drawn.tensor()]]
     dcp.save(state, storage_writer=dcp.FileSystemWriter(home / "x"), no_dist=True)
@@ -264,6 +283,8 @@ def problems_of(ckptfs, lot, saver, home):
             left.append(name)
         else:
             place(want, path, value)
+    for name in left:
+        extend(want, found[name][0])
     with interop.Mount(ckptfs, source) as mnt:
         path = pathlib.Path(os.fsdecode(mnt), "torch/checkpoint.pt")
         if not path.exists():

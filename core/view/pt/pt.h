@@ -18,9 +18,12 @@ struct ck_pt_entry {
 	struct ck_entry_id id;
 	/* of a tensor its storage, of an object its number in ck_pt_objects */
 	uint32_t n;
-	/* Not 0: no entry of the checkpoint, but the empty dict `state` beside the
-	 * groups of an optimizer. Its path is that of `id` up to level empty - 1. */
+	/* Not 0: no entry of the checkpoint, but a value with a path of so many parts: the
+	 * null at the end of a list whose last entries are left out, or the empty dict
+	 * `state` beside the groups of an optimizer. The path is that of `id`, except for
+	 * the part `state`. */
 	uint16_t empty;
+	bool is_null;
 	/* Not 0: the key at level as_int - 1 is text, but is written as an int. */
 	uint16_t as_int;
 };
@@ -77,6 +80,8 @@ static inline bool ck_pt_is_same(const struct ck_path_part *a,
 
 /* Value of the text of an index in a list. False above 2^31. */
 bool ck_pt_index(const struct ck_path_part *part, uint32_t *out);
+/* Value of the text of a key that is an int. False above 64 bits. */
+bool ck_pt_int(const struct ck_path_part *part, int64_t *out);
 
 /* --- pt_objects.c ------------------------------------------------------------------- */
 

@@ -51,8 +51,17 @@ static int object_add(struct making *m, struct ck_pt_entry *e)
 	return rc ? rc : 1;
 }
 
-/* Adds all objects and removes the entries of those that are left out. The ranges of all
- * are requested before -EREMOTE is returned. */
+/* True for the null at the end of a list that has other entries, all before it. The first n
+ * entries are those before the null that stay. */
+static bool is_end(const struct ck_pt_tree *t, uint32_t n,
+		   const struct ck_pt_entry *null)
+{
+	return n &&
+	       ck_pt_common(t, &t->entries[n - 1], null) == null->empty - 1U;
+}
+
+/* Adds all objects and removes the entries of those that are left out, and nulls of lists
+ * that do not need them. The ranges of all are requested before -EREMOTE is returned. */
 static int objects_add(struct making *m)
 {
 	struct ck_pt_tree *t = m->t;
@@ -65,6 +74,8 @@ static int objects_add(struct making *m)
 		rc = 1;
 		if (t->entries[i].id.is_object && !t->entries[i].empty)
 			rc = object_add(m, &t->entries[i]);
+		else if (t->entries[i].is_null)
+			rc = is_end(t, n, &t->entries[i]);
 		if (rc == -EREMOTE) {
 			m->is_remote = true;
 			rc = 0;

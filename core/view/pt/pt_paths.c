@@ -67,7 +67,7 @@ struct ck_path_part ck_pt_part(const struct ck_pt_tree *t,
 	struct cut cut = cut_of(t, e);
 	struct ck_path_part part;
 
-	if (e->empty == level + 1)
+	if (e->empty == level + 1 && !e->is_null)
 		return (struct ck_path_part){ .p = "state", .len = 5 };
 	if (cut.whole)
 		return (struct ck_path_part){ .p = cut.rest.p,
@@ -101,12 +101,31 @@ uint32_t ck_pt_common(const struct ck_pt_tree *t, const struct ck_pt_entry *a,
 
 bool ck_pt_index(const struct ck_path_part *part, uint32_t *out)
 {
-	uint64_t n = 0;
+	int64_t n = 0;
 
-	for (uint32_t i = 0; i < part->len && n < INT32_MAX; i++)
-		n = 10 * n + (uint64_t)(part->p[i] - '0');
+	*out = 0;
+	if (!ck_pt_int(part, &n) || n < 0 || n >= INT32_MAX)
+		return false;
 	*out = (uint32_t)n;
-	return part->len > 0 && n < INT32_MAX;
+	return true;
+}
+
+bool ck_pt_int(const struct ck_path_part *part, int64_t *out)
+{
+	bool minus = part->len && part->p[0] == '-';
+	int64_t n = 0;
+
+	for (uint32_t i = minus; i < part->len; i++) {
+		int64_t digit = part->p[i] - '0';
+
+		if (digit < 0 || digit > 9 ||
+		    __builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_sub_overflow(n, digit, &n))
+			return false;
+	}
+	*out = n; /* the negative of the digits, since INT64_MIN has no other */
+	return part->len > minus &&
+	       (minus || !__builtin_sub_overflow(0, n, out));
 }
 
 /* --- which entries ------------------------------------------------------------------ */
@@ -119,30 +138,33 @@ static bool is_digits(struct ck_str s)
 	return s.len > 0;
 }
 
-/* True if the type and text of a part are those of a key that can be written. */
-static bool is_key(const struct ck_path_part *part)
+/* Returns why a part is no key that can be written, or NULL. */
+static const char *key_refused(const struct ck_path_part *part)
 {
 	struct ck_str s = ck_part_text(part);
+	bool is_good;
+	int64_t number;
 
-	if (part->type == CK_PATH_INT && s.len && s.p[0] == '-') {
-		s.p++;
-		s.len--;
-	}
 	switch (part->type) {
-	case CK_PATH_OTHER: return false;
-	case CK_PATH_INT: return s.len <= 18 && is_digits(s);
-	case CK_PATH_INDEX: return is_digits(s);
-	default: return ck_view_is_text(s);
+	case CK_PATH_OTHER: is_good = false; break;
+	case CK_PATH_INT:
+		return ck_pt_int(part, &number)
+			       ? NULL
+			       : "an int in its path has more than 64 bits";
+	case CK_PATH_INDEX: is_good = is_digits(s); break;
+	default: is_good = ck_view_is_text(s);
 	}
+	return is_good ? NULL : "a key in its path is no text or number";
 }
 
 static const char *path_refused(const struct ck_entry *e)
 {
 	for (uint32_t i = 0; i < e->nparts; i++) {
 		struct ck_path_part part = ck_entry_part(e, i);
+		const char *why = key_refused(&part);
 
-		if (!is_key(&part))
-			return "a key in its path is no text or number";
+		if (why)
+			return why;
 	}
 	return ck_view_is_text(e->key) ? NULL : "its name is no Unicode";
 }

@@ -73,11 +73,13 @@ static void names_find(struct ck_pt_pickle *k)
 static void key_write(struct writing *w, const struct ck_path_part *part)
 {
 	char number[40]; /* the text of a part has no terminator */
+	int64_t value = 0;
 
 	(void)snprintf(number, sizeof(number), "%.*s", (int)part->len, part->p);
 	switch (part->type) {
 	case CK_PATH_INT:
-		ck_pickler_signed(&w->p, strtoll(number, NULL, 10));
+		(void)ck_pt_int(part, &value);
+		ck_pickler_signed(&w->p, value);
 		break;
 	case CK_PATH_FLOAT:
 		ck_pickler_float(&w->p, strtod(number, NULL));
@@ -160,7 +162,9 @@ static void entry_write(struct writing *w, uint32_t i)
 
 	w->entry = i;
 	path_write(w, e);
-	if (e->empty)
+	if (e->is_null)
+		ck_pickler_none(&w->p);
+	else if (e->empty)
 		ck_pickler_dict(&w->p);
 	else if (!e->id.is_object)
 		tensor_write(w, e);

@@ -3,8 +3,9 @@
  * pt_tree: the entries of torch/checkpoint.pt as a tree. Paths of the checkpoint are the
  * keys of nested dicts, and positions of lists. Entries are sorted so that those of one
  * dict or list are adjacent: a dict in the order in which its keys first occur, a list by
- * position. Then the file needs no other tree than this order. If the paths are not those
- * of a tree, the entries keep their order and get their whole keys.
+ * position. Then the file needs no other tree than this order. Each list ends with an entry
+ * for its last position, which is a null if the entry there is left out. If the paths are not
+ * those of a tree, the entries keep their order and get their whole keys.
  */
 #include "pt.h"
 
@@ -58,6 +59,9 @@ struct node {
 	uint32_t by;			    /* an entry whose path has it */
 	uint32_t entry; /* the entry that it is; NO_NODE: a dict or list */
 	uint16_t level; /* of its key in the path; the top has none */
+	/* Of a list, the entry whose path has its last position, also of those that are
+	 * left out. */
+	struct ck_entry_id end;
 	bool is_list;
 	bool is_mixed; /* positions are not ascending */
 };
@@ -201,6 +205,67 @@ static int path_add(struct building *b, uint32_t entry)
 	return 0;
 }
 
+/* --- lengths of lists ---------------------------------------------------------------- */
+
+/* The last position of a list. */
+static uint32_t end_of(const struct building *b, const struct node *list)
+{
+	const struct ck_pt_entry e = { .id = list->end };
+	struct ck_path_part part =
+		ck_pt_part(b->t, &e, list == b->nodes ? 0 : list->level + 1U);
+	uint32_t last = 0;
+
+	(void)ck_pt_index(&part, &last);
+	return last;
+}
+
+/* Makes a list long enough for the entry at the end of it. */
+static void list_extend(const struct building *b, struct node *list,
+			struct ck_entry_id id)
+{
+	struct ck_entry_id before = list->end;
+	uint32_t last = end_of(b, list);
+
+	list->end = id;
+	if (end_of(b, list) <= last)
+		list->end = before;
+}
+
+/* Extends the lists in the path of an entry that is left out. */
+static void left_extend(struct building *b, struct ck_entry_id id)
+{
+	const struct ck_pt_entry e = { .id = id };
+	uint32_t levels = ck_pt_levels(b->t, &e), node = 0;
+
+	for (uint32_t i = 0; i < levels; i++) {
+		struct ck_path_part part = ck_pt_part(b->t, &e, i);
+		uint32_t *slot, position;
+
+		if (b->nodes[node].is_list && part.type == CK_PATH_INDEX &&
+		    ck_pt_index(&part, &position))
+			list_extend(b, &b->nodes[node], id);
+		slot = slot_of(b, node, &part);
+		if (!*slot)
+			return;
+		node = *slot;
+	}
+}
+
+/* Finds the ends of all lists. */
+static void ends_find(struct building *b)
+{
+	const struct ck_listing *l = b->t->c->listing;
+
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->nodes[i].is_list)
+			b->nodes[i].end =
+				b->t->entries[b->nodes[b->nodes[i].last].by].id;
+	for (size_t i = 0; i < l->n; i++)
+		if (ck_pt_is_meant(b->t->c, b->t->root, l->entries[i]) &&
+		    ck_pt_refused(b->t->c, l->entries[i]))
+			left_extend(b, l->entries[i]);
+}
+
 /* --- order -------------------------------------------------------------------------- */
 
 struct position {
@@ -250,30 +315,49 @@ static int lists_sort(struct building *b)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->n && rc == 0 && b->is_tree; i++) {
-		struct node *node = &b->nodes[i];
-		struct ck_path_part part;
-		uint32_t last = 0;
-
-		if (!node->is_list)
-			continue;
-		if (node->is_mixed)
-			rc = list_sort(b, node);
-		part = part_of(b, &b->nodes[node->last]);
-		(void)ck_pt_index(&part, &last);
-		b->nulls += last;
-		b->is_tree &= b->nulls <= NULLS_MOST + (uint64_t)b->n;
+		if (b->nodes[i].is_list && b->nodes[i].is_mixed)
+			rc = list_sort(b, &b->nodes[i]);
 	}
-	return rc;
+	if (rc || !b->is_tree)
+		return rc;
+	ends_find(b);
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->nodes[i].is_list)
+			b->nulls += end_of(b, &b->nodes[i]);
+	b->is_tree = b->nulls <= NULLS_MOST + (uint64_t)b->n;
+	return 0;
 }
 
-/* The next node in the order of the file, or NO_NODE. */
-static uint32_t node_next(const struct building *b, uint32_t node)
+/* Appends the null at the end of a list. It is dropped if an entry has that position. */
+static int end_add(const struct node *list, bool is_top, struct ck_pt_tree *to)
 {
-	if (b->nodes[node].first != NO_NODE)
-		return b->nodes[node].first;
-	while (node && b->nodes[node].next == NO_NODE)
-		node = b->nodes[node].parent;
-	return node ? b->nodes[node].next : NO_NODE;
+	uint16_t levels = is_top ? 1 : (uint16_t)(list->level + 2);
+
+	if (!list->is_list)
+		return 0;
+	return entry_add(to, (struct ck_pt_entry){ .id = list->end,
+						   .empty = levels,
+						   .is_null = true });
+}
+
+/* Sets *node to the next one in the order of the file, or to NO_NODE. Ends the lists before
+ * it. */
+static int node_next(const struct building *b, uint32_t *node,
+		     struct ck_pt_tree *to)
+{
+	const struct node *all = b->nodes;
+	uint32_t i = *node;
+	int rc = 0;
+
+	*node = all[i].first;
+	if (*node != NO_NODE)
+		return 0;
+	while (i && all[i].next == NO_NODE && rc == 0) {
+		i = all[i].parent;
+		rc = end_add(&all[i], i == 0, to);
+	}
+	*node = i ? all[i].next : NO_NODE;
+	return rc;
 }
 
 /* --- optimizers --------------------------------------------------------------------- */
@@ -332,15 +416,18 @@ static int optimizer_add(const struct building *b, uint32_t node,
 static int order(const struct building *b, struct ck_pt_tree *to)
 {
 	bool is_dcp = strcmp(to->c->kind, "dcp") == 0;
+	uint32_t i = 0;
 	int rc = 0;
 
-	for (uint32_t i = 0; i != NO_NODE && rc == 0; i = node_next(b, i)) {
+	while (i != NO_NODE && rc == 0) {
 		const struct node *node = &b->nodes[i];
 
 		if (node->first != NO_NODE && !node->is_list && is_dcp)
 			rc = optimizer_add(b, i, to);
 		if (rc == 0 && node->entry != NO_NODE)
 			rc = entry_add(to, b->t->entries[node->entry]);
+		if (rc == 0)
+			rc = node_next(b, &i, to);
 	}
 	return rc;
 }
