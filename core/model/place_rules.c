@@ -20,6 +20,7 @@ struct place {
 struct rule {
 	const char *glob;
 	uint32_t first, end; /* of its places */
+	uint32_t line;
 };
 
 struct ck_place_rules {
@@ -102,7 +103,8 @@ static int place_add(struct ck_place_rules *r, const struct rule *rule,
 static int line_parse(struct ck_place_rules *r, struct ck_str text,
 		      uint32_t line, struct ck_diag *d)
 {
-	struct rule *rules, rule = { .first = (uint32_t)r->nplaces };
+	struct rule *rules,
+		rule = { .first = (uint32_t)r->nplaces, .line = line };
 	struct ck_str glob, word;
 	int rc = 0;
 
@@ -219,20 +221,41 @@ static void rule_apply(const struct ck_place_rules *r, const struct rule *rule,
 	}
 }
 
+uint32_t ck_place_rules_count(const struct ck_place_rules *r)
+{
+	return r ? (uint32_t)r->n : 0;
+}
+
+const char *ck_place_rules_at(const struct ck_place_rules *r, uint32_t rule,
+			      uint32_t *line)
+{
+	*line = r->rules[rule].line;
+	return r->rules[rule].glob;
+}
+
+int ck_place_rules_find(const struct ck_place_rules *r, struct ck_str name,
+			uint32_t ndim, uint32_t *rule)
+{
+	uint32_t n = ck_place_rules_count(r), at = 0;
+	ck_auto_free char *text = n ? strndup(name.p, name.len) : NULL;
+
+	if (n && !text)
+		return -ENOMEM;
+	while (at < n && !(is_possible(r, &r->rules[at], ndim) &&
+			   fnmatch(r->rules[at].glob, text, 0) == 0))
+		at++;
+	*rule = at;
+	return 0;
+}
+
 int ck_place_rules_apply(const struct ck_place_rules *r, struct ck_str name,
 			 uint32_t ndim, struct ck_mesh_dim *dims, uint32_t n)
 {
-	ck_auto_free char *text = r && r->n ? strndup(name.p, name.len) : NULL;
-	size_t at = 0;
+	uint32_t rule;
+	int rc = ck_place_rules_find(r, name, ndim, &rule);
 
-	if (!r || !r->n)
-		return 0;
-	if (!text)
-		return -ENOMEM;
-	while (at < r->n && !(is_possible(r, &r->rules[at], ndim) &&
-			      fnmatch(r->rules[at].glob, text, 0) == 0))
-		at++;
-	for (uint32_t i = 0; at < r->n && i < n; i++)
-		rule_apply(r, &r->rules[at], ndim, &dims[i]);
-	return 0;
+	for (uint32_t i = 0; rc == 0 && rule < ck_place_rules_count(r) && i < n;
+	     i++)
+		rule_apply(r, &r->rules[rule], ndim, &dims[i]);
+	return rc;
 }

@@ -27,8 +27,7 @@ enum { NUMBERED_MOST = 4096 };
 struct sharded {
 	/* Constant; the table locks itself: */
 	struct ck_specs *specs;
-	const struct ck_place_rules *rules; /* or NULL */
-	const char *ranks;		    /* option ranks=, or NULL */
+	const struct ck_view_options *options;
 };
 
 static const struct sharded *sharded_of(const struct ck_dir *dir)
@@ -45,8 +44,7 @@ static int sharded_make(const struct ck_view_source *from, const void **state)
 		free(s);
 		return rc;
 	}
-	s->rules = from->options->rules;
-	s->ranks = from->options->ranks;
+	s->options = from->options;
 	*state = s;
 	return 0;
 }
@@ -114,7 +112,7 @@ static int sharded_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		rc = ck_specs_find(sharded_of(dir)->specs, name, &number);
 	else if (ck_view_rank_in(name, &rank) && spec_of(dir, &spec) &&
 		 rank < spec.ranks &&
-		 ck_rank_list_has(sharded_of(dir)->ranks, rank))
+		 ck_rank_list_has(sharded_of(dir)->options->ranks, rank))
 		number = (uint32_t)rank;
 	else
 		rc = -ENOENT;
@@ -139,7 +137,7 @@ static int dirs_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		return -ENOENT;
 	} else {
 		while (*at < spec.ranks &&
-		       !ck_rank_list_has(sharded_of(dir)->ranks, *at))
+		       !ck_rank_list_has(sharded_of(dir)->options->ranks, *at))
 			++*at;
 		if (*at >= spec.ranks)
 			return -ENOENT;
@@ -209,7 +207,7 @@ static int sharded_part(const struct ck_catalog *c, const struct ck_dir *dir,
 	t = ck_catalog_tensor(c, entry);
 	ck_spec_dims(&spec, t->ndim, out->dims);
 	out->sharding = (struct ck_sharding){ spec.ndim, out->dims };
-	rc = ck_place_rules_apply(sharded_of(dir)->rules,
+	rc = ck_place_rules_apply(sharded_of(dir)->options->rules,
 				  ck_tensor_names(c, entry).name, t->ndim,
 				  out->dims, spec.ndim);
 	if (rc == 0 && has_part(t))
@@ -321,6 +319,24 @@ static int sharded_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 				     out);
 }
 
+static void sharded_log(const struct ck_catalog *c, const void *state,
+			struct ck_buf *out)
+{
+	const struct sharded *s = state;
+
+	ck_view_place_note(s->options, c, out);
+}
+
+static void sharded_status(const struct ck_catalog *c, const void *state,
+			   struct ck_buf *out)
+{
+	size_t begin = out->len;
+
+	sharded_log(c, state, out);
+	if (out->len > begin)
+		ck_buf_text(out, "\n");
+}
+
 const struct ck_view ck_view_sharded = {
 	.top = "sharded",
 	.make = sharded_make,
@@ -332,6 +348,8 @@ const struct ck_view ck_view_sharded = {
 	.slice = sharded_slice,
 	.part = sharded_part,
 	.is_empty = sharded_is_empty,
+	.status = sharded_status,
+	.log = sharded_log,
 	.count = sharded_count,
 	.is_form = true,
 	.is_on_request = true,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view: the table of views, the options that select them, and the items of a file.
+ * view: the table of views, the check of their options, and the items of a file.
  * No state; any thread.
  */
 #include "view_internal.h"
@@ -30,17 +30,6 @@ static bool word_next(const char **text, struct ck_str *out)
 	if (**text == '+')
 		++*text;
 	return len > 0;
-}
-
-bool ck_view_is_wanted(const struct ck_view_options *o, const char *top)
-{
-	const char *at = o->views;
-	struct ck_str word;
-
-	while (at && word_next(&at, &word))
-		if (ck_str_is(word, top))
-			return true;
-	return !o->views;
 }
 
 static bool is_view(struct ck_str name)

@@ -46,6 +46,20 @@ int ck_view_slice_checked(const struct ck_tensor *t, int rc,
 	return -t->err;
 }
 
+/* --- options -------------------------------------------------------------------- */
+
+bool ck_view_is_wanted(const struct ck_view_options *o, const char *top)
+{
+	size_t len = strlen(top);
+
+	for (const char *at = o->views; at; at = strchr(at, '+')) {
+		at += *at == '+';
+		if (strncmp(at, top, len) == 0 && strchr("+", at[len]))
+			return true;
+	}
+	return !o->views;
+}
+
 /* --- names ---------------------------------------------------------------------- */
 
 bool ck_view_is_flat(const struct ck_catalog *c, uint32_t tensor)

@@ -74,6 +74,10 @@ struct ck_pickler;
 CK_MUST_USE int ck_view_object(const struct ck_object_access *objects,
 			       uint32_t object, struct ck_pickler *p,
 			       const char **why);
+/* Appends a line, without its end, about rules of placements= that decide for no tensor; or
+ * nothing. */
+void ck_view_place_note(const struct ck_view_options *o,
+			const struct ck_catalog *c, struct ck_buf *out);
 /* Parses the rank in `rank-<r>`. False for another name, or leading zeros. */
 bool ck_view_rank_in(struct ck_str name, uint64_t *rank);
 /* Parses a number of at most 18 digits, without leading zeros. */

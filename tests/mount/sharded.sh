@@ -61,7 +61,16 @@ check 'placements=: rules' sharded dp=2,tp=3,cp=2 --rule model.first.weight=tp:0
 	--rule model.first.bias=tp:0 --rule model.first.bias=cp:R --rule model.second.weight=tp:1 \
 	--rule model.inner.0.weight=tp:1 --rule model.inner.2.weight=tp:1
 fails 'canary: without one of them' 'other bytes' sharded dp=2,tp=3,cp=2 --rule model.first.weight=tp:0 --rule model.first.weight=cp:R
+equal 'placements=: each rule decides for a tensor' "$(grep -c 'rules decide' "$mnt/.ckptfs/log" "$mnt/.ckptfs/status" | sed 's/.*://' | xargs)" '0 0'
 unmounted
+printf '*.weight tp=R\n\n*.bais tp=R\n*.bias tp=S(1)\nmodel.first.weight tp=S(1)\n' >unused
+text='placements=: 3 of 4 rules decide for no tensor; the first is line 3: \*.bais'
+for views in sharded dcp sharded+dcp; do
+	mounted "$FIXTURES/fsdp2" -o placements=unused,views=$views
+	equal "placements=: rules without a tensor: $views" "$(grep -c "$text" "$mnt/.ckptfs/log") $(grep -cx "$text" "$mnt/.ckptfs/status")" '1 1'
+	unmounted
+done
+fails 'placements=: without a mount' 'rules decide for no tensor' sh -c '"$1" ls "$2" -o placements=unused; false' - "$CKPTFS" "$FIXTURES/fsdp2"
 for bad in 'w' 'w tp' 'w tp=S(x)' 'w tp=R tp=R' 'w tp=SS(0,2)'; do
 	printf '# \n%s\n' "$bad" >malformed
 	fails "refused: $bad" 'option placements: malformed: line 2: ' "$CKPTFS" mount "$FIXTURES/fsdp2" "$mnt" -o placements=malformed

@@ -106,6 +106,26 @@ static void test_rules(void)
 	ck_place_rules_free(NULL);
 }
 
+static void test_found(void)
+{
+	struct ck_place_rules *r = rules_of("# one\na* tp=S(2)\n\n"
+					    "a* tp=R\n* tp=R");
+	uint32_t rule, line;
+
+	eq_u64(ck_place_rules_count(r), 3);
+	eq_err(ck_place_rules_find(r, CK_STR("ab"), 3, &rule), 0);
+	eq_u64(rule, 0);
+	eq_err(ck_place_rules_find(r, CK_STR("ab"), 2, &rule), 0);
+	eq_u64(rule, 1);
+	ok(strcmp(ck_place_rules_at(r, rule, &line), "a*") == 0 && line == 4);
+	ck_place_rules_free(r);
+	r = rules_of("b tp=R");
+	eq_err(ck_place_rules_find(r, CK_STR("a"), 1, &rule), 0);
+	eq_u64(rule, 1);
+	ck_place_rules_free(r);
+	eq_u64(ck_place_rules_count(NULL), 0);
+}
+
 static void test_bad_rules(void)
 {
 	static const char *const bad[] = {
@@ -358,6 +378,7 @@ int main(void)
 	test_chunks();
 	test_defaults();
 	test_rules();
+	test_found();
 	test_bad_rules();
 	test_order();
 	test_random();

@@ -27,7 +27,7 @@ enum {
 struct dcp {
 	/* Constant; the table locks itself: */
 	struct ck_specs *specs;
-	const struct ck_place_rules *rules; /* or NULL */
+	const struct ck_view_options *options;
 	struct ck_object_access objects;
 
 	pthread_mutex_t lock;
@@ -53,7 +53,7 @@ static int dcp_make(const struct ck_view_source *from, const void **state)
 		return rc;
 	}
 	pthread_mutex_init(&s->lock, NULL);
-	s->rules = from->options->rules;
+	s->options = from->options;
 	s->objects = from->objects;
 	s->texts.most = CK_DCP_METADATA_MOST;
 	*state = s;
@@ -127,7 +127,7 @@ static int layout_make(struct dcp *s, const struct ck_catalog *c,
 	rc = plan_get(s, c, &p);
 	if (rc)
 		return rc;
-	rc = ck_dcp_layout_make(p, c, number, &spec, s->rules, out);
+	rc = ck_dcp_layout_make(p, c, number, &spec, s->options->rules, out);
 	if (rc == 0)
 		layout_keep(s, *out);
 	ck_view_plan_put(p);
@@ -416,13 +416,27 @@ static int dcp_many(const struct ck_catalog *c, const struct ck_dir *dir,
 	return 0;
 }
 
-/* Nothing until a program has used the view: a plan may read objects. */
+/* Of a mount with sharded/ that view has the line. */
+static void dcp_log(const struct ck_catalog *c, const void *state,
+		    struct ck_buf *out)
+{
+	const struct ck_view_options *o = dcp_of(state)->options;
+
+	if (!ck_view_is_wanted(o, ck_view_sharded.top))
+		ck_view_place_note(o, c, out);
+}
+
+/* No entries until a program has used the view: a plan may read objects. */
 static void dcp_status(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out)
 {
 	struct dcp *s = dcp_of(state);
 	struct ck_dcp_plan *p;
+	size_t begin = out->len;
 
+	dcp_log(c, state, out);
+	if (out->len > begin)
+		ck_buf_text(out, "\n");
 	pthread_mutex_lock(&s->lock);
 	p = ck_view_plan_of(s->plan, c);
 	pthread_mutex_unlock(&s->lock);
@@ -444,6 +458,7 @@ const struct ck_view ck_view_dcp = {
 	.many = dcp_many,
 	.is_empty = dcp_is_empty,
 	.status = dcp_status,
+	.log = dcp_log,
 	.count = dcp_count,
 	.is_form = true,
 	.is_on_request = true,
