@@ -4,6 +4,7 @@
 
     torch-view.py MNT [--root NAME] [--canary]    compares each tensor with raw/, and names with left_out
     torch-view.py FILE --dump                     prints the records and the opcodes of data.pkl
+    torch-view.py FILE --opcodes                  prints the opcodes of a pickle
     torch-view.py FILE --lost OLD                 reads a damaged file in pieces, and compares it with the one before
     torch-view.py FILE --large                    checks the records of a sparse file of more than 4 GiB
 
@@ -121,8 +122,12 @@ def dump(path):
         data = f.read()
     for name, header, size in directory(data):
         print(f"{header:6} {size:6} {name}")
+    opcodes(records(data)["data.pkl"])
+
+
+def opcodes(pickled):
     line = []
-    for op, arg, _ in pickletools.genops(records(data)["data.pkl"]):
+    for op, arg, _ in pickletools.genops(pickled):
         line.append(op.name if arg is None else f"{op.name} {arg!r}")
         if op.name in ("BINPERSID", "REDUCE", "STOP", "SETITEMS", "APPENDS"):
             print(*line, sep=", ")
@@ -192,6 +197,7 @@ def main():
     parser.add_argument("--root", default="")
     parser.add_argument("--canary", action="store_true")
     parser.add_argument("--dump", action="store_true")
+    parser.add_argument("--opcodes", action="store_true")
     parser.add_argument("--lost")
     parser.add_argument("--large", action="store_true")
     o = parser.parse_args()
@@ -204,6 +210,10 @@ def main():
         return bool(why)
     if o.dump:
         dump(o.path)
+        return 0
+    if o.opcodes:
+        with open(o.path, "rb") as f:
+            opcodes(f.read())
         return 0
     wrong = compare(o)
     print("\n".join(wrong[:20]))
