@@ -25,6 +25,7 @@ fails 'it cannot be written' 'Read-only file system' sh -c 'echo >"$1"' - "$file
 fails 'nothing can be put there' 'Read-only file system' sh -c 'echo >"$1/torch/new"' - "$mnt"
 fails 'no other name' 'No such file' stat "$mnt/torch/checkpoint"
 cp "$file" mounted.pt
+cp -r "$mnt/full" full
 unmounted
 for root in model optim optim.state ''; do
 	mounted "$FIXTURES/optimizer" -o root="$root"
@@ -153,5 +154,6 @@ check 'cp -r of everything' "$CKPTFS" cp -r "$FIXTURES/optimizer" . whole
 equal 'leaves it out' "$(ls whole | xargs)" 'full hf local objects raw'
 mounted copied.pt
 check 'a copy is a checkpoint' torch
+check 'with the same tensors' diff -r full "$mnt/full"
 unmounted
 done_testing
