@@ -339,6 +339,12 @@ def optimizers(ckptfs, tap, home):
             fresh.load_state_dict(value)
             why = same(state["optimizer"], value) or same(state["optimizer"], fresh.state_dict())
             tap.check(why is None, f"{name} from {source.name}, below root=", why)
+    for root in "optimizer.state", "optimizers.0.state":
+        for source in home / "AdamW", home / "AdamW.pt":
+            with interop.Mount(ckptfs, source, "-o", f"root={root}") as mnt:
+                value = torch.load(os.fsdecode(mnt) + "/torch/checkpoint.pt", weights_only=True)
+            why = same(trained(torch.optim.AdamW)["optimizer"]["state"], value)
+            tap.check(why is None, f"{root} of {source.name} alone", why)
     with interop.Mount(ckptfs, home / "AdamW", "-o", "root=model") as mnt:
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
         model.load_state_dict(torch.load(os.fsdecode(mnt) + "/torch/checkpoint.pt", weights_only=True, mmap=True), assign=True)

@@ -168,6 +168,100 @@ static void optimizer_ids(const struct making *m,
 	}
 }
 
+/* --- the state of an optimizer alone -------------------------------------------------- */
+
+/* Sets *before to the text before "state" in a root that ends with it. False if the root is
+ * not the state of an optimizer, by its name. */
+static bool state_root(const struct ck_pt_tree *t, struct ck_str *before)
+{
+	struct ck_str rest = ck_str_from(t->root), part;
+	bool is_digits;
+
+	if (!ck_str_ends(rest, CK_STR("state")))
+		return false;
+	rest.len -= strlen("state");
+	*before = rest;
+	if (rest.len == 0)
+		return true;
+	do {
+		const char *dot;
+
+		if (rest.p[--rest.len] != '.')
+			return false;
+		dot = memrchr(rest.p, '.', rest.len);
+		part.p = dot ? dot + 1 : rest.p;
+		part.len = (size_t)(rest.p + rest.len - part.p);
+		is_digits = part.len &&
+			    strspn(part.p, "0123456789") >= part.len;
+		rest.len -= part.len;
+	} while (is_digits && rest.len);
+	return ck_view_is_optimizer(part);
+}
+
+/* True for the name <before>param_groups.<number>.params. */
+static bool is_params_name(struct ck_str name, struct ck_str before)
+{
+	static const struct ck_str groups = { "param_groups.", 13 },
+				   params = { ".params", 7 };
+	uint64_t number;
+
+	if (!ck_str_starts(name, before))
+		return false;
+	name.p += before.len;
+	name.len -= before.len;
+	return ck_view_number_in(name, groups, params, &number);
+}
+
+/* Reads the lists of parameters in groups that are not below root=. */
+static int groups_read(const struct making *m, struct ck_str before, bool *ints,
+		       bool *others)
+{
+	const struct ck_catalog *c = m->t->c;
+	const struct ck_listing *l = c->listing;
+	int rc = 0;
+
+	for (size_t i = 0; i < l->n && rc == 0; i++) {
+		struct ck_buf value = { 0 };
+		struct ck_pickler p = { .out = &value, .restricted = true };
+		const char *why;
+
+		if (!l->entries[i].is_object ||
+		    !is_params_name(ck_catalog_names(c, l->entries[i]).name,
+				    before))
+			continue;
+		rc = ck_view_object(m->objects, l->entries[i].i, &p, &why);
+		if (rc == 0 && !why)
+			params_read((struct ck_str){ value.data, value.len },
+				    ints, others);
+		*others |= why != NULL;
+		ck_buf_fini(&value);
+	}
+	return rc;
+}
+
+/* Does for root=<optimizer>.state what optimizer_ids() does. */
+static int state_ids(const struct making *m)
+{
+	struct ck_pt_tree *t = m->t;
+	bool ints = false, others = false;
+	struct ck_str before;
+	int rc;
+
+	if (strcmp(t->c->kind, "dcp") != 0 || t->flat ||
+	    !state_root(t, &before))
+		return 0;
+	rc = groups_read(m, before, &ints, &others);
+	for (uint32_t i = 0; i < t->n && rc == 0 && ints && !others; i++) {
+		struct ck_path_part part = ck_pt_part(t, &t->entries[i], 0);
+		uint64_t number;
+
+		if (part.type == CK_PATH_STR &&
+		    ck_view_number(ck_part_text(&part), &number))
+			t->entries[i].as_int = 1;
+	}
+	return rc;
+}
+
 /* --- all ---------------------------------------------------------------------------- */
 
 struct ck_str ck_pt_object(const struct ck_pt_objects *o, uint32_t n)
@@ -187,7 +281,7 @@ int ck_pt_objects_make(struct ck_pt_objects *o, struct ck_pt_tree *t,
 	rc = objects_add(&m);
 	for (uint32_t i = 0; i < t->noptimizers && rc == 0; i++)
 		optimizer_ids(&m, &t->optimizers[i]);
-	return rc;
+	return rc ? rc : state_ids(&m);
 }
 
 void ck_pt_objects_fini(struct ck_pt_objects *o)
