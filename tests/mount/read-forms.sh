@@ -21,6 +21,12 @@ check 'a tensor of many requests' python3 "$HERE/read-forms.py" "$mnt" \
 	"$WORK/columns.sha256"
 unmounted
 
+# The files that views generate, with the bytes of sequential reads.
+mounted "$FIXTURES/fsdp2"
+(cd "$mnt" && sha256sum hf/* torch/* dcp/3/.metadata dcp/3/* sharded/dp=2,tp=2/rank-1/*weight* optim/by-id/0/* optim/param_groups.json f32/*weight*) >views.sha256
+check 'files of hf/, torch/, dcp/, sharded/, optim/ and f32/' python3 "$HERE/read-forms.py" "$mnt" "$WORK/views.sha256"
+unmounted
+
 sed 's/^./x/' "$FIXTURES/shapes.sha256" >wrong.sha256
 mounted "$FIXTURES/shapes"
 fails 'other bytes than expected are found' 'sha256' \
