@@ -233,11 +233,13 @@ static bool is_numbered(const struct ck_entry *e)
 static void part_print(struct ck_pickler *p, const struct ck_path_part *part)
 {
 	const struct ck_str text = ck_part_text(part);
+	bool is_index = part->type == CK_PATH_INDEX;
 	uint64_t index = 0;
 
-	for (size_t i = 0; i < text.len; i++)
-		index = index * 10 + (uint64_t)(text.p[i] - '0');
-	if (part->type == CK_PATH_INDEX)
+	for (size_t i = 0; i < text.len && is_index; i++)
+		is_index = ck_mul(&index, index, 10) &&
+			   ck_add(&index, index, (uint64_t)(text.p[i] - '0'));
+	if (is_index && index <= INT64_MAX)
 		ck_pickler_int(p, index);
 	else
 		ck_pickler_text(p, text);

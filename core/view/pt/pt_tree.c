@@ -85,8 +85,8 @@ static struct ck_path_part part_of(const struct building *b,
 }
 
 /* Finds the slot of a child: its node, or a free one. */
-static uint32_t *slot_of(const struct building *b, uint32_t parent,
-			 const struct ck_path_part *part)
+static CK_WRAPS uint32_t *slot_of(const struct building *b, uint32_t parent,
+				  const struct ck_path_part *part)
 {
 	uint64_t seed = b->seed + parent * UINT64_C(0x9e3779b97f4a7c15);
 	size_t mask = b->nslots - 1;
