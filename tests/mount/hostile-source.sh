@@ -49,6 +49,10 @@ fi
 # Text of the checkpoint never reaches a terminal or the log unescaped. Names of files, and
 # lists of them, keep U+0080 to U+009F, see ckptfs(5).
 ascii='[\x00-\x1f]' all='[\x00-\x1f\x7f]|\xc2[\x80-\x9f]'
+# classes FILE OPTION: the modules of classes that a generated pickle names.
+classes() {
+	python3 -B "$HERE/torch-view.py" "$@" | grep -o "GLOBAL '[a-z_.]*" | sort -u | cut -c9- | xargs
+}
 printed() { # WHAT PATTERN COMMAND...
 	"${@:3}" >"$WORK/text" 2>&1
 	tr -d '\n' <"$WORK/text" | grep -aqP "$2"
@@ -71,6 +75,8 @@ for file in "$mnt"/raw/*; do
 	echo
 done >"$WORK/faults"
 printed 'attribute error' "$all" cat "$WORK/faults"
+equal 'hostile keys: .metadata of dcp/ names no other class' "$(classes "$mnt/dcp/2/.metadata" --opcodes)" \
+	'torch torch.distributed._shard.sharded_tensor.metadata torch.distributed.checkpoint.filesystem torch.distributed.checkpoint.metadata torch.serialization'
 unmounted
 
 # Names of the tree itself cannot be taken, all tensors are there.
@@ -83,6 +89,10 @@ equal 'inspect: names that are alike' \
 	"[['A', 'a'], ['e\\u0301', '\\xe9']]"
 equal 'inspect: in its table' \
 	"$("$CKPTFS" inspect "$WORK/reserved" | grep -c '^one name where case')" 2
+check 'every key is in torch/' python3 -B "$HERE/torch-view.py" "$mnt"
+check 'every key is in dcp/' python3 -BS "$HERE/dcp_layouts.py" "$mnt" 2
+equal 'keys of the tree: torch/ names no other class' "$(classes "$mnt/torch/checkpoint.pt" --dump)" 'collections torch torch._utils'
+equal 'files of dcp/ have no names of keys' "$(ls -A "$mnt/dcp/2" | xargs)" '.metadata __0_0.distcp __1_0.distcp'
 for file in "$mnt"/raw/*; do
 	[ "$(wc -c <"$file")" -eq 24 ] || result 1 "read $file"
 done
