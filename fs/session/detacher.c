@@ -72,7 +72,7 @@ static void leave_all(int *orders)
 	if (*orders != 3)
 		dup2(*orders, 3);
 	*orders = 3;
-	(void)close_range(4, ~0U, 0);
+	(void)syscall(SYS_close_range, 4U, ~0U, 0U);
 	prctl(PR_SET_NAME, "ckptfs-detacher");
 }
 

@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,8 +157,8 @@ static void close_inherited(const struct mount *m)
 	unsigned kept = (unsigned)m->ready_fd;
 
 	if (kept > 3)
-		(void)close_range(3, kept - 1, 0);
-	(void)close_range(kept + 1, ~0U, 0);
+		(void)syscall(SYS_close_range, 3U, kept - 1, 0U);
+	(void)syscall(SYS_close_range, kept + 1, ~0U, 0U);
 }
 
 /* --- the parent ----------------------------------------------------------- */

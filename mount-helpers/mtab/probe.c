@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ static void run_child(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
 	dup2(to_parent, STDIN_FILENO);
-	(void)close_range(3, ~0U, 0);
+	(void)syscall(SYS_close_range, 3U, ~0U, 0U);
 	rc = work(arg, &answer);
 	if (rc == 0)
 		rc = answer.err;

@@ -12,10 +12,12 @@ from ._library import Error
 
 
 def _program() -> str:
-    """The command ckptfs: of PATH, of this Python, or of the prefix of this package."""
+    """The command ckptfs: inside this package (in a wheel), of PATH, of this Python, or of the prefix of this package."""
     import shutil
-    prefix = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4))
-    for place in (shutil.which("ckptfs"), os.path.join(sys.prefix, "bin", "ckptfs"), os.path.join(prefix, "bin", "ckptfs")):
+    here = os.path.dirname(os.path.abspath(__file__))
+    prefix = os.path.normpath(os.path.join(here, *[".."] * 4))
+    for place in (os.path.join(here, "bin", "ckptfs"), shutil.which("ckptfs"), os.path.join(sys.prefix, "bin", "ckptfs"),
+                  os.path.join(prefix, "bin", "ckptfs")):
         if place and os.access(place, os.X_OK):
             return place
     raise Error(errno.ENOENT, "the command ckptfs is not installed")
