@@ -21,9 +21,10 @@ limited() {
 		>"$WORK/out" 2>&1
 }
 
-# log_is_empty: except for libfuse's message when it cannot start a thread.
+# log_is_empty: except for the line of each mount about cp -r, and libfuse's message when it
+# cannot start a thread.
 log_is_empty() {
-	[ -z "$(grep -v 'error creating thread' "$mnt/.ckptfs/log")" ]
+	[ -z "$(grep -v -e 'cp -r of the mount' -e 'error creating thread' "$mnt/.ckptfs/log")" ]
 }
 
 # judge WHAT SOURCE: all bytes of all forms.
