@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import bounds  # noqa: E402
+import views  # noqa: E402
 from tap import is_long  # noqa: E402
 
 CKPTFS = os.environ.get("CKPTFS", "ckptfs")
@@ -164,7 +165,25 @@ def verify_damage(mnt, want):
         yield f"damage: ends with {lines[-1]!r}"
 
 
-def verify_mount(path, mnt, want, text):
+def views_before(work, group):
+    """The files in views of a mount of the checkpoint before its damage."""
+    from source import Checkpoint
+    from want import BASES
+    make = BASES.get(group, Checkpoint)
+    if make not in views.good:
+        path, mnt = work + "/before", work + "/mnt"
+        make().write(path)
+        meter.run(CKPTFS, "mount", path, mnt)
+        try:
+            views.good[make] = views.read_all(mnt)
+        finally:
+            meter.run(CKPTFS, "umount", mnt)
+            shutil.rmtree(path)
+            meter.take()
+    return views.good[make]
+
+
+def verify_mount(path, mnt, want, text, before):
     got = run("mount", path, mnt)
     if want.refused:
         if got.returncode != 2 or want.text not in got.stderr:
@@ -178,6 +197,8 @@ def verify_mount(path, mnt, want, text):
             yield from verify_tensor(mnt, name, want)
         yield from verify_object(mnt, want, text)
         yield from verify_damage(mnt, want)
+        if before is not None:
+            yield from views.verify_views(mnt, want, before)
         with open(mnt + "/.ckptfs/status") as status:
             pid = status.read().partition("\ndaemon: ")[2].split("\n")[0]
         if pid:
@@ -249,8 +270,10 @@ def verify(work, key, change, largest):
     from source import Checkpoint
     from want import BASES
     path, mnt = work + "/in/source", work + "/mnt"
-    os.makedirs(work + "/in")
     checkpoint = BASES.get(key[0], Checkpoint)()
+    is_viewed = is_long() and not hasattr(checkpoint, "verify") and key[1] not in views.OTHER
+    before = views_before(work, key[0]) if is_viewed else None
+    os.makedirs(work + "/in")
     want = change(checkpoint)
     checkpoint.write(path)
     if hasattr(checkpoint, "verify"):
@@ -258,7 +281,7 @@ def verify(work, key, change, largest):
     else:
         yield from verify_check(path, want, False)
         yield from verify_check(path, want, True)
-        yield from verify_mount(path, mnt, want, checkpoint.text)
+        yield from verify_mount(path, mnt, want, checkpoint.text, before)
     if os.path.exists(os.environ["CANARY"]):
         yield "something of the checkpoint was run"
     size = bounds.size_of(path)
