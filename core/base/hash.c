@@ -72,15 +72,21 @@ uint64_t ck_hash_seed(void)
 	return seed;
 }
 
-void ck_hash128_hex(struct ck_str s, char out[static 33])
+void ck_sum128_hex(const uint8_t sum[static 16], char out[static 33])
 {
 	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < 16; i++) {
+		out[2 * i] = digits[sum[i] >> 4];
+		out[2 * i + 1] = digits[sum[i] & 15];
+	}
+	out[32] = '\0';
+}
+
+void ck_hash128_hex(struct ck_str s, char out[static 33])
+{
 	XXH128_canonical_t canonical;
 
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits(s.p, s.len));
-	for (size_t i = 0; i < sizeof(canonical.digest); i++) {
-		out[2 * i] = digits[canonical.digest[i] >> 4];
-		out[2 * i + 1] = digits[canonical.digest[i] & 15];
-	}
-	out[32] = '\0';
+	ck_sum128_hex(canonical.digest, out);
 }

@@ -17,23 +17,17 @@ static int text_read(const char *path, size_t most, struct ck_buf *text,
 {
 	ck_auto_fd int fd = open(path,
 				 O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	char bytes[2048];
 	struct stat st;
-	ssize_t n = 0;
+	int rc;
 
 	if (fd < 0 || fstat(fd, &st))
 		return ck_fail(d, errno, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return ck_fail(d, EBADMSG, "not a regular file");
-	while (text->len <= most && text->err == 0 &&
-	       (n = read(fd, bytes, sizeof(bytes))) > 0)
-		ck_buf_add(text, bytes, (size_t)n);
-	if (n < 0 || text->err)
-		return n < 0 ? ck_fail(d, errno, "%s", strerror(errno))
-			     : ck_fail(d, -text->err, "out of memory");
-	return text->len > most
-		       ? ck_fail(d, EFBIG, "larger than %zu bytes", most)
-		       : 0;
+	rc = ck_read_all(fd, most, text);
+	if (rc == -EFBIG)
+		return ck_fail(d, EFBIG, "larger than %zu bytes", most);
+	return rc ? ck_fail(d, -rc, "%s", strerrordesc_np(-rc)) : 0;
 }
 
 int ck_place_rules_read(const char *path, struct ck_place_rules **out,

@@ -238,7 +238,6 @@ void ck_log_detach(void);
 void ck_log_snapshot(struct ck_buf *out);
 
 /* --- hashes (XXH3, seed 0 unless one is given) ------------------------------ */
-
 uint64_t ck_hash64(struct ck_str s);
 /* For tables with untrusted keys: a random seed prevents chosen collisions. */
 uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed);
@@ -251,13 +250,16 @@ uint64_t ck_hasher_sum(const struct ck_hasher *h);
 void ck_hasher_sum128(const struct ck_hasher *h, uint8_t out[static 16]);
 void ck_hasher_free(struct ck_hasher *h);
 /* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
+void ck_sum128_hex(const uint8_t sum[static 16], char out[static 33]);
 void ck_hash128_hex(struct ck_str s, char out[static 33]);
 
 /* --- system calls -------------------------------------------------------- */
-
 /* Reads exactly len bytes at fpos, continuing after short reads and EINTR.
  * Returns 0, -ENODATA if the file ends before, or the error of pread(2). */
 CK_MUST_USE int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos);
+/* Appends all bytes from the position of fd to the end of the file. Returns 0, or: -EFBIG
+ * if there are more than `most`; -ENOMEM; the error of read(2). */
+CK_MUST_USE int ck_read_all(int fd, size_t most, struct ck_buf *out);
 /* Write all len bytes, continuing after short writes and EINTR. */
 CK_MUST_USE int ck_write_full(int fd, const void *buf, size_t len);
 CK_MUST_USE int ck_pwrite_full(int fd, const void *buf, size_t len,
@@ -280,7 +282,6 @@ enum ck_beneath { CK_BENEATH_NO_SYMLINKS, CK_BENEATH_SYMLINKS };
  * -EPERM. Returns a descriptor or a negative errno. */
 CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 				enum ck_beneath how);
-
 /* Open the same directory again, with its own position and locks, or a new
  * unnamed file in it for reading and writing (O_TMPFILE). Return a descriptor,
  * close-on-exec, or a negative errno. */
@@ -289,7 +290,6 @@ CK_MUST_USE int ck_open_unnamed(int dirfd);
 /* True if `what` is the directory of fd or one of its ancestors, as far as
  * those may be searched. Closes fd. */
 CK_MUST_USE bool ck_lies_in(int fd, const struct stat *what);
-
 /* Runs copy(arg). Returns 0, or -EIO if a SIGBUS occurs on a mapping of a
  * truncated file; the process survives. Any thread; not nested; copy() must not
  * own resources. Call ck_sigbus_install() before the first use; it may be called again.

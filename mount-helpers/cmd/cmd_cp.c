@@ -4,13 +4,13 @@
  * rules of cp(1). All names and destinations are checked before the first write. The main thread
  * parses, checks and walks; cp_threads.c copies. --resume completes a copy (cp_mark.c).
  */
+#include "base/system/process.h"
 #include "commands.h"
 #include "cp.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -501,14 +501,6 @@ static int run(struct cp *k, char **argv, int n)
 	return rc > k->status ? rc : k->status;
 }
 
-static unsigned processors(void)
-{
-	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-
-	return n < CK_COPY_THREADS ? (unsigned)n : CK_COPY_THREADS;
-}
-
 static int parse_threads(struct cp *k, const char *text)
 {
 	char *end;
@@ -571,9 +563,10 @@ static void end_by(int number)
 
 int ck_cmd_cp(int argc, char **argv)
 {
-	struct cp k = { .top = -1, .how.threads = processors() };
+	struct cp k = { .top = -1 };
 	int rc;
 
+	k.how.threads = (unsigned)ck_min(ck_processors(), CK_COPY_THREADS);
 	k.how.from = &k.u;
 	k.how.progress = &k.progress;
 	ck_progress_init(&k.progress, ck_cp_signalled);

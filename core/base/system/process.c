@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* process: reads files of /proc/<pid>. No state; any thread. */
+/* process: reads files of /proc/<pid>, and asks the scheduler. No state; any thread. */
 #include "process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,4 +20,13 @@ const char *ck_process_stat(pid_t process, char text[static CK_PROCESS_STAT])
 	text[n > 0 ? n : 0] = '\0';
 	name_end = strrchr(text, ')');
 	return name_end ? name_end + 1 : NULL;
+}
+
+unsigned ck_processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set)
+		       ? 1
+		       : (unsigned)CPU_COUNT(&set);
 }

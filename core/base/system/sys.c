@@ -61,6 +61,23 @@ static int write_all(int fd, const char *p, size_t len, off_t fpos)
 	return 0;
 }
 
+int ck_read_all(int fd, size_t most, struct ck_buf *out)
+{
+	size_t before = out->len;
+	char bytes[2048];
+	ssize_t n = 0;
+
+	while (out->len - before <= most && out->err == 0 &&
+	       ((n = read(fd, bytes, sizeof(bytes))) > 0 ||
+		(n < 0 && errno == EINTR)))
+		ck_buf_add(out, bytes, n < 0 ? 0 : (size_t)n);
+	if (n < 0)
+		return -errno;
+	if (out->err)
+		return out->err;
+	return out->len - before > most ? -EFBIG : 0;
+}
+
 int ck_write_full(int fd, const void *buf, size_t len)
 {
 	return write_all(fd, buf, len, -1);

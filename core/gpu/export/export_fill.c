@@ -5,10 +5,10 @@
  * until all pieces have ended: with 0, or with the first error, after which no piece
  * is started. ck_export_fill.lock protects it, and is released while a piece is started.
  */
+#include "base/system/process.h"
 #include "export.h"
 
 #include <errno.h>
-#include <sched.h>
 
 enum {
 	AT_A_TIME = 16, /* pieces */
@@ -147,15 +147,6 @@ static void *bring(void *arg)
 	return NULL;
 }
 
-static uint32_t processors(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set)
-		       ? 1
-		       : (uint32_t)CPU_COUNT(&set);
-}
-
 /* Reserves helpers for so many pieces, and returns their number. */
 static uint32_t helpers_take(struct ck_exports *all, uint64_t pieces)
 {
@@ -164,7 +155,7 @@ static uint32_t helpers_take(struct ck_exports *all, uint64_t pieces)
 
 	if (n < 2)
 		return 0;
-	most = (uint32_t)ck_min(processors() - 1, HELPERS_MOST);
+	most = (uint32_t)ck_min(ck_processors() - 1, HELPERS_MOST);
 	pthread_mutex_lock(&all->lock);
 	n = (uint32_t)ck_min(n - 1, most - ck_min(most, all->helpers));
 	all->helpers += n;

@@ -313,8 +313,8 @@ static void print(struct ck_comparing *k, struct ck_buf *out)
 
 static int compare(struct ck_comparing *k, const struct ck_file_content *about)
 {
-	k->shown.cp = k->other.cp = k->cp;
-	k->shown.c = k->other.c = k->c;
+	k->shown.reader.cp = k->other.reader.cp = k->cp;
+	k->shown.reader.c = k->other.reader.c = k->c;
 	switch (about->topic) {
 	case CK_FILE_KIND_TENSOR:
 	case CK_FILE_KIND_PART: return tensor_compare(k, about->number);

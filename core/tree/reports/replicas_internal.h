@@ -6,15 +6,13 @@
 
 #include "ckptfs/io.h"
 #include "replicas.h"
+#include "values/element_reader.h"
 
 enum { CK_SIDE_BYTES = 1 << 20 };
 
 /* One of two boxes that are compared. */
 struct ck_side {
-	struct ck_locator locator; /* first: the locator is the side */
-	struct ck_checkpoint *cp;
-	const struct ck_catalog *c;
-	struct ck_open_slice *opened;
+	struct ck_element_reader reader;
 	uint8_t *bytes; /* CK_SIDE_BYTES */
 };
 

@@ -41,12 +41,8 @@ static int sample_read(struct ck_side *s, const struct ck_tensor *copy,
 	*len = 0;
 	for (uint32_t i = 0; i < ck_sample_blocks(bytes) && rc == 0; i++) {
 		uint64_t at = ck_sample_block(bytes, i, &n);
-		struct ck_read what = { .from = s->opened,
-					.vpos = at,
-					.len = n,
-					.to = s->bytes + *len };
 
-		rc = ck_host_read(s->cp->files, &what);
+		rc = ck_elements_read(&s->reader, NULL, at, n, s->bytes + *len);
 		*len += n;
 	}
 	ck_side_close(s);
@@ -97,7 +93,8 @@ static int copy_compare(struct ck_side *reference, struct ck_side *other,
 int ck_sample_compare(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint32_t tensor, struct ck_sample_pair *out)
 {
-	struct ck_side reference = { .cp = cp, .c = c }, other = reference;
+	struct ck_side reference = { .reader.cp = cp, .reader.c = c };
+	struct ck_side other = reference;
 	const struct ck_tensor *low = NULL, *copy;
 	const struct ck_same_name *same;
 	uint32_t n;

@@ -7,65 +7,24 @@
 
 #include <errno.h>
 
-static int side_locate(struct ck_locator *l, uint32_t tensor,
-		       const uint64_t *window, const struct ck_layout **out)
-{
-	const struct ck_side *s = (const struct ck_side *)l;
-
-	return ck_layout_get(s->cp, s->c, tensor, window, out);
-}
-
-static bool side_is_old(struct ck_locator *l, const struct ck_layout *layout)
-{
-	return ck_layout_is_old(((const struct ck_side *)l)->cp, layout);
-}
-
-static void side_put(struct ck_locator *l, const struct ck_layout *layout)
-{
-	ck_layout_put(((const struct ck_side *)l)->cp, layout);
-}
-
 int ck_side_open(struct ck_side *s, uint32_t tensor, const int64_t *box,
 		 uint64_t bytes)
 {
-	struct ck_slice_builder b = { 0 };
-	struct ck_slice *slice;
-	int rc;
-
-	s->locator = (struct ck_locator){ .get = side_locate,
-					  .put = side_put,
-					  .is_old = side_is_old,
-					  .renew = side_locate };
 	if (!s->bytes)
 		s->bytes = malloc(CK_SIDE_BYTES);
-	if (!s->bytes)
-		return -ENOMEM;
-	ck_slice_add_box(&b, tensor, ck_catalog_tensor(s->c, tensor)->ndim,
-			 (const uint64_t *)box, bytes);
-	rc = ck_slice_make(&b, &slice);
-	if (rc)
-		return rc;
-	rc = ck_open_slice_make(slice, &s->locator, &s->opened);
-	if (rc)
-		ck_slice_free(slice);
-	return rc;
+	return s->bytes ? ck_elements_open(&s->reader, tensor, box, bytes)
+			: -ENOMEM;
 }
 
 void ck_side_close(struct ck_side *s)
 {
-	ck_open_slice_free(s->opened);
-	s->opened = NULL;
+	ck_elements_close(&s->reader);
 }
 
 static int side_read(const struct ck_comparing *k, const struct ck_side *s,
 		     uint64_t at, uint64_t len)
 {
-	struct ck_read what = {
-		.from = s->opened, .vpos = at, .len = len, .to = s->bytes
-	};
-
-	return k->route ? ck_io_read(k->route, &what)
-			: ck_host_read(s->cp->files, &what);
+	return ck_elements_read(&s->reader, k->route, at, len, s->bytes);
 }
 
 int ck_differing_add(struct ck_comparing *k, uint32_t file)
