@@ -115,11 +115,18 @@ static const struct command {
 	  "  --chunks                   where the boxes of each tensor are stored\n"
 	  "  --json                     one JSON object\n"
 	  "  --csv                      one line for each tensor\n" READING },
-	{ "check", ck_cmd_check, "check SRC [--full] [--json] " READING_USAGE,
+	{ "check", ck_cmd_check,
+	  "check SRC [--full] [--digests FILE] [--json] " READING_USAGE,
 	  "find damage; --full reads all bytes and compares checksums",
 	  "  --full                     read all bytes, compare "
 	  "checksums\n"
+	  "  --digests FILE             compare tensors with FILE, of ckptfs "
+	  "digest\n"
 	  "  --json                     one JSON object\n" READING },
+	{ "digest", ck_cmd_digest,
+	  "digest SRC [PATTERN...] [--output FILE] " READING_USAGE,
+	  "print the XXH3-128 of the bytes of each tensor, as xxhsum does",
+	  "  --output FILE              write to FILE, not to stdout\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print all that was parsed, as text, to look for a fault", READING },
 	{ "serve", ck_cmd_serve,

@@ -4,6 +4,7 @@
  * or as JSON. The exit status is CK_EXIT_DAMAGE if there are faults; warnings do not change
  * it. The main thread prints; ck_checkpoint_check() reads in THREADS threads.
  */
+#include "check_digests.h"
 #include "ckptfs/format.h"
 #include "ckptfs/io.h"
 #include "ckptfs/json.h"
@@ -34,6 +35,8 @@ struct checking {
 	struct ck_hosts_options hosts;
 	struct ck_view_options view;  /* only `manifest` is used */
 	struct ck_manifest *expected; /* its content, or NULL */
+	const char *digests;	      /* of --digests, or NULL */
+	struct ck_buf digests_text;   /* the content of that file */
 	int64_t shown; /* time of the last progress line, ms; 0: not yet */
 	uint64_t dead; /* unreferenced bytes, if dead_known */
 	bool dead_known;
@@ -275,14 +278,19 @@ static int strict_check(const struct checking *k, struct ck_findings *out)
 	return rc;
 }
 
-static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
-			  bool full, struct ck_findings *out)
+/* Reads the bytes of tensors: compares replicas, and the file of digests. */
+static int tensors_check(const struct checking *k, struct ck_checkpoint *cp,
+			 struct ck_cluster *cluster, struct ck_findings *out)
 {
+	const struct ck_str text = { k->digests_text.data,
+				     k->digests_text.len };
 	struct ck_route route;
 	int rc;
 
 	ck_route_init(&route, cp->files, ck_cluster_backend(cluster));
-	rc = ck_replicas_check(cp, &route, full, out);
+	rc = ck_replicas_check(cp, &route, k->full, out);
+	if (rc == 0 && k->digests)
+		rc = ck_check_digests(cp, cluster ? &route : NULL, text, out);
 	ck_route_fini(&route);
 	return rc;
 }
@@ -306,7 +314,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 		return ck_trouble("%s", d.text);
 	rc = strict_check(k, &findings);
 	if (rc == 0)
-		rc = replicas_check(cp, cluster, k->full, &findings);
+		rc = tensors_check(k, cp, cluster, &findings);
 	if (rc) {
 		ck_findings_fini(&findings);
 		return ck_trouble("%s", strerror(-rc));
@@ -324,6 +332,7 @@ static int parse(struct checking *k, int argc, char **argv)
 	static const struct option long_options[] = {
 		{ "full", no_argument, NULL, 'f' },
 		{ "json", no_argument, NULL, 'j' },
+		{ "digests", required_argument, NULL, 'd' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int letter, rc = CK_EXIT_FINE;
@@ -334,6 +343,7 @@ static int parse(struct checking *k, int argc, char **argv)
 		switch (letter) {
 		case 'f': k->full = true; break;
 		case 'j': k->json = true; break;
+		case 'd': k->digests = optarg; break;
 		case 'o':
 			rc = ck_parse_reading(&k->options, &k->hosts, &k->view,
 					      optarg);
@@ -368,6 +378,8 @@ int ck_cmd_check(int argc, char **argv)
 
 	if (rc == 0 && k.view.manifest)
 		rc = manifest_read(&k);
+	if (rc == 0 && k.digests)
+		rc = ck_check_digests_read(k.digests, &k.digests_text);
 	if (rc == 0)
 		rc = ck_source_open(argv[optind], &k.options, &k.hosts,
 				    &cluster, &cp);
@@ -377,6 +389,7 @@ int ck_cmd_check(int argc, char **argv)
 		rc = check(&k, cp, cluster);
 	ck_source_close(cluster, cp);
 	ck_manifest_free(k.expected);
+	ck_buf_fini(&k.digests_text);
 	ck_view_options_fini(&k.view);
 	ck_hosts_options_fini(&k.hosts);
 	ck_format_options_fini(&k.options);

@@ -22,7 +22,7 @@ struct inspection {
 	const struct ck_catalog *c;
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
-	const char *glob; /* NULL: all entries */
+	char *glob; /* NULL: all entries */
 	enum style style;
 	bool chunks, summary_only;
 	struct ck_picked picked;
@@ -465,20 +465,9 @@ static int count(struct inspection *in, struct ck_checkpoint *cp)
 	return rc ? rc : ck_alike_find(c, &in->alike);
 }
 
-/* Warns about a pattern that matches nothing: an empty list looks like an empty checkpoint.
- * This is not an error. */
-static void say_nothing_matches(const struct inspection *in)
-{
-	struct ck_str near = ck_pick_nearest(in->c, in->glob);
-
-	ck_trouble("%s: no name matches%s%s", ck_show(ck_str_from(in->glob)),
-		   near.len ? "; the nearest is " : "",
-		   near.len ? ck_show(near) : "");
-}
-
 static int inspect(struct inspection *in, struct ck_checkpoint *cp)
 {
-	int rc = ck_pick(in->c, in->glob, &in->picked);
+	int rc = ck_pick(in->c, &in->glob, in->glob != NULL, &in->picked);
 
 	if (rc == 0)
 		rc = count(in, cp);
@@ -488,7 +477,7 @@ static int inspect(struct inspection *in, struct ck_checkpoint *cp)
 		in->out.err = rc;
 	if (rc == 0 && in->glob &&
 	    in->picked.ntensors + in->picked.nobjects == 0)
-		say_nothing_matches(in);
+		ck_pick_warn(in->c, in->glob);
 	ck_picked_fini(&in->picked);
 	ck_totals_fini(&in->by_dtype);
 	ck_totals_fini(&in->by_prefix);

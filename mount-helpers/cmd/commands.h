@@ -22,6 +22,7 @@ int ck_cmd_commit(int argc, char **argv);
 int ck_cmd_abort(int argc, char **argv);
 int ck_cmd_inspect(int argc, char **argv);
 int ck_cmd_check(int argc, char **argv);
+int ck_cmd_digest(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
 int ck_cmd_ls(int argc, char **argv);
 int ck_cmd_cat(int argc, char **argv);

@@ -5,6 +5,7 @@
  */
 #include "inspect_pick.h"
 #include "ckptfs/report.h"
+#include "cli.h"
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -33,13 +34,13 @@ static bool file_matches(const char *glob, struct ck_str stem,
 	return text_matches(glob, ck_str_from(name));
 }
 
-static bool is_picked(const struct ck_catalog *c, const char *glob,
-		      struct ck_entry_id e)
+static bool glob_matches(const struct ck_catalog *c, const char *glob,
+			 struct ck_entry_id e)
 {
 	struct ck_names names = ck_catalog_names(c, e);
 	struct ck_str stem = names.stem;
 
-	if (!glob || text_matches(glob, names.name) || text_matches(glob, stem))
+	if (text_matches(glob, names.name) || text_matches(glob, stem))
 		return true;
 	if (e.is_object)
 		return file_matches(glob, stem, ".json") ||
@@ -47,20 +48,33 @@ static bool is_picked(const struct ck_catalog *c, const char *glob,
 	return file_matches(glob, stem, ".npy");
 }
 
-int ck_pick(const struct ck_catalog *c, const char *glob, struct ck_picked *out)
+static bool is_picked(const struct ck_catalog *c, char *const *globs, size_t n,
+		      struct ck_entry_id e, bool *is_used)
+{
+	bool found = n == 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (glob_matches(c, globs[i], e))
+			found = is_used[i] = true;
+	return found;
+}
+
+int ck_pick(const struct ck_catalog *c, char *const *globs, size_t n,
+	    struct ck_picked *out)
 {
 	uint32_t *order = ck_report_order(c);
 
 	*out = (struct ck_picked){ .tensors = order };
 	out->objects = calloc(c->objects.n + 1UL, sizeof(*out->objects));
-	if (!order || !out->objects) {
+	out->is_used = calloc(n + 1, sizeof(*out->is_used));
+	if (!order || !out->objects || !out->is_used) {
 		ck_picked_fini(out);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < c->listing->n; i++) {
 		struct ck_entry_id e = c->listing->entries[order[i]];
 
-		if (!is_picked(c, glob, e))
+		if (!is_picked(c, globs, n, e, out->is_used))
 			continue;
 		if (e.is_object)
 			out->objects[out->nobjects++] = e.i;
@@ -74,10 +88,11 @@ void ck_picked_fini(struct ck_picked *p)
 {
 	free(p->tensors);
 	free(p->objects);
+	free(p->is_used);
 	*p = (struct ck_picked){ 0 };
 }
 
-/* --- nothing ---------------------------------------------------------------- */
+/* --- no match ---------------------------------------------------------------- */
 
 static size_t count_dots(struct ck_str s)
 {
@@ -107,7 +122,7 @@ static bool ends_in_part(struct ck_str name, struct ck_str word)
 
 /* Tries a word as the last parts of a name, then as any bytes of one, then as
  * one that is misspelled. */
-struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
+static struct ck_str nearest(const struct ck_catalog *c, const char *glob)
 {
 	struct ck_str word = ck_str_from(glob), best = { 0 }, around = { 0 };
 	size_t least = ck_max(1, word.len / 3) + 1, dots = count_dots(word);
@@ -128,4 +143,13 @@ struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
 		}
 	}
 	return around.len ? around : best;
+}
+
+void ck_pick_warn(const struct ck_catalog *c, const char *glob)
+{
+	struct ck_str near = nearest(c, glob);
+
+	ck_trouble("%s: no name matches%s%s", ck_show(ck_str_from(glob)),
+		   near.len ? "; the nearest is " : "",
+		   near.len ? ck_show(near) : "");
 }

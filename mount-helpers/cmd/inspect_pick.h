@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inspect_pick: the entries of a checkpoint that a glob means.
+ * inspect_pick: the entries of a checkpoint that globs match. The main thread.
  */
 #ifndef CKPTFS_INSPECT_PICK_H
 #define CKPTFS_INSPECT_PICK_H
@@ -11,15 +11,17 @@
 struct ck_picked {
 	uint32_t *tensors, *objects;
 	size_t ntensors, nobjects;
+	bool *is_used; /* for each glob: it has matched an entry */
 };
 
-/* By shown name, stem or name of a file, each also if it is the glob itself;
- * all if glob is NULL. -ENOMEM. */
-CK_MUST_USE int ck_pick(const struct ck_catalog *c, const char *glob,
-			struct ck_picked *out);
+/* Finds the entries that one of n globs matches, by shown name, stem or name of a file, each
+ * also if it is the glob itself; all entries if n is 0. Returns 0, or -ENOMEM. Caller calls
+ * ck_picked_fini(). */
+CK_MUST_USE int ck_pick(const struct ck_catalog *c, char *const *globs,
+			size_t n, struct ck_picked *out);
 void ck_picked_fini(struct ck_picked *p);
-/* A name like a glob that picked nothing, from the catalog; empty: none is
- * near. */
-struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob);
+/* Warns on stderr of a glob that matches nothing, with the nearest name of the catalog: an
+ * empty list looks like an empty checkpoint. */
+void ck_pick_warn(const struct ck_catalog *c, const char *glob);
 
 #endif

@@ -161,7 +161,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= views= write
 }
 
-_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check dump serve help'
+_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -176,6 +176,8 @@ _ckptfs() {
 			command=${words[1]}
 		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ||
 			$command == serve && ${words[i]} == --mount ||
+			$command == check && ${words[i]} == --digests ||
+			$command == digest && ${words[i]} == --output ||
 			" $hosts " == *" ${words[i]} "* ]]; then
 			i=$((i + 1))
 		elif [[ ${words[i]} != -* ]]; then
@@ -189,7 +191,8 @@ _ckptfs() {
 	log) options='-f' most=1 ;;
 	mounts) options='--json' most=0 ;;
 	inspect) options="--summary --chunks --json --csv -o $hosts" most=2 ;;
-	check) options="--full --json -o $hosts" most=1 ;;
+	check) options="--full --digests --json -o $hosts" most=1 ;;
+	digest) options="--output -o $hosts" most=99 ;;
 	dump) options="-o $hosts" most=1 ;;
 	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;
@@ -210,7 +213,7 @@ _ckptfs() {
 		esac
 	elif [[ $command == serve && ${words[-2]} == --mount ]]; then
 		_ckptfs_directories "$part"
-	elif [[ ${words[-2]} == --hostfile ]]; then
+	elif [[ " --hostfile --digests --output " == *" ${words[-2]} "* ]]; then
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$part")
 	elif [[ ${words[-2]} == --replicas ]]; then
@@ -221,7 +224,8 @@ _ckptfs() {
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $options)
 	elif [[ ${#operands[@]} -ge $most ]]; then
 		return
-	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
+	elif [[ $command == inspect && ${#operands[@]} -eq 1 ||
+		$command == digest && ${#operands[@]} -gt 0 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
 	elif [[ " ls cat cp getfattr " == *" $command "* && ${#operands[@]} -gt 0 ]]; then
