@@ -127,6 +127,16 @@ static const struct command {
 	  "digest SRC [PATTERN...] [--output FILE] " READING_USAGE,
 	  "print the XXH3-128 of the bytes of each tensor, as xxhsum does",
 	  "  --output FILE              write to FILE, not to stdout\n" READING },
+	{ "diff", ck_cmd_diff,
+	  "diff [--stats] [--json] [--atol X] [--rtol X] A B [PATTERN...] "
+	  "[-o opt,...]",
+	  "compare the tensors of two checkpoints by name: shapes, dtypes, "
+	  "bytes",
+	  "  --stats                    largest and mean difference, share of "
+	  "changed elements\n"
+	  "  --json                     one JSON object\n"
+	  "  --atol X, --rtol X         equal within X, or X times the value in "
+	  "B\n" LINKS },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print all that was parsed, as text, to look for a fault", READING },
 	{ "serve", ck_cmd_serve,

@@ -2,8 +2,8 @@
 /*
  * commands: one function for each command, with the arguments of a main(): argv[0] is the
  * command's name. Each is called once, by the main thread. Returns the exit status:
- * CK_EXIT_FINE, or: CK_EXIT_TROUBLE after a message on stderr; CK_EXIT_DAMAGE if check or
- * cp has found damage.
+ * CK_EXIT_FINE, or: CK_EXIT_TROUBLE after a message on stderr; CK_EXIT_DAMAGE if check, cp
+ * or digest has found damage, or diff a difference.
  */
 #ifndef CKPTFS_COMMANDS_H
 #define CKPTFS_COMMANDS_H
@@ -22,6 +22,7 @@ int ck_cmd_commit(int argc, char **argv);
 int ck_cmd_abort(int argc, char **argv);
 int ck_cmd_inspect(int argc, char **argv);
 int ck_cmd_check(int argc, char **argv);
+int ck_cmd_diff(int argc, char **argv);
 int ck_cmd_digest(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
 int ck_cmd_ls(int argc, char **argv);

@@ -161,7 +161,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= views= write
 }
 
-_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest dump serve help'
+_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest diff dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -178,6 +178,7 @@ _ckptfs() {
 			$command == serve && ${words[i]} == --mount ||
 			$command == check && ${words[i]} == --digests ||
 			$command == digest && ${words[i]} == --output ||
+			$command == diff && ${words[i]} == --[ar]tol ||
 			" $hosts " == *" ${words[i]} "* ]]; then
 			i=$((i + 1))
 		elif [[ ${words[i]} != -* ]]; then
@@ -193,6 +194,7 @@ _ckptfs() {
 	inspect) options="--summary --chunks --json --csv -o $hosts" most=2 ;;
 	check) options="--full --digests --json -o $hosts" most=1 ;;
 	digest) options="--output -o $hosts" most=99 ;;
+	diff) options='--stats --json --atol --rtol -o' most=99 ;;
 	dump) options="-o $hosts" most=1 ;;
 	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;
@@ -218,14 +220,15 @@ _ckptfs() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$part")
 	elif [[ ${words[-2]} == --replicas ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' first full sample)
-	elif [[ " $hosts " == *" ${words[-2]} "* ]]; then
+	elif [[ " --atol --rtol $hosts " == *" ${words[-2]} "* ]]; then
 		return
 	elif [[ $cur == -* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $options)
 	elif [[ ${#operands[@]} -ge $most ]]; then
 		return
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ||
-		$command == digest && ${#operands[@]} -gt 0 ]]; then
+		$command == digest && ${#operands[@]} -gt 0 ||
+		$command == diff && ${#operands[@]} -gt 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
 	elif [[ " ls cat cp getfattr " == *" $command "* && ${#operands[@]} -gt 0 ]]; then
@@ -240,7 +243,7 @@ _ckptfs() {
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \
 			< <(printf '%s\n' $_ckptfs_commands)
-		if [[ ${#operands[@]} -eq 0 && $command != serve ]]; then
+		if [[ $command == diff || ${#operands[@]} -eq 0 && $command != serve ]]; then
 			_ckptfs_sources "$part"
 		else
 			_ckptfs_directories "$part"

@@ -99,7 +99,7 @@ mkdir "$WORK/files"
 cd "$WORK/files" || exit
 mkdir sub step.ckpt
 touch a.safetensors b.pt c.pth d.bin e.ckpt notes.txt 'f g.pt' s.json sub/h.pt
-for command in mount inspect check digest dump ls cat cp getfattr; do
+for command in mount inspect check digest diff dump ls cat cp getfattr; do
 	offers "ckptfs $command " a.safetensors b.pt c.pth d.bin e.ckpt 'f g.pt' step.ckpt sub
 done
 offers 'ckptfs b' b.pt
@@ -113,6 +113,7 @@ offers 'ckptfs ls -o sidecar=s' s.json step.ckpt/ sub/
 offers 'ckptfs ls -o rename=n' notes.txt
 offers 'ckptfs check --digests n' notes.txt
 offers 'ckptfs digest --output n' notes.txt
+offers 'ckptfs diff a.safetensors b' b.pt
 offers 'ckptfs ls -o placements=n' notes.txt
 offers 'ckptfs ls -o kind=ranks,sidecar=f' 'f\ g.pt'
 offers 'ckptfs ls -o linkroot=s' step.ckpt/ sub/
@@ -123,6 +124,7 @@ cd "$WORK/empty" || exit
 
 norm=model.layers.1.attention_norm.weight
 offers "ckptfs inspect $source model.layers.1.attention_n" $norm
+offers "ckptfs diff $source $source model.layers.1.attention_n" $norm
 offers "ckptfs digest $source model.norm.weight model.layers.1.attention_n" $norm
 offers "ckptfs inspect --chunks $source model.layers.1.attention_n" $norm
 offers "ckptfs inspect $source --json model.layers.1.attention_n" $norm

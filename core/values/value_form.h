@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * value_form: how the elements of a dtype become numbers. A complex element is two values, its
+ * real and its imaginary part; a byte of float4_e2m1fn_x2 is two values, low bits first. Values
+ * of quantized dtypes and of bits* are the stored integers. Each value is exact, except that integers
+ * above 2^53 are rounded to the nearest double. Pure functions. A part of values.
+ */
+#ifndef CKPTFS_VALUE_FORM_H
+#define CKPTFS_VALUE_FORM_H
+
+#include "ckptfs/model.h"
+
+enum { CK_VALUES_BLOCK = 320 }; /* most values of a call: 2.5 KiB as double */
+
+/* Constant once it is made. */
+struct ck_value_form {
+	uint8_t source; /* private: how a value is stored */
+	uint8_t dtype; /* private: of a value, if ck_to_float32() converts it */
+	uint8_t size;  /* bytes of an element; 0: the dtype has no values */
+	uint8_t each;  /* values of an element */
+	bool is_complex;
+	bool is_float; /* some values may be NaN or infinite */
+	bool is_wide;  /* private: float32 does not have each value */
+};
+
+struct ck_value_form ck_value_form_of(uint8_t dtype);
+/* Converts n elements, at most CK_VALUES_BLOCK / each. The bytes need no alignment. */
+void ck_values_load(const struct ck_value_form *f, const uint8_t *from,
+		    size_t n, double *to);
+
+#endif
