@@ -5,6 +5,7 @@
  * it. The main thread prints; ck_checkpoint_check() reads in THREADS threads.
  */
 #include "check_digests.h"
+#include "check_integrity.h"
 #include "ckptfs/format.h"
 #include "ckptfs/io.h"
 #include "ckptfs/json.h"
@@ -278,9 +279,9 @@ static int strict_check(const struct checking *k, struct ck_findings *out)
 	return rc;
 }
 
-/* Reads the bytes of tensors: compares replicas, and the file of digests. */
-static int tensors_check(const struct checking *k, struct ck_checkpoint *cp,
-			 struct ck_cluster *cluster, struct ck_findings *out)
+/* Reads all bytes: compares replicas, the file of digests, and integrity.json. */
+static int bytes_check(const struct checking *k, struct ck_checkpoint *cp,
+		       struct ck_cluster *cluster, struct ck_findings *out)
 {
 	const struct ck_str text = { k->digests_text.data,
 				     k->digests_text.len };
@@ -292,6 +293,8 @@ static int tensors_check(const struct checking *k, struct ck_checkpoint *cp,
 	if (rc == 0 && k->digests)
 		rc = ck_check_digests(cp, cluster ? &route : NULL, text, out);
 	ck_route_fini(&route);
+	if (rc == 0 && k->full)
+		rc = ck_check_integrity(cp, k->options.shardlinks, out);
 	return rc;
 }
 
@@ -314,7 +317,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 		return ck_trouble("%s", d.text);
 	rc = strict_check(k, &findings);
 	if (rc == 0)
-		rc = tensors_check(k, cp, cluster, &findings);
+		rc = bytes_check(k, cp, cluster, &findings);
 	if (rc) {
 		ck_findings_fini(&findings);
 		return ck_trouble("%s", strerror(-rc));
