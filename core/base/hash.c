@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hash: XXH3, compiled in, so that it uses the vector units of the target
- * machine without a shared library. A hasher has one user at a time; the other
+ * machine without a shared library; a hasher those of AVX2 if the processor has
+ * them. A hasher has one user at a time; the other
  * functions have no state.
  */
 #include "ckptfs/base.h"
+#include "hash_avx2.h"
 
 #include <sys/random.h>
 
@@ -40,6 +42,12 @@ struct ck_hasher *ck_hasher_make(uint64_t seed)
 
 void ck_hasher_add(struct ck_hasher *h, struct ck_str s)
 {
+#ifdef CK_HASH_AVX2
+	if (__builtin_cpu_supports("avx2")) {
+		ck_xxh3_add_avx2(&h->state, s.p, s.len);
+		return;
+	}
+#endif
 	(void)XXH3_64bits_update(&h->state, s.p, s.len);
 }
 

@@ -12,7 +12,7 @@ the rate or the time. --other is the program of the second kind of mounts.
 
 --rows selects the rows in which the expression is found. Comparisons without a selected row are skipped; other groups are
 measured completely. --minutes ends the measurement after the current round; a group without a complete round is named.
-The groups check, units and unmounted mount nothing, and limits repeats the reads of first, hot and direct: these groups
+The groups check, units, unmounted and values mount nothing, and limits repeats the reads of first, hot and direct: these groups
 are measured only if --only names them.
 """
 import copy
@@ -24,7 +24,7 @@ import time
 from measure import Bench
 
 FLOOR = 0.97
-LEFT_OUT = "check", "units", "unmounted", "limits", "kinds", "items", "hf_many", "hf", "hf_export", "hf_direct"
+LEFT_OUT = "check", "units", "unmounted", "values", "limits", "kinds", "items", "hf_many", "hf", "hf_export", "hf_direct"
 
 
 class Side(Bench):

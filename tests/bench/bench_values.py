@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""The group of commands that read all elements. Needs three more copies of the model in DIR while it runs."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from measure import clock
+
+
+def together(*commands):
+    """Seconds until all of these processes have ended."""
+    start = time.monotonic()
+    running = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands]
+    if any(process.wait() for process in running):
+        raise RuntimeError(f"{commands[0][0]} has failed")
+    return time.monotonic() - start
+
+
+def digest(bench):
+    """Beside xxhsum -H2 of the shards by two processes."""
+    shards = sorted((bench.data / "big").glob("*.distcp"))
+    size = sum(shard.stat().st_size for shard in shards) / 1e9
+    halves = [["xxhsum", "-H2", *shards[i::2]] for i in range(2)]
+    together(*halves)
+    bench.compare("ckptfs digest of 2.1 GiB in 8 shards, beside xxhsum", lambda: size / together(*halves),
+                  lambda: size / clock(bench.program, "digest", bench.data / "big"), 0.7, 0.9)
+
+
+def diff(bench):
+    """Two equal checkpoints of different layout, beside cmp of two merged files."""
+    base = pathlib.Path(tempfile.mkdtemp(prefix=".bench-", dir=bench.data))
+    try:
+        subprocess.run([bench.program, "cp", "-r", bench.data / "big", "dcp/3", base / "other"], check=True, capture_output=True)
+        for name in ("a", "b"):
+            with open(base / name, "wb") as file:
+                subprocess.run([bench.program, "cat", bench.data / "big", "raw/*"], check=True, stdout=file)
+        size = os.path.getsize(base / "a") / 1e9
+        ours = bench.program, "diff", bench.data / "big", base / "other"
+        clock(*ours)
+        bench.compare("ckptfs diff of 2.1 GiB, 8 and 3 ranks, beside cmp", lambda: size / clock("cmp", base / "a", base / "b"),
+                      lambda: size / clock(*ours), 0.7, 1.0)
+    finally:
+        shutil.rmtree(base)
+
+
+def group_values(bench):
+    if shutil.which("xxhsum"):
+        digest(bench)
+    else:
+        bench.skip("ckptfs digest", "no xxhsum")
+    diff(bench)
