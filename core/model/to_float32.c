@@ -149,15 +149,14 @@ static inline __attribute__((always_inline)) void from_16(
 		store_32(to, i, bits(load_16(from, i)));
 }
 
-/* gcc makes vector code of loops of any length with -O3 only. */
-static __attribute__((optimize("O3"))) void from_bfloat16(const uint8_t *from,
-							  uint8_t *to, size_t n)
+static CK_VECTORIZED void from_bfloat16(const uint8_t *from, uint8_t *to,
+					size_t n)
 {
 	from_16(from, to, n, bfloat16_bits);
 }
 
-static __attribute__((optimize("O3"))) void from_float16(const uint8_t *from,
-							 uint8_t *to, size_t n)
+static CK_VECTORIZED void from_float16(const uint8_t *from, uint8_t *to,
+				       size_t n)
 {
 	from_16(from, to, n, float16_bits);
 }

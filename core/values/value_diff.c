@@ -24,8 +24,12 @@ static uint64_t count_pairs(const uint8_t *a, const uint8_t *b, size_t len)
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < len; i++)
-		n += ((a[i] ^ b[i]) & 15) != 0, n += ((a[i] ^ b[i]) >> 4) != 0;
+	for (size_t i = 0; i < len; i++) {
+		uint8_t bits = a[i] ^ b[i];
+
+		n += (bits & 15) != 0;
+		n += bits >> 4 != 0;
+	}
 	return n;
 }
 

@@ -193,9 +193,8 @@ static void from_wide(const struct ck_value_form *f, const uint8_t *from,
 	}
 }
 
-/* gcc makes vector code of loops of any length with -O3 only. */
-static __attribute__((optimize("O3"))) void widen(const float *restrict from,
-						  size_t n, double *restrict to)
+static CK_VECTORIZED void widen(const float *restrict from, size_t n,
+				double *restrict to)
 {
 	for (size_t i = 0; i < n; i++)
 		to[i] = (double)from[i];
