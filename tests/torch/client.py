@@ -31,6 +31,7 @@ import ckptfs                                                           # noqa: 
 
 NO_TORCH = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bcomplex32", "unknown")
 WQ = "model.layers.0.attention.wq.weight"
+NORM = "norm.weight"
 
 
 def raw_of(tensor):
@@ -154,6 +155,52 @@ def destinations(t):
              numpy.broadcast_to(numpy.zeros((1, 16), numpy.float32), (16, 16)), numpy.zeros((8, 32), numpy.float32))
     t.check([raises(TypeError, lambda place=place: ck.state_dict(out={WQ: place})) is not None for place in wrong]
             == [True] * len(wrong), "destinations that do not fit: TypeError")
+    without_memory(t, ck)
+
+
+class Wrapped(torch.Tensor):
+    """A tensor of another one, as those of quantized models."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        got = function(*(arg.inner if isinstance(arg, cls) else arg for arg in args), **(kwargs or {}))
+        return cls(got) if isinstance(got, torch.Tensor) else got
+
+
+def without_memory(t, ck):
+    """Destinations whose address is not that of their elements: writing to it would end the process."""
+    cut = torch.zeros(16, 16)
+    cut.untyped_storage().resize_(512)
+    fake = torch._subclasses.fake_tensor.FakeTensorMode().from_tensor(torch.zeros(16, 16))
+    inner = torch.zeros(16, 16)
+    wrong = cut, fake, Wrapped(inner)
+    t.check([raises(TypeError, lambda place=place: ck.state_dict(out={WQ: place})) is not None for place in wrong]
+            == [True] * len(wrong), "destinations without memory: TypeError")
+    scalar = numpy.float32(1)
+    step = next(name for name in ck if ck[name].shape == ())
+    t.check(raises(TypeError, lambda: ck.state_dict(out={step: scalar})), "a NumPy scalar is read-only")
+    by_reader = {WQ: Wrapped(inner)}
+    doubled = {WQ: torch.zeros(16, 16, dtype=torch.float64)}
+    reader = ckptfs.torch.StorageReader(ck)
+    dcp.load(by_reader, storage_reader=reader, no_dist=True)
+    torch.set_default_device("meta")
+    try:
+        dcp.load(doubled, storage_reader=reader, no_dist=True)
+    finally:
+        torch.set_default_device(None)
+    want = ck[WQ].torch()
+    t.check(torch.equal(inner, want) and torch.equal(doubled[WQ], want.double()),
+            "the reader copies to wrappers, and needs memory of the CPU also if that is not the default device")
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        got = ckptfs.torch.load(FIXTURES / "sample")
+    t.check(type(got["model"][NORM]).__name__ == "FakeTensor", "load() of fake tensors")
 
 
 def memory(t):
@@ -170,7 +217,8 @@ def memory(t):
     t.check(numpy.array_equal(array, tensor.numpy()) and len(junk) == 1000, "arrays outlive the checkpoint")
     ck = ckptfs.open(FIXTURES / "sample")
     t.check(numpy.array_equal(numpy.from_dlpack(ck[WQ]), array) and numpy.array_equal(numpy.asarray(ck[WQ]), array)
-            and numpy.asarray(ck[WQ], numpy.float64).dtype == numpy.float64, "numpy.from_dlpack, numpy.asarray")
+            and numpy.asarray(ck[WQ], numpy.float64).dtype == numpy.float64
+            and raises(ValueError, ck[WQ].__array__, numpy.float64, False), "numpy.from_dlpack, numpy.asarray")
 
 
 def against_mount(t, path):

@@ -18,13 +18,14 @@ def address_of(place, whole):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(place, torch.Tensor):
         return _of_torch(place, whole, torch)
-    if hasattr(place, "__array_interface__"):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(place, numpy.ndarray):
         return _of_array(place, whole)
     return _of_buffer(place, whole)
 
 
 def _of_torch(place, whole, torch):
-    if place.device.type != "cpu" or place.layout is not torch.strided or hasattr(place, "placements"):
+    if place.device.type != "cpu" or place.layout is not torch.strided or not _is_plain(place, torch):
         raise _unfit(whole, "is not a plain tensor on the CPU")
     if place.dtype is not getattr(torch, whole.dtype, None) or place.is_conj() or place.is_neg():
         raise _unfit(whole, f"is {place.dtype}")
@@ -32,7 +33,17 @@ def _of_torch(place, whole, torch):
         raise _unfit(whole, f"has the shape {list(place.shape)}")
     strides = None if place.is_contiguous() else [step * whole.itemsize for step in place.stride()]
     _check_overlap(place.shape, strides, whole)
+    end = (place.storage_offset() + 1 + sum((n - 1) * step for n, step in zip(place.shape, place.stride()))) * whole.itemsize
+    if place.numel() and place.untyped_storage().nbytes() < end:
+        raise _unfit(whole, f"has a storage of {place.untyped_storage().nbytes()} bytes")
     return place.data_ptr(), strides, place
+
+
+def _is_plain(place, torch) -> bool:
+    """Whether PyTorch itself reads the elements from memory: not those of a DTensor, a fake tensor, or inside vmap()."""
+    functorch = getattr(torch._C, "_functorch", None)
+    return (type(place).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+            and not (functorch and functorch.is_functorch_wrapped_tensor(place)))
 
 
 def _of_array(place, whole):

@@ -12,6 +12,7 @@ import warnings
 
 import torch
 
+from . import _destination
 from ._checkpoint import Checkpoint
 from ._library import Error, Handle, encoded
 
@@ -70,9 +71,13 @@ def _load_by_threads(ck: Checkpoint):
     wholes = [ck._whole_at(number) for number, _, _ in parts]
     if [(str(t.dtype), tuple(t.shape)) for t in tensors] != [("torch." + w.dtype, w.shape) for w in wholes]:
         return _load_plainly(ck)
+    try:
+        places = [(whole, *_destination.address_of(tensor, whole)) for whole, tensor in zip(wholes, tensors)]
+    except TypeError:  # fake tensors
+        return _load_plainly(ck)
     for tensor in tensors:
         _advise(tensor)
-    ck._read([(whole, tensor.data_ptr(), None, tensor) for whole, tensor in zip(wholes, tensors)])
+    ck._read(places)
     return value
 
 

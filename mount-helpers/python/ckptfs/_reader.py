@@ -218,8 +218,8 @@ def _prepare(item, whole, planner) -> _Read:
     try:
         return _Read(item, whole, target, target, _destination.address_of(target, part))
     except TypeError:
-        read = torch.empty(part.shape, dtype=_dtypes.torch_type(whole.dtype))
-        return _Read(item, whole, target, read, (read.data_ptr(), None, read))
+        read = torch.empty(part.shape, dtype=_dtypes.torch_type(whole.dtype), device="cpu")
+        return _Read(item, whole, target, read, _destination.address_of(read, part))
 
 
 def _fill(box, read: _Read) -> None:

@@ -233,12 +233,14 @@ class Tensor:
         dtype, torch = _dtypes.torch_type(self.dtype), _dtypes.torch_module()
         data = self._bytes()
         if self.size == 0:
-            return torch.empty(self.shape, dtype=dtype)
+            return torch.empty(self.shape, dtype=dtype, device="cpu")
         return torch.frombuffer(data, dtype=torch.uint8, count=self.nbytes).view(dtype).reshape(self.shape)
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self.name}: {dtype} needs a copy of {self.dtype}")
             return array.astype(dtype)
         return array.copy() if copy else array
 
