@@ -163,10 +163,16 @@ def refused(t, work):
             (FIXTURES / "should-fail-dangerous-global", "", errno.EBADMSG, "")):
         e = raises(ckptfs.Error, ckptfs.open, source, options)
         t.check(e and e.errno == number and why in str(e), f"refused: {pathlib.Path(source).name} {options}", e)
+    ck = ckptfs.open(FIXTURES / "sample")
+    t.check(all(raises(ValueError, ck.read, f"raw/{NORM}", *part) for part in ((-1,), (0, -1)))
+            and ck.read(f"raw/{NORM}", 60, 1 << 44) == ck.read(f"raw/{NORM}")[60:] and ck.read(f"raw/{NORM}", 1 << 64) == b"",
+            "read() takes no negative numbers, and ends at the end of the file")
+    t.check(raises(ValueError, ck.read, f"raw/{NORM}\0x") and raises(ValueError, ck.listdir, "full\0"),
+            "a path with NUL: ValueError")
     t.check(raises(ValueError, ckptfs.open, "a\0b") and raises(ValueError, ckptfs.open, "a", "b\0"), "NUL: ValueError")
     shutil.copytree(FIXTURES / "sample", work / "run/step-1")
     e = raises(ckptfs.Error, ckptfs.open, work / "run")
-    t.check(e.errno == errno.EISDIR and "step-1" in str(e), "a run directory names its steps", e)
+    t.check(e.errno == errno.EISDIR and str(e).endswith("steps: step-1"), "a run directory names its steps", e)
 
 
 def in_child(ck):

@@ -28,11 +28,12 @@ class Checkpoint(Tensors):
         self._open: Handle | None = Handle(os.fsencode(self.source), encoded(options))
         self.kind: str = library().ckptfs_kind(self._open).decode()
         self._numbers: dict[str, int] | None = None
+        self._stems: dict[str, bytes] | None = None
         if self.kind == "run":
             self._refuse_run()
 
     def _refuse_run(self) -> None:
-        steps = ", ".join(decoded(name) for name in self._handle().names(b"") if name != b".ckptfs")
+        steps = ", ".join(decoded(name) for name in self._handle().names(b"") if name not in (b"latest", b".ckptfs"))
         self.close()
         raise Error(errno.EISDIR, f"{self.source}: a run directory; give one of its steps: {steps}")
 
@@ -110,6 +111,14 @@ class Checkpoint(Tensors):
         """Entries that are no tensors: name to value, decoded from objects/<stem>.json at each access."""
         return Objects(self)
 
+    def _object_stems(self) -> dict[str, bytes]:
+        """Stems of other entries by name; made by the first use."""
+        handle, at = self._handle(), library().ckptfs_object_at
+        if self._stems is None:
+            infos = (at(handle, i)[0] for i in range(library().ckptfs_objects(handle)))
+            self._stems = {decoded(ctypes.string_at(info.fqn, info.fqn_len)): info.stem for info in infos}
+        return self._stems
+
     def local(self, rank) -> Parts:
         """The boxes that a rank saved: a mapping of names to lazy tensors, whose `offset` is the place in the whole tensor.
 
@@ -134,9 +143,12 @@ class Checkpoint(Tensors):
         return self._handle().attribute(encoded(path), encoded(name))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file of the tree, such as "raw/model.w"; fewer than `size` at its end."""
+        """Bytes of a file of the tree, such as "raw/model.w"; fewer than `size` at its end, None: all of them."""
+        if offset < 0 or size is not None and size < 0:
+            raise ValueError("offset and size must not be negative")
         handle, file = self._handle(), encoded(path)
-        return handle.read(file, offset, max(0, handle.size(file) - offset) if size is None else size)
+        left = max(0, handle.size(file) - offset)
+        return handle.read(file, min(offset, 2**63), left if size is None else min(size, left))
 
     def _title(self) -> str:
         handle, at = self._handle(), library().ckptfs_tensor_at
@@ -152,20 +164,15 @@ class Objects(Mapping):
     def __len__(self) -> int:
         return library().ckptfs_objects(self._ck._handle())
 
-    def _stems(self) -> dict[str, bytes]:
-        handle, at = self._ck._handle(), library().ckptfs_object_at
-        infos = (at(handle, i)[0] for i in range(len(self)))
-        return {decoded(ctypes.string_at(info.fqn, info.fqn_len)): info.stem for info in infos}
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self._stems())
+        return iter(self._ck._object_stems())
 
     def __getitem__(self, name: str):
         """Raises KeyError, or ckptfs.Error if the entry is malformed or missing."""
         import json
-        path = b"objects/" + self._stems()[name] + b".json"
+        path = b"objects/" + self._ck._object_stems()[name] + b".json"
         handle = self._ck._handle()
         return json.loads(handle.read(path, 0, handle.size(path)))
 
     def __repr__(self) -> str:
-        return f"<ckptfs objects: {', '.join(self._stems()) or 'none'}>"
+        return f"<ckptfs objects: {', '.join(self._ck._object_stems()) or 'none'}>"

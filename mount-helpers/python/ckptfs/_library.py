@@ -81,6 +81,8 @@ class Error(OSError):
     fqn: name of the tensor or object. file: the data file. expected, found: two values that differ.
     """
 
+    __module__ = "ckptfs"
+
     def __init__(self, errno: int, message: str, fqn: str = "", file: str = "", expected: str = "", found: str = ""):
         super().__init__(errno, message)
         self.fqn, self.file, self.expected, self.found = fqn, file, expected, found
@@ -101,6 +103,9 @@ def decoded(name: bytes) -> str:
 
 
 def encoded(name: str) -> bytes:
+    """Raises ValueError for a NUL, which would end the name in the library."""
+    if "\0" in name:
+        raise ValueError("embedded null character")
     try:
         return name.encode("utf-8", "surrogatepass")
     except UnicodeEncodeError:
