@@ -14,6 +14,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,13 @@ def processes(t, ck):
     for reader in readers:
         reader.join()
     t.check(not wrong, "read by threads, and by children of fork()", wrong)
+    w = ck[NORM]
+    with w._lock:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)
+            os._exit(w._bytes() != want)
+    t.check(os.waitpid(pid, 0)[1] == 0, "a tensor that another thread reads during fork()")
 
 
 def closed(t):

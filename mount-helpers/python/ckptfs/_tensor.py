@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import operator
+import os
 import sys
 import threading
 from collections import namedtuple
@@ -57,7 +58,7 @@ class Tensor:
     memory that the object has read.
     """
 
-    __slots__ = ("_ck", "_whole", "_offsets", "_counts", "_steps", "_kept", "_memory", "_lock")
+    __slots__ = ("_ck", "_whole", "_offsets", "_counts", "_steps", "_kept", "_memory", "_lock", "_pid")
 
     def __init__(self, ck, whole: Whole):
         n = len(whole.shape)
@@ -68,7 +69,7 @@ class Tensor:
         # Of each dimension of the whole tensor: element offset + i * step, count of them.
         self._offsets, self._counts, self._steps = offsets, counts, steps
         self._kept = kept  # dimensions that no int has removed
-        self._memory, self._lock = None, threading.Lock()
+        self._memory, self._lock, self._pid = None, threading.Lock(), os.getpid()
         return self
 
     # --- facts --------------------------------------------------------------------------
@@ -204,6 +205,9 @@ class Tensor:
 
     def _bytes(self):
         """The memory of the elements in C order, read by the first call."""
+        if self._pid != os.getpid():
+            # Another thread may have held the lock at the fork(), and no thread of this process will release it.
+            self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock:
             if self._memory is None:
                 room = memory(self.nbytes)
