@@ -54,6 +54,7 @@ def objects(t, ck):
     t.check(dict(ck.objects) == files and len(ck.objects) == len(files) and files["optim.param_groups.0.lr"] == 0.001,
             "objects are decoded JSON")
     t.check(raises(KeyError, ck.objects.__getitem__, "none"), "an unknown object: KeyError")
+    t.check(ck == ck and ck != ckptfs.open(FIXTURES / "sample") and ck in {ck}, "a checkpoint is equal to itself only")
 
 
 def texts(t, ck):

@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Iterator, Mapping
 
 from . import _destination
-from ._library import Box
+from ._library import Box, Error
 from ._tensor import Tensor, memory
 
 _ROWS, _HTML_ROWS = 20, 500  # most rows of a repr
+_BATCH = 1 << 30  # bytes that are read together; Ctrl-C is handled between two batches
 
 
 class Tensors(Mapping):
@@ -17,6 +18,9 @@ class Tensors(Mapping):
 
     # Of a subclass: _ck, the Checkpoint; _names(), numbers by name; _number(name); _whole_at(number); _title();
     # _order(number): tensors sorted by it are read front to back.
+
+    # Identity: Mapping would compare lazy tensors, which are new objects at each access, and forbid hash().
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def __len__(self) -> int:
         return len(self._names())
@@ -72,19 +76,23 @@ class Tensors(Mapping):
 
     def _read(self, places) -> None:
         """Reads whole tensors. places: (tensor, address, strides or None, owner of the memory)."""
-        boxes, seen = (Box * len(places))(), set()
-        n = 0
-        for whole, address, strides, _ in sorted(places, key=lambda place: self._order(place[0].number)):
+        handle, seen, first = self._ck._handle(), set(), None
+        batch, size = [], 0
+        places = sorted(places, key=lambda place: self._order(place[0].number))
+        for i, (whole, address, strides, _) in enumerate(places, 1):
             key = address, min(whole.number, whole.alias_of)
-            if whole.nbytes == 0 and whole.itemsize or key in seen:
-                continue
-            seen.add(key)
-            boxes[n].tensor, boxes[n].path, boxes[n].to = whole.number, whole.path, address
-            if strides:
-                boxes[n].ndim = len(strides)
-                boxes[n].strides = (ctypes.c_int64 * len(strides))(*strides)
-            n += 1
-        self._ck._handle().read_boxes((Box * n).from_buffer(boxes) if n else (Box * 0)(), self._ck.threads)
+            if (whole.nbytes or not whole.itemsize) and key not in seen:
+                seen.add(key)
+                batch.append((whole, address, strides))
+                size += whole.nbytes
+            if batch and (size >= _BATCH or i == len(places)):
+                try:
+                    handle.read_boxes(_boxes(batch), self._ck.threads)
+                except Error as e:
+                    first = first or e
+                batch, size = [], 0
+        if first:
+            raise first
 
     # --- text -----------------------------------------------------------------------------
 
@@ -115,6 +123,15 @@ class Tensors(Mapping):
         return (f"<p>{escape(_printable(self._title()))}</p><table><thead>"
                 f"{row(('name', 'dtype', 'shape', 'bytes', 'shards'), 'th')}</thead><tbody>"
                 f"{''.join(row(cells) for cells in self._rows(_HTML_ROWS))}</tbody></table>{more}")
+
+
+def _boxes(batch):
+    boxes = (Box * len(batch))()
+    for box, (whole, address, strides) in zip(boxes, batch):
+        box.tensor, box.path, box.to = whole.number, whole.path, address
+        if strides:
+            box.ndim, box.strides = len(strides), (ctypes.c_int64 * len(strides))(*strides)
+    return boxes
 
 
 def _printable(text: str) -> str:
