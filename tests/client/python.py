@@ -114,6 +114,8 @@ def ranks(t):
     part = ck.local(2)[WQ]
     t.check((part.shape, part.offset, part[1:3, 2].shape, part.check()) == ((4, 16), (8, 0), (2,), None), "a part")
     t.check(bytes(part[1:3, ::4]._bytes()) == bytes(ck[WQ][9:11, ::4]._bytes()), "and a slice of it")
+    rare = ckptfs.open(FIXTURES / "dtypes_rare").sharded(3, 0)
+    t.check("quint4x2" in repr(rare) and rare["good"].shape == (1, 2), "parts of dtypes without whole bytes")
     for wrong in (lambda: ck.local(4), lambda: ck.sharded("x", 0), lambda: ck.sharded(3, 3)):
         t.check(raises(ckptfs.Error, wrong).errno == errno.ENOENT, "no such rank: ENOENT")
 

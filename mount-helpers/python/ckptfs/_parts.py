@@ -2,8 +2,10 @@
 """The tensors of one rank: a directory of local/ or sharded/."""
 from __future__ import annotations
 
+import errno
+
 from ._dtypes import itemsize
-from ._library import NONE, decoded, encoded
+from ._library import NONE, Error, decoded, encoded
 from ._tensor import Whole
 from ._tensors import Tensors
 
@@ -37,8 +39,14 @@ class Parts(Tensors):
     def _whole_at(self, number: int) -> Whole:
         import json
         handle, path = self._ck._handle(), self._files[number]
-        dtype, shape, offset, chunks = (decoded(handle.attribute(path, b"user.ckptfs." + fact))
-                                        for fact in (b"dtype", b"shape", b"offset", b"chunks"))
+        dtype, shape, chunks = (decoded(handle.attribute(path, b"user.ckptfs." + fact))
+                                for fact in (b"dtype", b"shape", b"chunks"))
+        try:
+            offset = handle.attribute(path, b"user.ckptfs.offset")
+        except Error as e:
+            if e.errno != errno.ENODATA:
+                raise
+            offset = b"[]"  # a dtype without whole bytes, which no read returns
         shape, size = tuple(json.loads(shape)), itemsize(dtype)
         nbytes = size
         for n in shape:
