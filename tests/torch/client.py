@@ -13,8 +13,10 @@ import hashlib
 import os
 import pathlib
 import random
+import shutil
 import sys
 import tempfile
+import warnings
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
@@ -234,6 +236,18 @@ def against_mount(t, path):
     t.check(not wrong, "random slices with steps, as of the mount", wrong[:9])
 
 
+def missing_file(t):
+    """A file that an index names is missing: its tensors have no shape, so they are in no mapping."""
+    with tempfile.TemporaryDirectory(prefix="ckptfs-client.") as work:
+        path = shutil.copytree(FIXTURES / "hub_index", pathlib.Path(work) / "part")
+        (path / "model-00003-of-00003.safetensors").unlink()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            got = ckptfs.open(path).state_dict(), ckptfs.torch.load(path)
+        t.check([len(part) for part in got] == [6, 6] and ["is missing; model-00003" in str(w.message) for w in seen]
+                == [True] * 2 and all(w.filename == __file__ for w in seen), "a missing file: a warning", seen)
+
+
 def mounted(t):
     """ckptfs.mount() with the program of the build."""
     os.environ["PATH"] = f"{pathlib.Path(sys.argv[2]).parent.parent}/mount-helpers:{os.environ['PATH']}"
@@ -264,7 +278,7 @@ def large(t):
 
 def main():
     t = Tap()
-    for test in (all_fixtures, slices, against_torch, destinations, memory, large, mounted):
+    for test in (all_fixtures, slices, against_torch, destinations, memory, large, missing_file, mounted):
         test(t)
     return t.finish()
 

@@ -104,6 +104,15 @@ class Checkpoint(Tensors):
         else:
             raise Error(errno.EIO, f"{whole.name}: {fault.splitlines()[0]}", whole.name)
 
+    def _warn_of_damage(self) -> None:
+        """Warns of damage of the source itself, such as a missing file: names that only it has are in no mapping."""
+        import re
+        import warnings
+        report = self.read(".ckptfs/damage").decode(errors="backslashreplace")
+        lines = [line for line in report.splitlines() if re.match("E[A-Z]+: ", line)]
+        if lines:
+            warnings.warn(f"{self.source}: {'; '.join(lines[:9])}; tensors may be left out, see ckptfs check", stacklevel=4)
+
     # --- other entries, and paths ---------------------------------------------------------
 
     @property

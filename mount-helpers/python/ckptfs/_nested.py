@@ -29,7 +29,7 @@ def load(source: str | os.PathLike | Checkpoint, options: str = "") -> object:
     Tensors are read by as many threads as there are processors.
 
     A UserWarning names entries that are left out: values that weights_only refuses or that contain
-    tensors, flat parameters, quantized tensors. Raises ckptfs.Error if there is no checkpoint, or for the
+    tensors, flat parameters, quantized tensors; another one has files that are missing or damaged. Raises ckptfs.Error if there is no checkpoint, or for the
     first tensor that cannot be read; "exclude=NAME" loads the rest.
     """
     ck = source if isinstance(source, Checkpoint) else Checkpoint(source, options)
@@ -40,6 +40,7 @@ def load(source: str | os.PathLike | Checkpoint, options: str = "") -> object:
             raise Error(errno.ENOENT, f"{ck.source}: no entry can be loaded; ckptfs status SRC lists the reasons")
         return {}
     _check_left_out(ck)
+    ck._warn_of_damage()
     return _load_by_threads(ck) if hasattr(torch.serialization, "skip_data") else _load_plainly(ck)
 
 

@@ -50,7 +50,8 @@ class Tensors(Mapping):
 
         Raises KeyError if the checkpoint lacks a name of `out`; TypeError if a destination does not
         fit, or PyTorch lacks a dtype; ImportError without PyTorch, unless `out` needs none; ckptfs.Error if some elements
-        cannot be read. All other tensors are then complete in `out`.
+        cannot be read. All other tensors are then complete in `out`. Without `out`, a UserWarning has damage
+        of the source itself, such as a missing file, whose tensors are left out.
         """
         start = prefix if not prefix or prefix.endswith(".") else prefix + "."
         if out is not None:
@@ -60,7 +61,9 @@ class Tensors(Mapping):
             return dict(out)
         wanted = {name[len(start):]: self._whole_at(number) for name, number in self._names().items()
                   if name.startswith(start)}
-        return self._read_new(wanted)
+        made = self._read_new(wanted)
+        self._ck._warn_of_damage()
+        return made
 
     def _read_new(self, wanted: dict) -> dict:
         made = {}
