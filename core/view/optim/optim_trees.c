@@ -394,14 +394,13 @@ static int list_read(struct reading *g, const struct list *list)
 	struct ck_json_reader r;
 	struct ck_json_value v;
 	struct ck_buf text = { 0 };
-	struct ck_diag d = { 0 };
 	bool transient = false;
 	int rc = g->objects->json(g->objects->cp, list->object, &text,
 				  &transient);
 
 	if (rc == 0) {
 		ck_json_reader_init(&r, (struct ck_str){ text.data, text.len },
-				    &d);
+				    NULL);
 		rc = ck_json_next(&r, &v);
 		if (rc == 0)
 			rc = list->whole ? groups_parse(g, &r, v)
