@@ -5,6 +5,7 @@
  */
 #include "value_diff.h"
 
+#include <endian.h>
 #include <math.h>
 
 struct ck_value_diff ck_value_diff_make(uint8_t dtype, struct ck_tolerance t)
@@ -15,7 +16,10 @@ struct ck_value_diff ck_value_diff_make(uint8_t dtype, struct ck_tolerance t)
 
 double ck_value_diff_mean(const struct ck_value_diff *d)
 {
-	return d->finite ? (d->sum + d->rest) / (double)d->finite : (double)NAN;
+	/* The rest of an infinite sum is NaN. */
+	double sum = isinf(d->sum) ? d->sum : d->sum + d->rest;
+
+	return d->finite ? sum / (double)d->finite : (double)NAN;
 }
 
 /* --- changed bits ------------------------------------------------------------------------- */
@@ -73,7 +77,9 @@ static void finite_add(struct block *k, const struct ck_tolerance *t,
 	k->sum += distance;
 	k->squares += distance * distance;
 	k->max = distance > k->max ? distance : k->max;
-	k->beyond += distance > t->absolute + t->relative * size;
+	/* Infinity * 0 is NaN, and no distance is within NaN. */
+	k->beyond += distance > 0 &&
+		     !(distance <= t->absolute + t->relative * size);
 }
 
 static bool is_same(double x, double y)
@@ -92,6 +98,28 @@ static void reals_add(struct ck_value_diff *d, const double *x, const double *y,
 				   fabs(y[i]));
 		else
 			k.beyond += !is_same(x[i], y[i]);
+	block_end(d, &k);
+}
+
+/* Differences of integers are rounded once: those of rounded integers may be 0. y: the values of
+ * `b`. */
+static void longs_add(struct ck_value_diff *d, const uint8_t *a,
+		      const uint8_t *b, const double *y, size_t n)
+{
+	/* Maps signed integers to unsigned ones of the same order. */
+	const uint64_t flip = d->form.is_signed ? UINT64_C(1) << 63 : 0;
+	struct block k = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t p, q;
+
+		memcpy(&p, a + 8 * i, sizeof(p));
+		memcpy(&q, b + 8 * i, sizeof(q));
+		p = le64toh(p) ^ flip;
+		q = le64toh(q) ^ flip;
+		finite_add(&k, &d->tolerance, (double)(p > q ? p - q : q - p),
+			   fabs(y[i]));
+	}
 	block_end(d, &k);
 }
 
@@ -146,6 +174,8 @@ static void block_add(struct ck_value_diff *d, const uint8_t *a,
 	ck_values_load(f, b, n, y);
 	if (f->is_complex)
 		complexes_add(d, x, y, n);
+	else if (f->is_long)
+		longs_add(d, a, b, y, n);
 	else
 		reals_add(d, x, y, elements);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * value_diff: differences between two tensors of one dtype and shape, in one pass, computed in
- * double. An element here is an element of the tensor, but each of the two values of a
- * float4_e2m1fn_x2. The difference of complex elements is its magnitude. A part of values. One
- * thread for each struct.
+ * double; integers of 64 bits are subtracted before. An element here is an element of the tensor,
+ * but each of the two values of a float4_e2m1fn_x2. The difference of complex elements is its
+ * magnitude. A part of values. One thread for each struct.
  */
 #ifndef CKPTFS_VALUE_DIFF_H
 #define CKPTFS_VALUE_DIFF_H

@@ -76,6 +76,8 @@ struct ck_value_form ck_value_form_of(uint8_t dtype)
 		f.dtype = ck_dtype_by_name(ck_str_from(forms[i].part));
 	f.each = forms[i].part || f.source == SOURCE_FLOAT4 ? 2 : 1;
 	f.is_float = f.source == SOURCE_FLOAT || f.source == SOURCE_FLOAT64;
+	f.is_long = f.source >= SOURCE_I64;
+	f.is_signed = f.source == SOURCE_I64;
 	f.is_wide = f.source == SOURCE_FLOAT64 || f.source >= SOURCE_I32;
 	return f;
 }

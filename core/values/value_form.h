@@ -19,8 +19,10 @@ struct ck_value_form {
 	uint8_t size;  /* bytes of an element; 0: the dtype has no values */
 	uint8_t each;  /* values of an element */
 	bool is_complex;
-	bool is_float; /* some values may be NaN or infinite */
-	bool is_wide;  /* private: float32 does not have each value */
+	bool is_float;	/* some values may be NaN or infinite */
+	bool is_long;	/* integers of 64 bits, which a double may round */
+	bool is_signed; /* of long integers */
+	bool is_wide;	/* private: float32 does not have each value */
 };
 
 struct ck_value_form ck_value_form_of(uint8_t dtype);
