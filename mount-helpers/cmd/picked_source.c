@@ -23,6 +23,7 @@ int ck_picked_source_open(struct ck_picked_source *s, const char *src,
 		rc = ck_source_is_one(src, cp);
 	if (rc)
 		return rc;
+	ck_log_detach(); /* the command reports what cannot be read */
 	if (options->rename || options->only || options->exclude)
 		ck_source_notes(src, cp);
 	s->losses = ck_source_losses(cp);
