@@ -16,8 +16,10 @@ struct comparing {
 	struct ck_findings *out;
 	struct ck_digest *all;
 	size_t n;
-	size_t *at;  /* index in `all`, by tensor */
-	bool *named; /* by index in `all`: a line names it */
+	size_t *at;	      /* index in `all`, by tensor */
+	bool *named;	      /* by index in `all`: a line names it */
+	struct ck_str *found; /* sorted names of findings before the pass */
+	size_t nfound;
 };
 
 /* --- the file ----------------------------------------------------------------------- */
@@ -87,13 +89,16 @@ static int line_compare(struct comparing *k, const struct ck_digest_line *line)
 	return differs(k, &k->all[k->at[id.i]], line->hex);
 }
 
-static bool has_finding(const struct ck_findings *all, struct ck_str name)
+static int name_cmp(const void *a, const void *b)
 {
-	for (size_t i = 0; i < all->n; i++)
-		if (!all->faults[i].is_warning &&
-		    ck_str_eq(all->faults[i].name, name))
-			return true;
-	return false;
+	return ck_str_natural_cmp(*(const struct ck_str *)a,
+				  *(const struct ck_str *)b);
+}
+
+static bool has_finding(const struct comparing *k, struct ck_str name)
+{
+	return k->nfound &&
+	       bsearch(&name, k->found, k->nfound, sizeof(name), name_cmp);
 }
 
 /* Adds tensors without a digest, of which one side has none. */
@@ -112,7 +117,7 @@ static int add_others(struct comparing *k)
 
 		if (d->err)
 			f.what = CK_STR("its bytes cannot be read");
-		if (d->err ? !has_finding(k->out, f.name) : !k->named[i])
+		if (d->err ? !has_finding(k, f.name) : !k->named[i])
 			rc = ck_findings_add(k->out, &f);
 	}
 	return rc;
@@ -149,6 +154,21 @@ static int tensors_list(struct comparing *k)
 	return 0;
 }
 
+/* Keeps the names of the findings, sorted. */
+static int findings_list(struct comparing *k)
+{
+	const struct ck_findings *f = k->out;
+
+	ck_findings_sort(k->out);
+	k->found = calloc(f->n + 1, sizeof(*k->found));
+	if (!k->found)
+		return -ENOMEM;
+	for (size_t i = 0; i < f->n; i++)
+		if (!f->faults[i].is_warning && f->faults[i].name.p)
+			k->found[k->nfound++] = f->faults[i].name;
+	return 0;
+}
+
 int ck_check_digests(struct ck_checkpoint *cp, struct ck_route *route,
 		     struct ck_str text, struct ck_findings *out)
 {
@@ -159,6 +179,9 @@ int ck_check_digests(struct ck_checkpoint *cp, struct ck_route *route,
 				       .arg = &progress };
 	int rc = tensors_list(&k);
 
+	ck_log_detach(); /* what cannot be read is a finding */
+	if (rc == 0)
+		rc = findings_list(&k);
 	if (rc == 0) {
 		ck_pass_progress_begin(&progress,
 				       ck_digests_bytes(k.c, k.all, k.n));
@@ -171,5 +194,6 @@ int ck_check_digests(struct ck_checkpoint *cp, struct ck_route *route,
 	free(k.all);
 	free(k.at);
 	free(k.named);
+	free(k.found);
 	return rc;
 }
