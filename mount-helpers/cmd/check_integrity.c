@@ -232,7 +232,8 @@ static int file_report(const struct file *f, struct ck_findings *out)
 
 	if (!name.p || !expected.p)
 		return -ENOMEM;
-	if (f->err == 0 && strcasecmp(expected.p, f->found) == 0)
+	if (f->err == 0 && expected.len == strlen(f->found) &&
+	    strcasecmp(expected.p, f->found) == 0)
 		return 0;
 	if (f->err == 0) {
 		fault.what = CK_STR("its SHA-256 is not that of " NAME);
