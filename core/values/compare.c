@@ -44,14 +44,6 @@ static void compare_end(void *arg, size_t row, unsigned from, int rc)
 	k->all[row].err = -rc;
 }
 
-static void compare_progress(void *arg, uint64_t bytes)
-{
-	const struct comparison *k = arg;
-
-	if (k->o->progress)
-		k->o->progress(k->o->arg, bytes);
-}
-
 int ck_tensors_compare(const struct ck_pass_source from[2],
 		       struct ck_compared *all, size_t n,
 		       const struct ck_compare_options *o)
@@ -67,8 +59,9 @@ int ck_tensors_compare(const struct ck_pass_source from[2],
 		.begin = compare_begin,
 		.take = compare_take,
 		.end = compare_end,
-		.progress = compare_progress,
 		.arg = &k,
+		.progress = o->progress,
+		.progress_arg = o->arg,
 	};
 
 	if (!rows)

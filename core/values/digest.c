@@ -9,7 +9,6 @@
 struct digesting {
 	struct ck_digest *all;
 	struct ck_hasher **hashers; /* by row; NULL while the row is not read */
-	const struct ck_digest_options *o;
 };
 
 static int digest_begin(void *arg, size_t row)
@@ -39,20 +38,11 @@ static void digest_end(void *arg, size_t row, unsigned from, int rc)
 	ck_hasher_free(ck_steal(&g->hashers[row]));
 }
 
-static void digest_progress(void *arg, uint64_t bytes)
-{
-	const struct digesting *g = arg;
-
-	if (g->o->progress)
-		g->o->progress(g->o->arg, bytes);
-}
-
 int ck_digests_compute(const struct ck_pass_source *from, struct ck_digest *all,
 		       size_t n, const struct ck_digest_options *o)
 {
 	struct ck_pass_row *rows = calloc(n + 1, sizeof(*rows));
-	struct digesting g = { all, calloc(n + 1, sizeof(struct ck_hasher *)),
-			       o };
+	struct digesting g = { all, calloc(n + 1, sizeof(struct ck_hasher *)) };
 	const struct ck_pass pass = {
 		.from = { *from },
 		.nfrom = 1,
@@ -62,8 +52,9 @@ int ck_digests_compute(const struct ck_pass_source *from, struct ck_digest *all,
 		.begin = digest_begin,
 		.take = digest_take,
 		.end = digest_end,
-		.progress = digest_progress,
 		.arg = &g,
+		.progress = o->progress,
+		.progress_arg = o->arg,
 	};
 	int rc = rows && g.hashers ? 0 : -ENOMEM;
 

@@ -139,7 +139,7 @@ static int row_pass(struct worker *w, size_t row, unsigned *from, int *fatal)
 		if (rc == 0)
 			taken = p->take(p->arg, &b);
 		if (p->progress)
-			p->progress(p->arg, b.len);
+			p->progress(p->progress_arg, b.len);
 	}
 	*fatal = taken < 0 ? taken : 0;
 	return rc;

@@ -55,9 +55,10 @@ struct ck_pass {
 	/* rc: 0 if all bytes that take() wanted were passed; or the negative errno of reading
 	 * source `from`, as read(2) of raw/ returns it. */
 	void (*end)(void *arg, size_t row, unsigned from, int rc);
-	/* May be NULL. bytes: read from each source since the last call. */
-	void (*progress)(void *arg, uint64_t bytes);
 	void *arg;
+	/* May be NULL. bytes: read from each source since the last call. Any thread. */
+	void (*progress)(void *progress_arg, uint64_t bytes);
+	void *progress_arg;
 };
 
 /* Reads all rows. A tensor that cannot be read does not end the pass. Returns 0, or: shortages of
