@@ -11,6 +11,7 @@
  *
  * Findings are sorted at the end, so that the same checkpoint gives the same list.
  */
+#include "base/system/process.h"
 #include "kind.h"
 #include "verify_item.h"
 
@@ -372,12 +373,10 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Runs the tasks. The calling thread works too: a failed pthread_create() only means fewer
- * threads. Returns 0, or the first error that prevents the check. */
+/* Runs the tasks. Returns 0, or the first error that prevents the check. */
 static int look_at_items(struct check *k)
 {
-	unsigned n = k->options->threads, started = 0;
-	pthread_t threads[THREADS_MAX];
+	unsigned n = k->options->threads;
 	struct worker *workers;
 
 	n = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
@@ -389,12 +388,7 @@ static int look_at_items(struct check *k)
 		if (k->options->full && !(workers[i].buffer = malloc(BUFFER)))
 			k->rc = -ENOMEM;
 	}
-	while (started + 1 < n && pthread_create(&threads[started], NULL, work,
-						 &workers[started]) == 0)
-		started++;
-	work(&workers[n - 1]);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	ck_workers_run(n, work, workers, sizeof(*workers));
 	for (unsigned i = 0; i < n; i++)
 		free(workers[i].buffer);
 	free(workers);

@@ -208,20 +208,6 @@ static unsigned threads_of(const struct ck_pass *p)
 	return (unsigned)ck_max(1, ck_min(n, p->n));
 }
 
-/* A thread that cannot be started only means fewer threads. */
-static void run_threads(struct pass *s)
-{
-	pthread_t threads[CK_PASS_THREADS];
-	unsigned n = threads_of(s->p), started = 0;
-
-	while (started + 1 < n &&
-	       pthread_create(&threads[started], NULL, work, s) == 0)
-		started++;
-	work(s);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
-}
-
 int ck_pass_run(const struct ck_pass *p)
 {
 	struct pass s = { .p = p, .block = BLOCK };
@@ -234,7 +220,7 @@ int ck_pass_run(const struct ck_pass *p)
 			s.block = BLOCK_REMOTE;
 	pthread_mutex_init(&s.lock, NULL);
 	if (rc == 0)
-		run_threads(&s);
+		ck_workers_run(threads_of(p), work, &s, 0);
 	pthread_mutex_destroy(&s.lock);
 	free(s.order);
 	return rc ? rc : s.rc;

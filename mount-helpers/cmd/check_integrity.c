@@ -182,21 +182,13 @@ static uint64_t bytes_of(const struct integrity *g)
 	return sum;
 }
 
-/* A thread that cannot be started only means fewer threads. */
 static void run_threads(struct integrity *g)
 {
-	pthread_t threads[THREADS_MOST];
-	unsigned n = (unsigned)ck_min(ck_processors(), THREADS_MOST);
-	unsigned started = 0;
+	size_t n = ck_min(ck_processors(), THREADS_MOST);
 
 	pthread_mutex_init(&g->lock, NULL);
 	ck_pass_progress_begin(&g->progress, bytes_of(g));
-	while (started + 1 < ck_min(n, g->n) &&
-	       pthread_create(&threads[started], NULL, work, g) == 0)
-		started++;
-	work(g);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	ck_workers_run((unsigned)ck_min(n, g->n), work, g, 0);
 	ck_pass_progress_end(&g->progress);
 	pthread_mutex_destroy(&g->lock);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* process: reads files of /proc/<pid>, and asks the scheduler. No state; any thread. */
+/* process: reads files of /proc/<pid>, asks the scheduler, and runs threads. No state; any
+ * thread. */
 #include "process.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -29,4 +31,20 @@ unsigned ck_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set)
 		       ? 1
 		       : (unsigned)CPU_COUNT(&set);
+}
+
+void ck_workers_run(unsigned n, void *(*work)(void *arg), void *args,
+		    size_t size)
+{
+	pthread_t threads[CK_WORKERS_MOST];
+	char *each = args;
+	unsigned started = 0;
+
+	while (started + 1 < ck_min(n, CK_WORKERS_MOST) &&
+	       pthread_create(&threads[started], NULL, work,
+			      each + started * size) == 0)
+		started++;
+	work(each + started * size);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
 }
