@@ -52,11 +52,7 @@ static bool is_alike(const struct diffing *d, const struct row *r)
 {
 	const struct ck_tensor *a = tensor_at(d, r, A), *b = tensor_at(d, r, B);
 
-	return a->dtype == b->dtype &&
-	       ck_str_eq(a->facts->dtype_name, b->facts->dtype_name) &&
-	       a->ndim == b->ndim &&
-	       (a->ndim == 0 ||
-		memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0);
+	return a->dtype == b->dtype && ck_tensor_is_alike(a, b);
 }
 
 static void row_add(struct diffing *d, uint32_t a, uint32_t b)

@@ -105,11 +105,7 @@ static size_t layer_end(const struct members *m, size_t begin)
 static bool is_alike(const struct member *a, const struct member *b)
 {
 	return ck_str_eq(a->rest, b->rest) &&
-	       a->tensor->ndim == b->tensor->ndim &&
-	       ck_str_eq(a->tensor->facts->dtype_name,
-			 b->tensor->facts->dtype_name) &&
-	       memcmp(a->tensor->shape, b->tensor->shape,
-		      a->tensor->ndim * sizeof(int64_t)) == 0;
+	       ck_tensor_is_alike(a->tensor, b->tensor);
 }
 
 /* Whether layer [begin, end) follows the one before it, which has `before`

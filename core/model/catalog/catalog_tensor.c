@@ -219,9 +219,7 @@ static bool is_same_tensor(const struct ck_catalog *c,
 			   const struct ck_tensor *a, const struct ck_tensor *b)
 {
 	size_t dims = a->ndim * sizeof(*a->shape);
-	bool same = ck_str_eq(a->facts->dtype_name, b->facts->dtype_name) &&
-		    a->ndim == b->ndim && a->nchunks == b->nchunks &&
-		    memcmp(a->shape, b->shape, dims) == 0 &&
+	bool same = ck_tensor_is_alike(a, b) && a->nchunks == b->nchunks &&
 		    memcmp(a->boxes, b->boxes, 2 * dims * a->nchunks) == 0;
 
 	for (uint32_t i = 0; same && i < a->nchunks; i++)

@@ -53,6 +53,16 @@ static inline struct ck_str ck_tensor_fault(const struct ck_tensor *t)
 	return ck_str_from(t->fault ? t->fault : "");
 }
 
+/* True if two tensors, of one catalog or of two, have the same dtype and shape. */
+static inline bool ck_tensor_is_alike(const struct ck_tensor *a,
+				      const struct ck_tensor *b)
+{
+	return ck_str_eq(a->facts->dtype_name, b->facts->dtype_name) &&
+	       a->ndim == b->ndim &&
+	       (a->ndim == 0 ||
+		memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0);
+}
+
 /* The first tensor with the same bytes, dtype and shape; CK_NO_TENSOR: it is that one
  * itself. */
 static inline uint32_t ck_tensor_alias_of(const struct ck_tensor *t)
