@@ -37,14 +37,6 @@ static int output_open(struct digesting *g)
 	return g->fd < 0 ? output_failed(g) : CK_EXIT_FINE;
 }
 
-static int fd_steal(int *fd)
-{
-	int stolen = *fd;
-
-	*fd = -1;
-	return stolen;
-}
-
 static int output_write(struct digesting *g, struct ck_buf *out)
 {
 	struct stat st;
@@ -60,8 +52,10 @@ static int output_write(struct digesting *g, struct ck_buf *out)
 		rc = ftruncate(g->fd, 0);
 	if (rc == 0)
 		rc = ck_write_full(g->fd, out->data, out->len);
-	if (rc == 0)
-		rc = close(fd_steal(&g->fd));
+	if (rc == 0) {
+		rc = close(g->fd);
+		g->fd = -1;
+	}
 	ck_buf_fini(out);
 	return rc ? output_failed(g) : CK_EXIT_FINE;
 }

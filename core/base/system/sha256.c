@@ -73,17 +73,13 @@ int ck_sha256_add(struct ck_sha256 *h, const void *bytes, size_t len)
 
 int ck_sha256_hex(struct ck_sha256 *h, char out[static CK_SHA256_HEX])
 {
-	static const char digits[] = "0123456789abcdef";
 	unsigned char sum[64]; /* the longest digest of libcrypto */
 	unsigned len = 0;
 
 	if (crypto.final(h->context, sum, &len) != 1 || len != CK_SHA256_LEN)
 		return -EIO;
-	for (size_t i = 0; i < CK_SHA256_LEN; i++) {
-		out[2 * i] = digits[sum[i] >> 4];
-		out[2 * i + 1] = digits[sum[i] & 15];
-	}
-	out[CK_SHA256_HEX - 1] = '\0';
+	ck_sum128_hex(sum, out); /* in two halves */
+	ck_sum128_hex(sum + CK_SHA256_LEN / 2, out + CK_SHA256_LEN);
 	return 0;
 }
 
