@@ -196,7 +196,7 @@ def without_root(t, root, wheel):
     got = run(*user, "/tmp/venv/bin/ckptfs", "check", "/srv/sample", "--full")
     t.check(got[0] == 0 and "0 findings" in got[1], "its command checks the sample", tail(got))
     got = run(*user, "/tmp/venv/bin/python", "-c", "import ckptfs\nwith ckptfs.mount('/srv/sample'): pass")
-    t.check(got[0] != 0 and "ckptfs._library.Error" in got[1], "a mount is an error that says why", tail(got))
+    t.check(got[0] != 0 and "ckptfs.Error" in got[1], "a mount is an error that says why", tail(got))
 
 
 def installed_deb(t, root, deb):
