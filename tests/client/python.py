@@ -61,6 +61,20 @@ def texts(t, ck):
     t.check(NORM in repr(ck) and "... 64 more" in repr(ck) and repr(ck[NORM]).endswith("float32 [16]>"), "repr")
     html = ck._repr_html_()
     t.check(html.count("<tr>") == len(ck) + 1 and html.count("<td") == 5 * len(ck), "a table for notebooks")
+    title = repr(ckptfs.open(FIXTURES / "plain")).split("\n")[0]
+    t.check(": 5 tensors, " in title and title.endswith(", 1 other entry"), "a title", title)
+
+
+def relative(t):
+    """A path stays the same directory after chdir(), also in a pickle."""
+    before = os.getcwd()
+    os.chdir(FIXTURES)
+    try:
+        ck = ckptfs.open("sample")
+        os.chdir("/")
+        t.check(pickle.loads(pickle.dumps(ck))[NORM].shape == (16,), "a relative path, pickled after chdir()")
+    finally:
+        os.chdir(before)
 
 
 def indexes(t, ck):
@@ -265,6 +279,7 @@ def main():
         test(t, ck)
     all_fixtures(t)
     ranks(t)
+    relative(t)
     closed(t)
     documented(t)
     syntax(t, sys.argv[1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from ._library import NONE, Error, Handle, decoded, encoded, last_error, library
 from ._parts import Parts
 from ._tensor import Whole, whole_of
-from ._tensors import Tensors, amount
+from ._tensors import Tensors, amount, counted
 
 
 class Checkpoint(Tensors):
@@ -22,7 +22,7 @@ class Checkpoint(Tensors):
     """
 
     def __init__(self, source, options: str = ""):
-        self.source = os.fsdecode(source)
+        self.source = os.path.join(os.getcwd(), os.fsdecode(source))
         self.options = options
         self.threads = 0
         self._open: Handle | None = Handle(os.fsencode(self.source), encoded(options))
@@ -162,7 +162,9 @@ class Checkpoint(Tensors):
     def _title(self) -> str:
         handle, at = self._handle(), library().ckptfs_tensor_at
         total = sum(info.nbytes for info in (at(handle, i)[0] for i in range(len(self))) if info.alias_of == NONE)
-        return f"{self.kind} {self.source}: {len(self)} tensors, {amount(total)}, {len(self.objects)} other entries"
+        tensors, others = counted(len(self), "tensor"), counted(len(self.objects), "other entry", "other entries")
+        return f"{self.kind} {self.source}: {tensors}, {amount(total)}, {others}"
+
 
 class Objects(Mapping):
     """Entries that are no tensors, by name. A value is decoded at each access."""

@@ -7,7 +7,7 @@ import errno
 from ._dtypes import itemsize
 from ._library import NONE, Error, decoded, encoded
 from ._tensor import Whole
-from ._tensors import Tensors
+from ._tensors import Tensors, counted
 
 
 class Parts(Tensors):
@@ -58,4 +58,4 @@ class Parts(Tensors):
         return number
 
     def _title(self) -> str:
-        return f"{self.path} of {self._ck.kind} {self._ck.source}: {len(self)} tensors"
+        return f"{self.path} of {self._ck.kind} {self._ck.source}: {counted(len(self), 'tensor')}"

@@ -149,3 +149,7 @@ def amount(size: int) -> str:
             break
         value /= 1024
     return f"{size} B" if unit == "B" else f"{value:.2f} {unit}"
+
+
+def counted(n: int, noun: str, plural: str = "") -> str:
+    return f"{n} {noun if n == 1 else plural or noun + 's'}"
