@@ -221,6 +221,9 @@ class Tensor:
     def numpy(self) -> numpy.ndarray:
         """The elements as a numpy.ndarray that may be written; no file changes.
 
+        Convert bfloat16 and 8-bit floats to float32 before statistics: NumPy sums them in their
+        own precision, and does not sort an array that has a NaN.
+
         Raises TypeError for a dtype without a type in NumPy or ml_dtypes, ImportError if the
         library is missing, ckptfs.Error if some elements cannot be read.
         """
