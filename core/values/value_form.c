@@ -82,6 +82,18 @@ struct ck_value_form ck_value_form_of(uint8_t dtype)
 	return f;
 }
 
+struct ck_value_form ck_value_form_part(const struct ck_value_form *f)
+{
+	struct ck_value_form part = *f;
+
+	if (f->is_complex) {
+		part.is_complex = false;
+		part.each = 1;
+		part.size = f->size / 2;
+	}
+	return part;
+}
+
 /* --- loops ---------------------------------------------------------------------------- */
 
 static inline uint16_t load_16(const uint8_t *from, size_t i)

@@ -26,6 +26,8 @@ struct ck_value_form {
 };
 
 struct ck_value_form ck_value_form_of(uint8_t dtype);
+/* The form of one part of a complex element; another form is its own part. */
+struct ck_value_form ck_value_form_part(const struct ck_value_form *f);
 /* Converts n elements, at most CK_VALUES_BLOCK / each. The bytes need no alignment. */
 void ck_values_load(const struct ck_value_form *f, const uint8_t *from,
 		    size_t n, double *to);

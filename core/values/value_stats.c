@@ -196,6 +196,8 @@ void ck_value_stats_add(struct ck_value_stats *s, const uint8_t *bytes,
 			x[i] = (double)NAN;
 		block_run(x, padded, near, l);
 		lanes_merge(s, l, values, near);
+		if (s->bins && s->finite)
+			ck_value_bins_add(s->bins, x, values, s->min, s->max);
 		bytes += n * s->form.size;
 	}
 }

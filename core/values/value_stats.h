@@ -7,6 +7,7 @@
 #ifndef CKPTFS_VALUE_STATS_H
 #define CKPTFS_VALUE_STATS_H
 
+#include "value_bins.h"
 #include "value_form.h"
 
 /* Set up by ck_value_stats_make(). NaN and infinities are counted, and are not in the fields
@@ -19,6 +20,8 @@ struct ck_value_stats {
 	/* Private: the sum and its rounding error; a finite value, the distance of the mean from
 	 * it, and the sum of squared distances from the mean. */
 	double sum, rest, center, offset, squares;
+	/* Also counts the finite values, unless it is NULL. The caller's. */
+	struct ck_value_bins *bins;
 };
 
 struct ck_value_stats ck_value_stats_make(uint8_t dtype);
