@@ -137,6 +137,14 @@ static const struct command {
 	  "  --json                     one JSON object\n"
 	  "  --atol X, --rtol X         equal within X, or X times the value in "
 	  "B\n" LINKS },
+	{ "report", ck_cmd_report,
+	  "report [--values] [-o FILE] SRC " READING_USAGE,
+	  "write a page of HTML about the tensors: sizes, shards, damage, "
+	  "values",
+	  "  --values                   read all tensors, and add statistics of "
+	  "values\n"
+	  "  -o FILE, --output FILE     write to FILE; default: report.html; - "
+	  "is stdout\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print all that was parsed, as text, to look for a fault", READING },
 	{ "serve", ck_cmd_serve,

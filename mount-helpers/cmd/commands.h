@@ -25,6 +25,7 @@ int ck_cmd_check(int argc, char **argv);
 int ck_cmd_diff(int argc, char **argv);
 int ck_cmd_digest(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
+int ck_cmd_report(int argc, char **argv);
 int ck_cmd_ls(int argc, char **argv);
 int ck_cmd_cat(int argc, char **argv);
 int ck_cmd_cp(int argc, char **argv);

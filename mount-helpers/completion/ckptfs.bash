@@ -161,7 +161,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= views= write
 }
 
-_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest diff dump serve help'
+_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest diff report dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -177,7 +177,7 @@ _ckptfs() {
 		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ||
 			$command == serve && ${words[i]} == --mount ||
 			$command == check && ${words[i]} == --digests ||
-			$command == digest && ${words[i]} == --output ||
+			$command == @(digest|report) && ${words[i]} == --output ||
 			$command == diff && ${words[i]} == --[ar]tol ||
 			" $hosts " == *" ${words[i]} "* ]]; then
 			i=$((i + 1))
@@ -195,6 +195,7 @@ _ckptfs() {
 	check) options="--full --digests --json -o $hosts" most=1 ;;
 	digest) options="--output -o $hosts" most=99 ;;
 	diff) options='--stats --json --atol --rtol -o' most=99 ;;
+	report) options="--values --output -o $hosts" most=1 ;;
 	dump) options="-o $hosts" most=1 ;;
 	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;

@@ -63,6 +63,7 @@ offers 'ckptfs mount checkpoint -' "${hosts[@]}" -d -f -o
 offers 'ckptfs checkpoint -' "${hosts[@]}" -d -f -o
 offers 'ckptfs inspect ' checkpoint
 offers 'ckptfs dump c' checkpoint
+offers 'ckptfs report -' --hostfile --hosts --map --output --prefer --replicas --values -o
 offers 'ckptfs dump -' "${hosts[@]}" -o
 offers 'ckptfs dump --hosts '
 offers 'ckptfs dump --hosts a,b c' checkpoint
@@ -99,7 +100,7 @@ mkdir "$WORK/files"
 cd "$WORK/files" || exit
 mkdir sub step.ckpt
 touch a.safetensors b.pt c.pth d.bin e.ckpt notes.txt 'f g.pt' s.json sub/h.pt
-for command in mount inspect check digest diff dump ls cat cp getfattr; do
+for command in mount inspect check digest diff report dump ls cat cp getfattr; do
 	offers "ckptfs $command " a.safetensors b.pt c.pth d.bin e.ckpt 'f g.pt' step.ckpt sub
 done
 offers 'ckptfs b' b.pt
@@ -113,6 +114,8 @@ offers 'ckptfs ls -o sidecar=s' s.json step.ckpt/ sub/
 offers 'ckptfs ls -o rename=n' notes.txt
 offers 'ckptfs check --digests n' notes.txt
 offers 'ckptfs digest --output n' notes.txt
+offers 'ckptfs report --output n' notes.txt
+offers 'ckptfs report --output notes.txt b' b.pt
 offers 'ckptfs diff a.safetensors b' b.pt
 offers 'ckptfs ls -o placements=n' notes.txt
 offers 'ckptfs ls -o kind=ranks,sidecar=f' 'f\ g.pt'

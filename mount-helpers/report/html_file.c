@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * html_file: a regular file is replaced by rename(2). A new file has a random name, which begins
+ * with a dot, in the same directory. No state beside the struct.
+ */
+#include "cli.h"
+#include "html_page.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* err: a positive errno. */
+static int failed(const struct ck_html_file *f, int err)
+{
+	return ck_trouble("%s: %s", ck_show(ck_str_from(f->path)),
+			  strerror(err));
+}
+
+/* --- the place ------------------------------------------------------------------------------ */
+
+/* Sets f->target, and the facts of the file that exists there. */
+static int target_find(struct ck_html_file *f)
+{
+	struct stat st;
+
+	if (stat(f->path, &st)) {
+		if (errno != ENOENT)
+			return -errno;
+		f->target = strdup(f->path);
+		return f->target ? 0 : -ENOMEM;
+	}
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	f->is_stream = !S_ISREG(st.st_mode);
+	f->mode = st.st_mode & 0777;
+	f->target = f->is_stream ? strdup(f->path) : realpath(f->path, NULL);
+	return f->target ? 0 : -errno;
+}
+
+/* Opens the directory of f->target, and divides the target. */
+static int directory_open(struct ck_html_file *f)
+{
+	char *slash = strrchr(f->target, '/');
+	const char *dir = slash == f->target ? "/" : f->target;
+
+	f->name = slash ? slash + 1 : f->target;
+	if (slash)
+		*slash = '\0';
+	f->dirfd = open(slash ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (f->dirfd < 0 || faccessat(f->dirfd, ".", W_OK | X_OK, AT_EACCESS))
+		return -errno;
+	return *f->name ? 0 : -EISDIR;
+}
+
+int ck_html_file_find(struct ck_html_file *f, const char *path)
+{
+	int rc;
+
+	*f = (struct ck_html_file){ .path = path, .dirfd = -1 };
+	if (strcmp(path, "-") == 0) {
+		f->is_stream = true;
+		return CK_EXIT_FINE;
+	}
+	rc = target_find(f);
+	if (rc == 0 && !f->is_stream)
+		rc = directory_open(f);
+	return rc ? failed(f, -rc) : CK_EXIT_FINE;
+}
+
+void ck_html_file_fini(struct ck_html_file *f)
+{
+	free(f->target);
+	if (f->dirfd >= 0)
+		close(f->dirfd);
+}
+
+/* --- the bytes ------------------------------------------------------------------------------ */
+
+/* Writes all bytes and closes fd. Returns 0, or a negative errno. */
+static int fd_write(int fd, const struct ck_buf *text)
+{
+	int rc = ck_write_full(fd, text->data, text->len);
+
+	if (close(fd) && rc == 0)
+		rc = -errno;
+	return rc;
+}
+
+static int stream_write(const struct ck_html_file *f, const struct ck_buf *text)
+{
+	int fd = open(f->target, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write(fd, text);
+}
+
+static int replace(const struct ck_html_file *f, const struct ck_buf *text)
+{
+	char hex[17], name[32];
+	int fd, rc = ck_random_hex(hex);
+
+	if (rc)
+		return rc;
+	snprintf(name, sizeof(name), ".ckptfs-%s", hex);
+	fd = openat(f->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		    0666);
+	if (fd < 0 || (f->mode && fchmod(fd, f->mode)))
+		rc = -errno;
+	if (fd >= 0 && rc == 0)
+		rc = fd_write(fd, text);
+	else if (fd >= 0)
+		close(fd);
+	if (rc == 0 && renameat(f->dirfd, name, f->dirfd, f->name))
+		rc = -errno;
+	if (rc && fd >= 0)
+		unlinkat(f->dirfd, name, 0);
+	return rc;
+}
+
+int ck_html_file_write(const struct ck_html_file *f, struct ck_buf *text)
+{
+	int rc = text->err;
+
+	if (rc == 0 && f->is_stream && !f->target)
+		return ck_print(text);
+	if (rc == 0)
+		rc = f->is_stream ? stream_write(f, text) : replace(f, text);
+	ck_buf_fini(text);
+	return rc ? failed(f, -rc) : CK_EXIT_FINE;
+}

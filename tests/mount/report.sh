@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+#
+# ckptfs report: the data of the page against inspect and check, damage, names with a meaning in
+# HTML, sizes, and files that are replaced at once. Values are in the test report of the suite torch.
+need jq python3
+
+data() {
+	python3 "$HERE/report.py" data "${1:-report.html}"
+}
+
+# Fixtures of each kind.
+mapfile -t sources < <(for list in "$FIXTURES"/*.sha256; do echo "${list%.sha256}"; done)
+mapfile -t sources < <(some "${sources[@]}")
+for name in keys tp_fsdp2_bad sample hub_tied ranks_fsdp2_2 files_zip files_several items_2 hsdp optimizer replicated; do
+	sources+=("$FIXTURES/$name")
+done
+check 'the tensors, boxes, ranks, aliases and faults of inspect and check' \
+	python3 "$HERE/report.py" compare "$CKPTFS" "${sources[@]}"
+sed 's/^/# /' "$WORK/out"
+
+# One source, in all ways.
+source=$(fixture sample)
+check 'report.html in the working directory' "$CKPTFS" report "$source"
+equal 'a message: none' "$(cat "$WORK/out")" ''
+"$CKPTFS" report -o - "$source" >out.html
+check '-o -: the same page on stdout' cmp report.html out.html
+check '--output, -o kind=' "$CKPTFS" report --output a=b.html -o kind=dcp "$source"
+check '--output: the same page' cmp report.html a=b.html
+fails '-o kind= of another kind' 'no checkpoint of kind torch' "$CKPTFS" report -o kind=torch -o other.html "$source"
+check 'no file after a refusal' test ! -e other.html
+equal 'optimizer state of a parameter' "$(data | jq -c '.names as $names | .optimizer[.names |
+	index("model.norm.weight") | tostring] | map_values($names[.])')" \
+	'{"exp_avg":"optim.state.norm.weight.exp_avg","exp_avg_sq":"optim.state.norm.weight.exp_avg_sq","step":"optim.state.norm.weight.step"}'
+equal '-o only=' "$("$CKPTFS" report -o only='model.norm*' -o - "$source" >part.html; data part.html | jq -c .names)" \
+	'["model.norm.weight"]'
+for refused in should-fail-empty nothing; do
+	"$CKPTFS" report "$FIXTURES/$refused" -o refused.html 2>"$WORK/out"
+	equal "refused: $refused" "$? $(ls refused.html 2>/dev/null)" '2 '
+done
+mkdir run
+cp -r "$source" run/step-1
+cp -r "$source" run/step-2
+
+# Damage.
+bad=$FIXTURES/tp_fsdp2_bad
+"$CKPTFS" report --values -o bad.html "$bad"
+equal 'damage: exit status' "$?" 0
+equal 'damage: the tensor is marked' "$(data bad.html | jq -r '.names[.damage | keys[] | tonumber]')" model.column7.weight
+check 'damage: its errno' grep -q '^EIO' <(data bad.html | jq -r '.damage[]')
+equal 'damage: no values of it' "$(data bad.html | jq -c '[.stats | .. | arrays | map(. == null) | index(true)] |
+	map(select(. != null)) | unique | length')" 1
+rm "$source/__1_0.distcp"
+"$CKPTFS" report -o bad.html "$source"
+equal 'a data file that is missing: exit status' "$?" 0
+equal 'a data file that is missing: its tensors' "$(data bad.html | jq -c '[.names[.damage | keys[] | tonumber]] | sort')" \
+	"$("$CKPTFS" check --json "$source" | jq -c --slurpfile all <("$CKPTFS" inspect --json "$source") \
+		'[.findings[].fqn] as $bad | [$all[0].tensors[].fqn] | map(select(IN($bad[]))) | sort')"
+
+# Only headers are read without --values: 1 TiB would take minutes.
+python3 "$HERE/report.py" large large.safetensors
+check 'without --values no tensor is read' timeout 60 "$CKPTFS" report large.safetensors
+rm large.safetensors
+
+# Names, and the size of the page.
+python3 "$HERE/report.py" names "$WORK/names"
+"$CKPTFS" report --values "$WORK/names"
+check 'names are text, and the page loads nothing' python3 "$HERE/report.py" texts report.html "$WORK/names"
+python3 "$HERE/report.py" many "$WORK/many" 10000
+"$CKPTFS" cp -r "$WORK/many" dcp/8 eight >"$WORK/out" 2>&1
+"$CKPTFS" report eight
+check '10,000 tensors: less than 2 MiB' test "$(stat -c %s report.html)" -lt $((2 << 20))
+equal '10,000 tensors: boxes of 8 ranks' "$(data | jq -c '[.layouts[].boxes | length] | max')" 8
+"$CKPTFS" report --values eight
+check '10,000 tensors with values: less than 8 MiB' test "$(stat -c %s report.html)" -lt $((8 << 20))
+equal '10,000 tensors: names' "$(data | jq '.names | length')" 10000
+python3 "$HERE/report.py" rows "$WORK/rows"
+"$CKPTFS" cp -r "$WORK/rows" dcp/300 boxes >"$WORK/out" 2>&1
+"$CKPTFS" report boxes
+equal 'more than 256 boxes: their number' "$(data | jq -c '.layouts[.layout[.names | index("rows")]]')" \
+	'{"shape":[300,2],"boxes":[],"omitted":300,"total":300}'
+
+# The file is replaced at once, or not at all.
+echo old >kept.html
+chmod 640 kept.html
+(
+	trap '' XFSZ
+	ulimit -f 1
+	"$CKPTFS" report eight -o kept.html
+) 2>err
+equal 'no space: exit status' "$?" 2
+check 'no space: a message' grep -q 'kept.html: File too large' err
+equal 'no space: the old file' "$(cat kept.html)" old
+equal 'no space: no other file' "$(find . -maxdepth 1 -name '.*' -type f)" ''
+ln -s kept.html link.html
+check 'a link' "$CKPTFS" report eight -o link.html
+check 'a link: its target is replaced' cmp report.html <("$CKPTFS" report boxes -o -)
+equal 'a link: it stays' "$(readlink link.html) $(data kept.html | jq '.names | length')" 'kept.html 10000'
+equal 'the mode of the old file' "$(stat -c %a kept.html)" 640
+check 'a device' "$CKPTFS" report eight -o /dev/null
+check 'a device: it stays' test -c /dev/null
+mkdir directory
+fails 'a directory' 'directory: Is a directory' "$CKPTFS" report eight -o directory
+fails 'a directory that does not exist' 'no/page.html: No such file' "$CKPTFS" report eight -o no/page.html
+fails 'a run directory' 'a run directory; give one of its steps: step-1, step-2' "$CKPTFS" report "$WORK/run" -o run.html
+check 'a run directory: no file' test ! -e run.html
+done_testing
