@@ -152,7 +152,7 @@ static int row_run(struct worker *w, size_t row)
 	int fatal = p->begin ? p->begin(p->arg, row) : 0, rc = 0;
 
 	if (fatal)
-		return fatal;
+		return fatal < 0 ? fatal : 0;
 	rc = row_open(w, row, &from);
 	if (rc == 0)
 		rc = row_pass(w, row, &from, &fatal);

@@ -47,7 +47,8 @@ struct ck_pass {
 	size_t n;
 	/* Number of threads; 0: one for each processor. At most CK_PASS_THREADS. */
 	unsigned threads;
-	/* May be NULL. Returns 0, or a negative errno, which ends the pass. */
+	/* May be NULL. Returns 0; 1 if the tensor is not needed: it is not read, and end() is not
+	 * called; or a negative errno, which ends the pass. */
 	int (*begin)(void *arg, size_t row);
 	/* Returns 0; 1 if the rest of the tensor is not needed; or a negative errno, which
 	 * ends the pass. */
