@@ -145,6 +145,12 @@ static const struct command {
 	  "values\n"
 	  "  -o FILE, --output FILE     write to FILE; default: report.html; - "
 	  "is stdout\n" READING },
+	{ "bisect", ck_cmd_bisect,
+	  "bisect --nan [--all-steps] [--json] RUN [-o opt,...]",
+	  "find the first step of a run directory with a NaN or Inf",
+	  "  --nan                      look for NaN and infinities\n"
+	  "  --all-steps                read every step, not a binary search\n"
+	  "  --json                     one JSON object\n" LINKS },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print all that was parsed, as text, to look for a fault", READING },
 	{ "serve", ck_cmd_serve,

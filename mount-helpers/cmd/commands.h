@@ -3,7 +3,7 @@
  * commands: one function for each command, with the arguments of a main(): argv[0] is the
  * command's name. Each is called once, by the main thread. Returns the exit status:
  * CK_EXIT_FINE, or: CK_EXIT_TROUBLE after a message on stderr; CK_EXIT_DAMAGE if check, cp
- * or digest has found damage, or diff a difference.
+ * or digest has found damage, diff a difference, or bisect no step.
  */
 #ifndef CKPTFS_COMMANDS_H
 #define CKPTFS_COMMANDS_H
@@ -24,6 +24,7 @@ int ck_cmd_inspect(int argc, char **argv);
 int ck_cmd_check(int argc, char **argv);
 int ck_cmd_diff(int argc, char **argv);
 int ck_cmd_digest(int argc, char **argv);
+int ck_cmd_bisect(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
 int ck_cmd_report(int argc, char **argv);
 int ck_cmd_ls(int argc, char **argv);

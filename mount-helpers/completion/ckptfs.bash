@@ -161,7 +161,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= views= write
 }
 
-_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest diff report dump serve help'
+_ckptfs_commands='mount umount mounts status stats log commit abort ls cat cp getfattr inspect check digest diff report bisect dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -196,6 +196,7 @@ _ckptfs() {
 	digest) options="--output -o $hosts" most=99 ;;
 	diff) options='--stats --json --atol --rtol -o' most=99 ;;
 	report) options="--values --output -o $hosts" most=1 ;;
+	bisect) options='--nan --all-steps --json -o' most=1 ;;
 	dump) options="-o $hosts" most=1 ;;
 	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;
@@ -244,7 +245,8 @@ _ckptfs() {
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \
 			< <(printf '%s\n' $_ckptfs_commands)
-		if [[ $command == diff || ${#operands[@]} -eq 0 && $command != serve ]]; then
+		if [[ $command == diff || ${#operands[@]} -eq 0 && $command != serve &&
+			$command != bisect ]]; then
 			_ckptfs_sources "$part"
 		else
 			_ckptfs_directories "$part"

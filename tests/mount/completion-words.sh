@@ -103,7 +103,9 @@ touch a.safetensors b.pt c.pth d.bin e.ckpt notes.txt 'f g.pt' s.json sub/h.pt
 for command in mount inspect check digest diff report dump ls cat cp getfattr; do
 	offers "ckptfs $command " a.safetensors b.pt c.pth d.bin e.ckpt 'f g.pt' step.ckpt sub
 done
-offers 'ckptfs b' b.pt
+offers 'ckptfs b' b.pt bisect
+offers 'ckptfs bisect ' step.ckpt sub
+offers 'ckptfs bisect -' --all-steps --json --nan -o
 offers 'ckptfs -o ro s' step.ckpt sub
 offers 'ckptfs b.pt s' step.ckpt sub
 offers 'ckptfs mount b.pt ' step.ckpt sub

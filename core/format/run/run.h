@@ -42,6 +42,11 @@ void ck_steps_put(const struct ck_steps *steps);
 const struct ck_step *ck_steps_find(const struct ck_steps *s,
 				    struct ck_str stem);
 const struct ck_step *ck_steps_at(const struct ck_steps *s, uint32_t id);
+/* Sets *out to the digits of the last number in a name, without leading zeros. False if
+ * there is no digit. */
+bool ck_step_number(const char *name, struct ck_str *out);
+/* Compares the last numbers in two names; a name without one comes first. <0, 0, >0. */
+int ck_step_number_cmp(const char *a, const char *b);
 
 /* Opens a step. Returns 0, or: -EAGAIN if it changed meanwhile; -ESTALE if it is
  * being removed; errors of ck_checkpoint_open(). */

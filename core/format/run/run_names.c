@@ -150,9 +150,7 @@ static int links_add(struct ck_rundir *r, struct list *l, bool *latest)
 
 /* --- latest ------------------------------------------------------------------------- */
 
-/* Finds the last number in a name, without leading zeros. False if there is no
- * digit. */
-static bool last_number(const char *name, const char **digits, size_t *len)
+bool ck_step_number(const char *name, struct ck_str *out)
 {
 	const char *end = name + strlen(name), *at;
 
@@ -162,22 +160,20 @@ static bool last_number(const char *name, const char **digits, size_t *len)
 		at--;
 	while (at + 1 < end && *at == '0')
 		at++;
-	*digits = at;
-	*len = (size_t)(end - at);
-	return *len > 0;
+	*out = (struct ck_str){ at, (size_t)(end - at) };
+	return out->len > 0;
 }
 
-static int number_cmp(const char *a, const char *b)
+int ck_step_number_cmp(const char *a, const char *b)
 {
-	const char *x, *y;
-	size_t m, n;
-	bool has_a = last_number(a, &x, &m), has_b = last_number(b, &y, &n);
+	struct ck_str x, y;
+	bool has_a = ck_step_number(a, &x), has_b = ck_step_number(b, &y);
 
 	if (!has_a || !has_b)
 		return has_a - has_b;
-	if (m != n)
-		return m < n ? -1 : 1;
-	return memcmp(x, y, m);
+	if (x.len != y.len)
+		return x.len < y.len ? -1 : 1;
+	return memcmp(x.p, y.p, x.len);
 }
 
 static const struct ck_found *greatest(const struct ck_rundir *r)
@@ -186,7 +182,8 @@ static const struct ck_found *greatest(const struct ck_rundir *r)
 
 	for (size_t i = 0; i < r->n; i++)
 		if (!r->found[i].why &&
-		    (!out || number_cmp(r->found[i].name, out->name) >= 0))
+		    (!out ||
+		     ck_step_number_cmp(r->found[i].name, out->name) >= 0))
 			out = &r->found[i];
 	return out;
 }
