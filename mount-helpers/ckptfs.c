@@ -138,7 +138,7 @@ static const struct command {
 	  "  --atol X, --rtol X         equal within X, or X times the value in "
 	  "B\n" LINKS },
 	{ "report", ck_cmd_report,
-	  "report [--values] [-o FILE] SRC " READING_USAGE,
+	  "report [--values] [-o FILE] SRC|RUN " READING_USAGE,
 	  "write a page of HTML about the tensors: sizes, shards, damage, "
 	  "values",
 	  "  --values                   read all tensors, and add statistics of "

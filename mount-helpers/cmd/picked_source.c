@@ -6,6 +6,7 @@
 #include "picked_source.h"
 #include "cli.h"
 #include "cluster.h"
+#include "format/run/run.h"
 #include "offline_tree.h"
 #include <stdio.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ int ck_picked_source_open(struct ck_picked_source *s, const char *src,
 	int rc = ck_source_open(src, options, hosts, &s->cluster, &cp);
 
 	s->from.cp = cp;
-	if (rc == 0)
+	if (rc == 0 && !(s->takes_run && ck_checkpoint_run(cp)))
 		rc = ck_source_is_one(src, cp);
 	if (rc)
 		return rc;

@@ -13,6 +13,8 @@
 
 /* Zero-initialise. */
 struct ck_picked_source {
+	/* Set by the caller: a run directory is opened too; its catalog is empty. */
+	bool takes_run;
 	struct ck_pass_source from;
 	struct ck_picked picked; /* in natural order of the names */
 	/* CK_EXIT_DAMAGE if names of the checkpoint cannot be read; else CK_EXIT_FINE */
@@ -23,7 +25,7 @@ struct ck_picked_source {
 };
 
 /* Opens SRC, and finds the tensors that one of n patterns matches; all if n is 0. Refuses a run
- * directory. Returns the exit status, after a message if it is not 0. Caller calls
+ * directory without takes_run. Returns the exit status, after a message if it is not 0. Caller calls
  * ck_picked_source_close() in any case. */
 CK_MUST_USE int ck_picked_source_open(struct ck_picked_source *s,
 				      const char *src,

@@ -31,7 +31,7 @@ def nccl_flags():
 
 
 # Modules of several folders: their headers include those of the other folders.
-FOLDERS = {'mount-helpers/': ('', 'offline')}
+FOLDERS = {'mount-helpers/': ('', 'cmd', 'offline', 'run')}
 
 
 def places_of(path):

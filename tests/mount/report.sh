@@ -101,6 +101,6 @@ check 'a device: it stays' test -c /dev/null
 mkdir directory
 fails 'a directory' 'directory: Is a directory' "$CKPTFS" report eight -o directory
 fails 'a directory that does not exist' 'no/page.html: No such file' "$CKPTFS" report eight -o no/page.html
-fails 'a run directory' 'a run directory; give one of its steps: step-1, step-2' "$CKPTFS" report "$WORK/run" -o run.html
-check 'a run directory: no file' test ! -e run.html
+check 'a run directory' "$CKPTFS" report "$WORK/run" -o run.html
+equal 'a run directory: its steps' "$(data run.html | jq -c '.run | [.steps, .all, .skipped]')" '[[1,2],2,{}]'
 done_testing
