@@ -2,10 +2,12 @@
 /*
  * views: any bytes as a `.metadata`, and from its catalog the files that torch/ and dcp/
  * generate. They are refused, or their pickles can be read, name classes of PyTorch alone and
- * have the sizes that the layouts predict; `.metadata` has the tensors of the source.
+ * have the sizes that the layouts predict; `.metadata` has the tensors of the source. Each shard
+ * map has a rectangle for each box, and no byte that XML excludes.
  */
 #include "format/dcp/dcp_rewrite.h"
 #include "must.h"
+#include "report/shard_map.h"
 #include "view/dcp/dcp_view.h"
 #include "view/pt/pt.h"
 
@@ -161,6 +163,32 @@ static void dcp_look(const struct ck_catalog *c,
 	ck_view_plan_put(p);
 }
 
+static void map_look(const struct ck_tensor *t, const struct ck_buf *map)
+{
+	uint32_t rects = 0;
+
+	must(!map->err &&
+	     ck_utf8_valid((struct ck_str){ map->data, map->len }));
+	for (size_t i = 0; i < map->len; i++)
+		must((uint8_t)map->data[i] >= 0x20 || map->data[i] == '\n');
+	for (const char *at = map->data; (at = strstr(at, "<rect data-rank"));
+	     at++)
+		rects++;
+	must(rects == (t->nchunks > CK_SHARD_MAP_BOXES ? 0 : t->nchunks));
+}
+
+static void maps_look(const struct ck_catalog *c)
+{
+	struct ck_buf map = { 0 };
+
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
+		map.len = 0;
+		ck_shard_map_print(c, i, &map);
+		map_look(ck_catalog_tensor(c, i), &map);
+	}
+	ck_buf_fini(&map);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct ck_view_options options;
@@ -179,6 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (rc == 0) {
 		torch_look(c, &from);
 		dcp_look(c, &from);
+		maps_look(c);
 	}
 	ck_catalog_put(c);
 	return 0;
