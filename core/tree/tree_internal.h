@@ -99,6 +99,8 @@ uint64_t ck_made_count(const struct ck_root *r);
 /* --- views of the tree itself ---------------------------------------------------- */
 
 extern const struct ck_view ck_view_objects, ck_view_control;
+/* The directory shards/ in .ckptfs/. */
+extern const struct ck_view ck_view_shards;
 
 /* --- aside.c --------------------------------------------------------------------- */
 

@@ -26,7 +26,7 @@ TENSOR = "model.tok_embeddings.weight"    # of all four ranks
 BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
        "h3": f"local/rank-2/{TENSOR}.npy"}
 REPORTS = {"status", "damage", "log", "tensors.csv", "tensors.jsonl",
-           "state_dict.json", "stats"}
+           "state_dict.json", "stats", "shards"}
 tap = Tap()
 check = tap.check
 mount = partial(must_mount, tap, CKPTFS)

@@ -130,7 +130,8 @@ LATE_NEVER=1 late 0
 (cd "$mnt" && timeout 5 find . -type f -size +0 -printf '%p %s\n' |
 	grep -v '\.ckptfs/' | LC_ALL=C sort) >never
 check 'no reply: names, sizes and reports are there' sh -c \
-	"[ -s never ] && timeout 5 cat '$mnt'/.ckptfs/* >reports &&
+	"[ -s never ] && timeout 5 cat '$mnt'/.ckptfs/st* '$mnt'/.ckptfs/shards/* >reports &&
+	timeout 5 cat '$mnt'/.ckptfs/[!s]* >reports &&
 	timeout 5 cat '$mnt'/objects/*.json >values && [ -s values ]"
 timeout -s INT 1 cat "$mnt/raw/$one" >got 2>/dev/null
 equal 'an open that nobody answers ends with its program' $? 124

@@ -18,7 +18,7 @@ mounted "$source"
 equal 'the mount reads no item' "$(checked)" 0
 find "$mnt" -ls >"$WORK/out"
 find "$mnt" -exec getfattr -d --absolute-names {} + >"$WORK/attributes"
-cat "$mnt"/.ckptfs/* >/dev/null
+cat "$mnt"/.ckptfs/[!s]* "$mnt"/.ckptfs/st* "$mnt"/.ckptfs/shards/* >/dev/null
 equal 'listings, attributes and reports read no item' "$(checked)" 0
 equal 'all were listed' "$(grep -c '^user.ckptfs.fqn=' "$WORK/attributes")" \
 	"$(find "$mnt/full" "$mnt/raw" "$mnt/local" "$mnt/objects" "$mnt/sharded" "$mnt/f32" $(ls -d "$mnt/optim" 2>/dev/null) -type f |

@@ -42,7 +42,7 @@ source=$(fixture sample)
 mounted "$source"
 dir=$mnt/.ckptfs
 equal 'names' "$(ls "$dir" | xargs)" \
-	"damage log${CKPTFS_GPUS:+ paths} state_dict.json stats status tensors.csv tensors.jsonl"
+	"damage log${CKPTFS_GPUS:+ paths} shards state_dict.json stats status tensors.csv tensors.jsonl"
 equal 'natural order' "$(tail -n +2 "$dir/tensors.csv" | cut -d, -f1)" \
 	"$(stems sample | python3 -c '
 import re, sys

@@ -30,7 +30,9 @@ mkdir sparse
 check 'tar -S: out' tar -xf s.tar -C sparse
 check 'tar -S: bytes' sums sparse
 check 'tar -S: views' diff -r -x .ckptfs archive sparse
+check 'tar -S: shard maps' diff -r archive/.ckptfs/shards sparse/.ckptfs/shards
 for file in archive/.ckptfs/*; do
+	[ -f "$file" ] || continue
 	file=${file#*/}
 	check "tar -S: $file" cmp "sparse/$file" <(tr -d '\0' <"sparse/$file")
 done

@@ -8,6 +8,7 @@
 #include "ckptfs/report.h"
 #include "format/current/current.h"
 #include "model/catalog/catalog_edit.h"
+#include "report/shard_map.h"
 #include "syntax/npy.h"
 #include "tap.h"
 #include "tree_walk.h"
@@ -316,6 +317,24 @@ static void print_log(const struct ck_catalog *of, struct ck_buf *out)
 	ck_log_snapshot(out);
 }
 
+static void maps_expect(struct ck_buf *out)
+{
+	mode_t mode = S_IFREG | (c->meta.mode & c->dir_mode & 0444);
+
+	dir_expect(out, "/.ckptfs/shards");
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
+		struct ck_str stem = ck_tensor_names(c, i).stem;
+		struct ck_buf text = { 0 }, path = { 0 };
+
+		ck_buf_printf(&path, "/.ckptfs/shards/%.*s.svg", (int)stem.len,
+			      stem.p);
+		ck_shard_map_print(c, i, &text);
+		line(out, path.data, text.len, mode, c->meta.mtime);
+		ck_buf_fini(&text);
+		ck_buf_fini(&path);
+	}
+}
+
 /* `status` was printed once, when its name was looked up. */
 static void made_expect(struct ck_buf *out)
 {
@@ -332,6 +351,7 @@ static void made_expect(struct ck_buf *out)
 	report_expect(out, "/.ckptfs/tensors.jsonl", ck_report_jsonl);
 	report_expect(out, "/.ckptfs/state_dict.json", ck_report_state_dict);
 	line(out, STATS, 0, mode, c->meta.mtime);
+	maps_expect(out);
 }
 
 /* The size of a live report is that of its last lookup. An open report keeps its text. */

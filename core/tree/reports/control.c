@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * control: .ckptfs/ has the reports. A live one is printed when
- * its name is looked up, and is as long as it was then until the next time.
+ * its name is looked up, and is as long as it was then until the next time. Behind the reports
+ * is shards/, unless the checkpoint is a run directory.
  */
 #include "tree/tree_internal.h"
 
@@ -34,6 +35,22 @@ static void child_set(uint32_t i, struct ck_child *out)
 	*out = (struct ck_child){ .type = CK_TYPE_FILE, .entry = i };
 }
 
+/* With `write` the kernel looks names up again, so that files have the time of the last
+ * commit. */
+static void shards_set(const struct ck_dir *dir, struct ck_child *out)
+{
+	enum { NAMES_MSEC = 1000 };
+
+	*out = (struct ck_child){
+		.type = CK_TYPE_DIR,
+		.entry = (uint32_t)ck_nreports,
+		.dir = { .view = &ck_view_shards,
+			 .root = dir->root,
+			 .names_msec = dir->root->options->write ? NAMES_MSEC
+								 : 0 },
+	};
+}
+
 static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			  struct ck_str name, struct ck_child *out)
 {
@@ -42,6 +59,10 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	int rc;
 
 	(void)c;
+	if (ck_str_is(name, ck_view_shards.top) && !dir->root->made) {
+		shards_set(dir, out);
+		return 0;
+	}
 	while (i < ck_nreports && !ck_str_is(name, ck_reports[i].name))
 		i++;
 	if (i == ck_nreports || !is_shown(dir, i))
@@ -59,9 +80,12 @@ static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	(void)c;
 	while (*at < ck_nreports && !is_shown(dir, *at))
 		++*at;
-	if (*at >= ck_nreports)
+	if (*at > ck_nreports || (*at == ck_nreports && dir->root->made))
 		return -ENOENT;
-	child_set((uint32_t)*at, out);
+	if (*at == ck_nreports)
+		shards_set(dir, out);
+	else
+		child_set((uint32_t)*at, out);
 	return 0;
 }
 
@@ -69,7 +93,8 @@ static void control_name(const struct ck_catalog *c, const struct ck_dir *dir,
 			 uint32_t entry, struct ck_buf *out)
 {
 	(void)c, (void)dir;
-	ck_buf_text(out, ck_reports[entry].name);
+	ck_buf_text(out, entry < ck_nreports ? ck_reports[entry].name
+					     : ck_view_shards.top);
 }
 
 /* The present text of a report. */
@@ -120,10 +145,10 @@ static int control_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 	return rc ? rc : ck_snapshot_slice(text, out);
 }
 
+/* Of a checkpoint, with shards/ and the maps in it. */
 static uint64_t control_count(const struct ck_catalog *c, const void *state)
 {
-	(void)c;
-	return ck_snapshots_shown(texts_of(state));
+	return ck_snapshots_shown(texts_of(state)) + 1 + ck_shown_tensors(c);
 }
 
 const struct ck_view ck_view_control = {
