@@ -18,6 +18,7 @@ import headers
 import language
 import layers
 import locks
+import page
 import seeds
 import subjects
 
@@ -60,8 +61,8 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = calls.CHECKS + cycles.CHECKS + language.CHECKS + layers.CHECKS + seeds.CHECKS + \
-    subjects.CHECKS
+CHECKS = calls.CHECKS + cycles.CHECKS + language.CHECKS + layers.CHECKS + page.CHECKS + \
+    seeds.CHECKS + subjects.CHECKS
 
 
 def check(name, path, *canaries):

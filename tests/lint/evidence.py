@@ -21,6 +21,7 @@ KINDS = {
     'golden': ('tests/golden/{}_test.c', 'tests/golden/{}.py'),
     'fuzz': ('tests/fuzz/{}_fuzz.c',),
     'torch': ('tests/torch/{}.py',),
+    'page': ('tests/page/{}.py',),
     'client': ('tests/client/{}.sh', 'tests/client/{}.py'),
     'crash': ('tests/crash/{}_test.py',),
     'dist': ('tests/dist/{}.py',),
