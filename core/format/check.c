@@ -388,6 +388,8 @@ static int look_at_items(struct check *k)
 		if (k->options->full && !(workers[i].buffer = malloc(BUFFER)))
 			k->rc = -ENOMEM;
 	}
+	if (k->options->progress)
+		k->options->progress(k->options->arg, &k->done);
 	ck_workers_run(n, work, workers, sizeof(*workers));
 	for (unsigned i = 0; i < n; i++)
 		free(workers[i].buffer);

@@ -223,7 +223,8 @@ struct ck_check_progress {
 struct ck_check_options {
 	bool full;	  /* read all bytes of all items, not only headers */
 	unsigned threads; /* at least 1 */
-	/* Called repeatedly, by one thread at a time; may be NULL. */
+	/* Called before the first item and after each, by one thread at a time; may be
+	 * NULL. */
 	void (*progress)(void *arg, const struct ck_check_progress *p);
 	void *arg;
 };

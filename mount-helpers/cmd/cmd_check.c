@@ -15,18 +15,17 @@
 #include "commands.h"
 #include "format/warnings.h"
 #include "offline_tree.h"
+#include "picked_source.h"
 #include "report/manifest.h"
 #include "tree/reports/replicas.h"
 #include "view/state_warn.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Checksums are faster than most disks. While some threads compute, the others keep the
  * disk busy. */
-enum { THREADS = 4, PROGRESS_MSEC = 200 };
+enum { THREADS = 4 };
 
 enum { CLASSES = 64 }; /* unknown classes printed as text; JSON has all */
 
@@ -38,31 +37,46 @@ struct checking {
 	struct ck_manifest *expected; /* its content, or NULL */
 	const char *digests;	      /* of --digests, or NULL */
 	struct ck_buf digests_text;   /* the content of that file */
-	int64_t shown; /* time of the last progress line, ms; 0: not yet */
-	uint64_t dead; /* unreferenced bytes, if dead_known */
+	struct ck_progress progress;  /* of the items */
+	bool begun;		      /* `progress` */
+	uint64_t done;		      /* that `progress` has */
+	uint64_t dead;		      /* unreferenced bytes, if dead_known */
 	bool dead_known;
 };
 
 /* --- progress ------------------------------------------------------------- */
 
-static void show_progress(void *arg, const struct ck_check_progress *p)
+/* Without --full only headers are read: items tell how far it is. */
+static void items_progress(void *arg, const struct ck_check_progress *p)
 {
 	struct checking *k = arg;
-	int64_t now = (int64_t)ck_msec_now();
+	uint64_t done = k->full ? p->bytes : p->items;
 
-	if (now - k->shown < PROGRESS_MSEC)
-		return;
-	k->shown = now;
-	fprintf(stderr,
-		"\rckptfs: %" PRIu64 " of %" PRIu64 " items, %" PRIu64
-		" of %" PRIu64 " MiB\033[K",
-		p->items, p->items_total, p->bytes >> 20, p->bytes_total >> 20);
+	if (!k->begun) {
+		k->begun = true;
+		k->progress.counts_items = !k->full;
+		ck_pass_progress_begin(&k->progress, k->full ? p->bytes_total
+							     : p->items_total);
+	}
+	ck_progress_add(&k->progress, done - k->done);
+	k->done = done;
 }
 
-static void clear_progress(const struct checking *k)
+static int replicas_check(const struct checking *k, struct ck_checkpoint *cp,
+			  struct ck_route *route, struct ck_findings *out)
 {
-	if (k->shown)
-		fprintf(stderr, "\r\033[K");
+	struct ck_progress progress = { .counts_items = true };
+	const struct ck_replicas_options o = {
+		.full = k->full,
+		.progress = ck_pass_progress_add,
+		.arg = &progress,
+	};
+	int rc;
+
+	ck_pass_progress_begin(&progress, ck_shown_tensors(out->catalog));
+	rc = ck_replicas_check(cp, route, &o, out);
+	ck_pass_progress_end(&progress);
+	return rc;
 }
 
 /* --- findings ------------------------------------------------------------- */
@@ -289,7 +303,7 @@ static int bytes_check(const struct checking *k, struct ck_checkpoint *cp,
 	int rc;
 
 	ck_route_init(&route, cp->files, ck_cluster_backend(cluster));
-	rc = ck_replicas_check(cp, &route, k->full, out);
+	rc = replicas_check(k, cp, &route, out);
 	if (rc == 0 && k->digests)
 		rc = ck_check_digests(cp, cluster ? &route : NULL, text, out);
 	ck_route_fini(&route);
@@ -304,7 +318,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	struct ck_check_options options = {
 		.full = k->full,
 		.threads = THREADS,
-		.progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+		.progress = items_progress,
 		.arg = k,
 	};
 	struct ck_findings findings;
@@ -312,7 +326,8 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	struct ck_diag d = { 0 };
 	int status, rc = ck_checkpoint_check(cp, &options, &findings, &d);
 
-	clear_progress(k);
+	if (k->begun)
+		ck_pass_progress_end(&k->progress);
 	if (rc)
 		return ck_trouble("%s", d.text);
 	rc = strict_check(k, &findings);

@@ -38,7 +38,7 @@ void ck_picked_source_close(struct ck_picked_source *s);
 void ck_picked_source_fault(const struct ck_picked_source *s, uint32_t tensor,
 			    int err, struct ck_buf *out);
 
-/* A progress line on stderr if that is a terminal. total: bytes. */
+/* A progress line on stderr if that is a terminal. total: bytes, or items if p->counts_items. */
 void ck_pass_progress_begin(struct ck_progress *p, uint64_t total);
 /* The callback of a pass; arg: a struct ck_progress. Any thread. */
 void ck_pass_progress_add(void *arg, uint64_t bytes);

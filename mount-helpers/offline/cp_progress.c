@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cp_progress: the progress line of a copy. Its thread waits for the period or the end with
+ * cp_progress: the progress line of a command. Its thread waits for the period or the end with
  * the lock released, and draws with the lock held. Drawing never blocks: a line is skipped
  * while stderr does not accept output.
  */
@@ -32,9 +32,9 @@ void ck_progress_fini(struct ck_progress *p)
 	pthread_mutex_destroy(&p->lock);
 }
 
-void ck_progress_add(struct ck_progress *p, uint64_t bytes)
+void ck_progress_add(struct ck_progress *p, uint64_t done)
 {
-	atomic_fetch_add_explicit(&p->done, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->done, done, memory_order_relaxed);
 }
 
 /* --- the line ------------------------------------------------------------------------ */
@@ -84,8 +84,9 @@ static void add_time(struct ck_buf *line, uint64_t seconds)
 			      (unsigned)(seconds % 60));
 }
 
-/* Uses the unit that suits the total. */
-static void add_amounts(struct ck_buf *line, uint64_t done, uint64_t total)
+/* Uses the unit that suits the total. rate: bytes a second. */
+static void add_bytes(struct ck_buf *line, uint64_t done, uint64_t total,
+		      double rate)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
 	double unit = 1024;
@@ -95,8 +96,9 @@ static void add_amounts(struct ck_buf *line, uint64_t done, uint64_t total)
 		unit *= 1024;
 		i++;
 	}
-	ck_buf_printf(line, "\rckptfs: %.1f of %.1f %s", (double)done / unit,
-		      (double)total / unit, units[i]);
+	ck_buf_printf(line, "\rckptfs: %.1f of %.1f %s, %.0f MiB/s",
+		      (double)done / unit, (double)total / unit, units[i],
+		      rate / 1048576);
 }
 
 static void draw(struct ck_progress *p)
@@ -106,8 +108,12 @@ static void draw(struct ck_progress *p)
 	double rate = seconds > 0 ? (double)done / seconds : 0;
 	struct ck_buf line = { 0 };
 
-	add_amounts(&line, done, ck_max(done, p->total));
-	ck_buf_printf(&line, ", %.0f MiB/s", rate / 1048576);
+	if (p->counts_items)
+		ck_buf_printf(&line, "\rckptfs: %ju of %ju items, %.0f items/s",
+			      (uintmax_t)done,
+			      (uintmax_t)ck_max(done, p->total), rate);
+	else
+		add_bytes(&line, done, ck_max(done, p->total), rate);
 	if (rate >= 1 && p->total >= done)
 		add_time(&line, (uint64_t)((double)(p->total - done) / rate));
 	ck_buf_text(&line, "\033[K");

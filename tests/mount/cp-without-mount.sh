@@ -241,19 +241,8 @@ for form in rows columns; do
 done
 
 # --- progress
-cat >terminal.py <<'EOF'
-import os, pty, sys
-seen = b''
-def read(fd):
-    global seen
-    data = os.read(fd, 65536)
-    seen += data
-    return data
-status = pty.spawn(sys.argv[1:], read)
-sys.exit(os.waitstatus_to_exitcode(status))
-EOF
 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
-	LD_PRELOAD=$LIBMUTE_BIN MUTE_WRITE=20 python3 terminal.py "$CKPTFS" cp -j 1 \
+	LD_PRELOAD=$LIBMUTE_BIN MUTE_WRITE=20 python3 "$HERE/terminal.py" "$CKPTFS" cp -j 1 \
 	rows raw/t0 t >seen 2>&1 </dev/null
 equal 'a terminal: it ends well' $? 0
 check 'a terminal shows how far it is' grep -aqE \
@@ -261,7 +250,7 @@ check 'a terminal shows how far it is' grep -aqE \
 check 'the line is cleared' grep -aqE $'\r\033\\[K$' seen
 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
 	LD_PRELOAD=$LIBMUTE_BIN MUTE_WRITE=20 \
-	python3 terminal.py "$CKPTFS" cp -j 1 rows raw/x raw/t0 d >seen 2>&1 </dev/null
+	python3 "$HERE/terminal.py" "$CKPTFS" cp -j 1 rows raw/x raw/t0 d >seen 2>&1 </dev/null
 check 'a message begins a line' grep -aqE '^ckptfs: raw/x: No such' seen
 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
 	LD_PRELOAD=$LIBMUTE_BIN MUTE_WRITE=30 cp_ -j 1 rows raw/t0 t >seen 2>&1

@@ -406,15 +406,19 @@ static int tensor_check(struct ck_comparing *k, uint32_t tensor, bool full,
 }
 
 int ck_replicas_check(struct ck_checkpoint *cp, struct ck_route *route,
-		      bool full, struct ck_findings *out)
+		      const struct ck_replicas_options *o,
+		      struct ck_findings *out)
 {
 	struct ck_comparing k = { .cp = cp, .c = out->catalog, .route = route };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < k.c->tensors.n && k.c->own_tensors && rc == 0;
-	     i++)
-		if (ck_tensor_is_whole(k.c, i))
-			rc = tensor_check(&k, i, full, out);
+	     i++) {
+		if (!ck_tensor_is_whole(k.c, i))
+			continue;
+		rc = tensor_check(&k, i, o->full, out);
+		o->progress(o->arg, 1);
+	}
 	comparing_fini(&k);
 	ck_findings_sort(out);
 	return rc;

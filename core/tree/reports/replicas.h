@@ -37,11 +37,20 @@ CK_MUST_USE int ck_replicas_print(struct ck_differing *known,
 /* True if differences of the file were found before. Does no I/O. */
 bool ck_replicas_are_known(const struct ck_differing *known,
 			   const struct ck_file_content *about);
-/* Adds a finding for each tensor that cannot be opened since samples differ; full: also for
+
+struct ck_replicas_options {
+	bool full; /* compare all bytes, not only samples */
+	/* Called with 1 after each tensor that is shown whole, if any tensor has copies. */
+	void (*progress)(void *arg, uint64_t tensors);
+	void *arg;
+};
+
+/* Adds a finding for each tensor that cannot be opened since samples differ; with `full` also for
  * each tensor of which ranks have different bytes, remote files by the route. Blocks. Returns 0,
  * or: shortages of this process; -ENOMEM. */
 CK_MUST_USE int ck_replicas_check(struct ck_checkpoint *cp,
-				  struct ck_route *route, bool full,
+				  struct ck_route *route,
+				  const struct ck_replicas_options *o,
 				  struct ck_findings *out);
 
 #endif
