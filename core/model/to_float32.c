@@ -2,7 +2,7 @@
 /*
  * to_float32: converts the bits of values. The loops of 16-bit types have no branches, so
  * that the compiler makes vector code of them. Types of 8 bits use a table of 256 values,
- * which is made at each call: a call converts many values. No state; any thread.
+ * which is made at the first call and kept: the only state. Any thread.
  */
 #include "to_float32.h"
 
@@ -90,11 +90,39 @@ static void table_make(uint8_t dtype, uint32_t table[static 256])
 	}
 }
 
+/* A table for each of `smalls`, and one for scales. It is constant once it is made. */
+enum { MISSING, IN_WORK, MADE };
+
+static struct {
+	unsigned state; /* atomic */
+	uint32_t values[256];
+} tables[CK_ARRAY_SIZE(smalls) + 1];
+
+/* The table of a dtype. room: for the table while another thread makes the kept one. */
+static const uint32_t *table_of(uint8_t dtype, uint32_t room[static 256])
+{
+	const struct small *s = small_of(dtype);
+	size_t i = s ? (size_t)(s - smalls) : CK_ARRAY_SIZE(smalls);
+	unsigned missing = MISSING;
+
+	if (__atomic_load_n(&tables[i].state, __ATOMIC_ACQUIRE) == MADE)
+		return tables[i].values;
+	if (!__atomic_compare_exchange_n(&tables[i].state, &missing, IN_WORK,
+					 false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED)) {
+		table_make(dtype, room);
+		return room;
+	}
+	table_make(dtype, tables[i].values);
+	__atomic_store_n(&tables[i].state, MADE, __ATOMIC_RELEASE);
+	return tables[i].values;
+}
+
 static void from_8(uint8_t dtype, const uint8_t *from, uint8_t *to, size_t n)
 {
-	uint32_t table[256];
+	uint32_t room[256];
+	const uint32_t *table = table_of(dtype, room);
 
-	table_make(dtype, table);
 	for (size_t i = 0; i < n; i++)
 		memcpy(to + 4 * i, &table[from[i]], 4);
 }
