@@ -22,11 +22,6 @@ double ck_value_diff_mean(const struct ck_value_diff *d)
 	return d->finite ? sum / (double)d->finite : (double)NAN;
 }
 
-double ck_value_diff_norm(const struct ck_value_diff *d)
-{
-	return sqrt(d->squares);
-}
-
 /* --- changed bits ------------------------------------------------------------------------- */
 
 static uint64_t count_pairs(const uint8_t *a, const uint8_t *b, size_t len)

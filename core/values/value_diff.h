@@ -35,7 +35,5 @@ void ck_value_diff_add(struct ck_value_diff *d, const uint8_t *a,
 		       const uint8_t *b, size_t len);
 /* Mean absolute difference of the elements that are finite in both; NaN if there are none. */
 double ck_value_diff_mean(const struct ck_value_diff *d);
-/* Euclidean norm of the difference of those elements: the root of the sum of squares. */
-double ck_value_diff_norm(const struct ck_value_diff *d);
 
 #endif

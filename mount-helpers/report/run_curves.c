@@ -102,14 +102,11 @@ static int figure_store(struct ck_run_curves *r, struct ck_run_curve *c,
 {
 	int rc;
 
-	if (f->stats.form.size == 0)
-		return 0;
-	if (f->stats.finite)
-		c->norm[sample] = ck_value_stats_norm(&f->stats);
-	if (f->is_compared && f->diff.finite)
-		c->change[sample] = ck_value_diff_norm(&f->diff);
-	rc = count_store(r, &c->nan, sample, f->stats.nan);
-	return rc ? rc : count_store(r, &c->inf, sample, f->stats.inf);
+	c->norm[sample] = ck_value_change_norm(&f->values);
+	if (f->is_compared)
+		c->change[sample] = ck_value_change_distance(&f->values);
+	rc = count_store(r, &c->nan, sample, f->values.nan);
+	return rc ? rc : count_store(r, &c->inf, sample, f->values.inf);
 }
 
 static int figures_store(const struct making *m, size_t sample,

@@ -83,7 +83,6 @@ static int part_list(struct ck_step_figures *figures, size_t part,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		struct ck_step_figure *f = &figures->all[figures->n];
-		uint8_t dtype = ck_catalog_tensor(c, i)->dtype;
 
 		index[i] = SIZE_MAX;
 		if (!ck_tensor_is_whole(c, i))
@@ -93,8 +92,6 @@ static int part_list(struct ck_step_figures *figures, size_t part,
 			.part = part,
 			.tensor = i,
 			.same = SIZE_MAX,
-			.diff = ck_value_diff_make(dtype,
-						   (struct ck_tolerance){ 0 }),
 		};
 		older_find(f, step, older);
 		same_find(figures, f, index, step, older);
@@ -132,9 +129,8 @@ static int figures_take(void *arg, const struct ck_pass_block *b)
 	const struct figuring *g = arg;
 	struct ck_step_figure *f = g->rows[b->row];
 
-	ck_value_stats_add(&f->stats, b->bytes[0], b->len);
-	if (g->is_compared)
-		ck_value_diff_add(&f->diff, b->bytes[0], b->bytes[1], b->len);
+	ck_value_change_add(&f->values, b->bytes[0],
+			    g->is_compared ? b->bytes[1] : NULL, b->len);
 	return 0;
 }
 
@@ -195,7 +191,7 @@ static size_t rows_list(struct ck_step_figures *figures, size_t part,
 		    (older != SIZE_MAX &&
 		     (!f->is_compared || f->older_part != older)))
 			continue;
-		f->stats = ck_value_stats_make(
+		f->values = ck_value_change_make(
 			ck_catalog_tensor(step->parts[part].from.c, f->tensor)
 				->dtype);
 		rows[n++] = f;

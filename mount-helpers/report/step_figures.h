@@ -7,8 +7,7 @@
 #define CKPTFS_STEP_FIGURES_H
 
 #include "run_steps.h"
-#include "values/value_diff.h"
-#include "values/value_stats.h"
+#include "values/value_change.h"
 
 /* A tensor of the step. */
 struct ck_step_figure {
@@ -20,10 +19,9 @@ struct ck_step_figure {
 	/* The figure that has the values of the same memory, in this step and the older one;
 	 * SIZE_MAX: its own. */
 	size_t same;
-	/* The older step has the name with this dtype and shape, and `diff` is valid. */
+	/* The older step has the name with this dtype and shape: the change is from there. */
 	bool is_compared;
-	struct ck_value_stats stats;
-	struct ck_value_diff diff; /* first: this step */
+	struct ck_value_change values;
 	/* Private: part and tensor of the older step, if is_compared; the pass has ended for it. */
 	size_t older_part;
 	uint32_t older_tensor;
