@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""The group of commands that read all elements. Needs three more copies of the model in DIR while it runs."""
+"""The group of commands that read all elements. Needs three more copies of the model in DIR while it runs, and for the statistics
+numpy and ml_dtypes in the python that runs tests/bench/run."""
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
+from bench_hf import lacks
 from measure import clock
+
+STATS = pathlib.Path(__file__).resolve().parent / "stats.py"
 
 
 def together(*commands):
@@ -46,9 +51,39 @@ def diff(bench):
         shutil.rmtree(base)
 
 
+def values(bench):
+    """Statistics of all values, beside those of one process of NumPy from safetensors."""
+    if lacks("numpy", "ml_dtypes"):
+        return bench.skip("ckptfs report --values", f"{sys.executable} has no {lacks('numpy', 'ml_dtypes')[0]}")
+    base = pathlib.Path(tempfile.mkdtemp(prefix=".bench-", dir=bench.data))
+    try:
+        subprocess.run([bench.program, "cp", "-r", bench.data / "big", "hf", base / "hf"], check=True, capture_output=True)
+        files = sorted((base / "hf").glob("*.safetensors"))
+        size = sum(file.stat().st_size for file in files) / 1e9
+        theirs = sys.executable, STATS, *files
+        ours = bench.program, "report", "--values", "-o", base / "page.html", bench.data / "big"
+        bench.compare("ckptfs report --values of 2.1 GiB of bfloat16, beside NumPy", lambda: size / clock(*theirs),
+                      lambda: size / clock(*ours), 4, 8)
+    finally:
+        shutil.rmtree(base)
+
+
+def report(bench):
+    """The page of many tensors without values."""
+    if not (bench.data / "tensors").is_dir():
+        return bench.skip("ckptfs report of 100,000 tensors", "no DIR/tensors, see make_big.py")
+    times = []
+    for _ in range(bench.repeat):
+        bench.settle()
+        times.append(clock(bench.program, "report", "-o", bench.base / "page.html", bench.data / "tensors"))
+    bench.row("ckptfs report of 100,000 tensors (s)", "", f"{min(times):.2f} s", min(times), 2, 1, True)
+
+
 def group_values(bench):
     if shutil.which("xxhsum"):
         digest(bench)
     else:
         bench.skip("ckptfs digest", "no xxhsum")
     diff(bench)
+    values(bench)
+    report(bench)

@@ -70,9 +70,15 @@ python3 "$HERE/report.py" many "$WORK/many" 10000
 "$CKPTFS" report eight
 check '10,000 tensors: less than 2 MiB' test "$(stat -c %s report.html)" -lt $((2 << 20))
 equal '10,000 tensors: boxes of 8 ranks' "$(data | jq -c '[.layouts[].boxes | length] | max')" 8
-"$CKPTFS" report --values eight
+"$CKPTFS" report --values many
 check '10,000 tensors with values: less than 8 MiB' test "$(stat -c %s report.html)" -lt $((8 << 20))
 equal '10,000 tensors: names' "$(data | jq '.names | length')" 10000
+if [ -n "${CKPTFS_ALL:-}" ]; then
+	python3 "$HERE/report.py" many "$WORK/more" 100000
+	"$CKPTFS" report --values more
+	equal '100,000 tensors: names and values' "$(data | jq -c '[.names, .stats.norm, .stats.bins] | map(length)')" \
+		'[100000,100000,100000]'
+fi
 python3 "$HERE/report.py" rows "$WORK/rows"
 "$CKPTFS" cp -r "$WORK/rows" dcp/300 boxes >"$WORK/out" 2>&1
 "$CKPTFS" report boxes
@@ -93,7 +99,7 @@ equal 'no space: the old file' "$(cat kept.html)" old
 equal 'no space: no other file' "$(find . -maxdepth 1 -name '.*' -type f)" ''
 ln -s kept.html link.html
 check 'a link' "$CKPTFS" report eight -o link.html
-check 'a link: its target is replaced' cmp report.html <("$CKPTFS" report boxes -o -)
+check 'a link: the target has a page' grep -q '</html>' kept.html
 equal 'a link: it stays' "$(readlink link.html) $(data kept.html | jq '.names | length')" 'kept.html 10000'
 equal 'the mode of the old file' "$(stat -c %a kept.html)" 640
 check 'a device' "$CKPTFS" report eight -o /dev/null
