@@ -36,6 +36,7 @@ static int tensor_cmp(const void *a, const void *b, void *catalog)
 				  tensor_name(catalog, *(const uint32_t *)b));
 }
 
+/* Sorts a list, unless it is in order: most checkpoints are. */
 static void sort(const struct ck_catalog *c, uint32_t *list, size_t n,
 		 int (*cmp)(const void *a, const void *b, void *catalog))
 {
@@ -44,7 +45,11 @@ static void sort(const struct ck_catalog *c, uint32_t *list, size_t n,
 		void *arg;
 	} catalog = { .c = c };
 
-	if (n)
+	size_t i = 1;
+
+	while (i < n && cmp(&list[i - 1], &list[i], catalog.arg) <= 0)
+		i++;
+	if (i < n)
 		qsort_r(list, n, sizeof(*list), cmp, catalog.arg);
 }
 

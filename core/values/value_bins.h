@@ -26,8 +26,8 @@ struct ck_value_bins {
 };
 
 void ck_value_bins_clear(struct ck_value_bins *b);
-/* Adds n values, at most 320. min, max: of all finite values that were added, and of these, which
- * must have one. */
+/* Adds n values, at most 320, which are aligned to 32 bytes; a multiple of 4 values can be read. min,
+ * max: of all finite values that were added, and of these, which must have one. */
 void ck_value_bins_add(struct ck_value_bins *b, const double *x, size_t n,
 		       double min, double max);
 /* Adds the counts of the fine bins to 32 equal bins from min to max: each by its lower edge. */

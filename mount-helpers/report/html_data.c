@@ -95,7 +95,16 @@ static int names_make(struct ck_html_data *d)
 	return rc;
 }
 
-int ck_html_data_sort(struct ck_html_data *d)
+static bool is_sorted(const struct ck_html_data *d)
+{
+	for (uint32_t i = 1; i < d->n; i++)
+		if (ck_str_natural_cmp(d->rows[i - 1].name, d->rows[i].name) >
+		    0)
+			return false;
+	return true;
+}
+
+static int rows_sort(struct ck_html_data *d)
 {
 	ck_auto_free uint32_t *order = calloc(d->n + 1UL, sizeof(*order));
 	ck_auto_free uint32_t *place = calloc(d->n + 1UL, sizeof(*place));
@@ -108,8 +117,13 @@ int ck_html_data_sort(struct ck_html_data *d)
 	if (d->n)
 		qsort_r(order, d->n, sizeof(*order), row_cmp, d->rows);
 	rc = rows_move(d, order, place);
-	if (rc == 0)
-		rc = names_make(d);
+	return rc ? rc : names_make(d);
+}
+
+int ck_html_data_sort(struct ck_html_data *d)
+{
+	int rc = is_sorted(d) ? 0 : rows_sort(d);
+
 	if (rc == 0 && d->noptimizer)
 		qsort_r(d->optimizer, d->noptimizer, sizeof(*d->optimizer),
 			state_cmp, &d->states);
