@@ -104,12 +104,12 @@ static void counts_move(struct ck_value_bins *b, int exponent, int64_t base)
  * which must exist. */
 static void room_make(struct ck_value_bins *b, double min, double max)
 {
-	int exponent = exponent_of(min, max);
 	int64_t first, last, base;
+	int exponent;
 
-	if (b->is_set && place_of(min, b->exponent) >= b->base &&
-	    place_of(max, b->exponent) < b->base + CK_FINE_BINS - 1)
+	if (b->is_set && min >= b->low && max < b->high)
 		return;
+	exponent = exponent_of(min, max);
 	if (b->is_set && b->exponent > exponent)
 		exponent = b->exponent;
 	first = place_of(min, exponent);
@@ -119,6 +119,8 @@ static void room_make(struct ck_value_bins *b, double min, double max)
 		counts_move(b, exponent, base);
 	b->exponent = exponent;
 	b->base = base;
+	b->low = ldexp((double)base, exponent);
+	b->high = ldexp((double)(base + CK_FINE_BINS - 1), exponent);
 	b->is_set = true;
 }
 

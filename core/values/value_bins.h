@@ -17,9 +17,11 @@ enum {
 };
 
 struct ck_value_bins {
-	bool is_set;  /* some value was added, so that the next two are valid */
-	int exponent; /* the width of a fine bin is 2^exponent */
-	int64_t base; /* lower edge of the first fine bin, in widths */
+	/* Some value was added, so that the next four are valid. */
+	bool is_set;
+	int exponent;	  /* the width of a fine bin is 2^exponent */
+	int64_t base;	  /* lower edge of the first fine bin, in widths */
+	double low, high; /* values in [low, high) need no other width */
 	/* Of the fine bins; the last one counts values that are not finite. */
 	uint64_t counts[CK_FINE_BINS + 1];
 	uint64_t spare[CK_FINE_BINS + 1]; /* scratch */

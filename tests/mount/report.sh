@@ -66,10 +66,10 @@ python3 "$HERE/report.py" names "$WORK/names"
 "$CKPTFS" report --values "$WORK/names"
 check 'names are text, and the page loads nothing' python3 "$HERE/report.py" texts report.html "$WORK/names"
 python3 "$HERE/report.py" many "$WORK/many" 10000
-"$CKPTFS" cp -r "$WORK/many" dcp/8 eight >"$WORK/out" 2>&1
-"$CKPTFS" report eight
+"$CKPTFS" cp -r "$WORK/many" dcp/4 four >"$WORK/out" 2>&1
+"$CKPTFS" report four
 check '10,000 tensors: less than 2 MiB' test "$(stat -c %s report.html)" -lt $((2 << 20))
-equal '10,000 tensors: boxes of 8 ranks' "$(data | jq -c '[.layouts[].boxes | length] | max')" 8
+equal '10,000 tensors: boxes of 4 ranks' "$(data | jq -c '[.layouts[].boxes | length] | max')" 4
 "$CKPTFS" report --values many
 check '10,000 tensors with values: less than 8 MiB' test "$(stat -c %s report.html)" -lt $((8 << 20))
 equal '10,000 tensors: names' "$(data | jq '.names | length')" 10000
@@ -91,22 +91,22 @@ chmod 640 kept.html
 (
 	trap '' XFSZ
 	ulimit -f 1
-	"$CKPTFS" report eight -o kept.html
+	"$CKPTFS" report rows -o kept.html
 ) 2>err
 equal 'no space: exit status' "$?" 2
 check 'no space: a message' grep -q 'kept.html: File too large' err
 equal 'no space: the old file' "$(cat kept.html)" old
 equal 'no space: no other file' "$(find . -maxdepth 1 -name '.*' -type f)" ''
 ln -s kept.html link.html
-check 'a link' "$CKPTFS" report eight -o link.html
+check 'a link' "$CKPTFS" report rows -o link.html
 check 'a link: the target has a page' grep -q '</html>' kept.html
-equal 'a link: it stays' "$(readlink link.html) $(data kept.html | jq '.names | length')" 'kept.html 10000'
+equal 'a link: it stays' "$(readlink link.html) $(data kept.html | jq '.names | length')" 'kept.html 2'
 equal 'the mode of the old file' "$(stat -c %a kept.html)" 640
-check 'a device' "$CKPTFS" report eight -o /dev/null
+check 'a device' "$CKPTFS" report rows -o /dev/null
 check 'a device: it stays' test -c /dev/null
 mkdir directory
-fails 'a directory' 'directory: Is a directory' "$CKPTFS" report eight -o directory
-fails 'a directory that does not exist' 'no/page.html: No such file' "$CKPTFS" report eight -o no/page.html
+fails 'a directory' 'directory: Is a directory' "$CKPTFS" report rows -o directory
+fails 'a directory that does not exist' 'no/page.html: No such file' "$CKPTFS" report rows -o no/page.html
 check 'a run directory' "$CKPTFS" report "$WORK/run" -o run.html
 equal 'a run directory: its steps' "$(data run.html | jq -c '.run | [.steps, .all, .skipped]')" '[[1,2],2,{}]'
 done_testing
