@@ -13,6 +13,13 @@ enum {
 	BLOCK_REMOTE = 8 << 20,
 };
 
+/* Bytes of the shortest range of a long tensor; tests have fewer. Ranges begin at multiples of
+ * RANGE_UNIT, which is a multiple of the size of each element. */
+#ifndef CK_PASS_RANGE
+#define CK_PASS_RANGE (128 << 20)
+#endif
+enum { RANGE_UNIT = 1 << 10 };
+
 /* Where a row lies in the files of the first source. */
 struct position {
 	uint64_t fpos;
@@ -80,6 +87,37 @@ uint64_t ck_pass_tensor_bytes(const struct ck_catalog *c, uint32_t tensor)
 	return t->err ? 0 : t->nbytes;
 }
 
+/* --- ranges ------------------------------------------------------------------------- */
+
+static uint64_t range_len(uint64_t bytes)
+{
+	uint64_t part = bytes / CK_PASS_RANGES + (bytes % CK_PASS_RANGES > 0);
+
+	part = ck_max(part, CK_PASS_RANGE);
+	return (part + RANGE_UNIT - 1) / RANGE_UNIT * RANGE_UNIT;
+}
+
+size_t ck_pass_ranges(uint64_t bytes)
+{
+	uint64_t len = range_len(bytes);
+
+	return (size_t)ck_max(1, (bytes + len - 1) / len);
+}
+
+size_t ck_pass_rows_make(const struct ck_pass_row *row, uint64_t bytes,
+			 struct ck_pass_row *out)
+{
+	uint64_t len = range_len(bytes);
+	size_t n = ck_pass_ranges(bytes);
+
+	for (size_t i = 0; i < n; i++) {
+		out[i] = *row;
+		out[i].begin = i * len;
+		out[i].end = ck_min((i + 1) * len, bytes);
+	}
+	return n;
+}
+
 /* --- one tensor ------------------------------------------------------------------- */
 
 struct worker {
@@ -126,9 +164,11 @@ static int row_open(struct worker *w, size_t row, unsigned *from)
 static int row_pass(struct worker *w, size_t row, unsigned *from, int *fatal)
 {
 	const struct ck_pass *p = w->s->p;
+	const struct ck_pass_row *r = &p->rows[row];
 	uint64_t bytes =
-		ck_catalog_tensor(p->from[0].c, p->rows[row].tensor[0])->nbytes;
-	struct ck_pass_block b = { .row = row };
+		r->end ? r->end
+		       : ck_catalog_tensor(p->from[0].c, r->tensor[0])->nbytes;
+	struct ck_pass_block b = { .row = row, .at = r->begin };
 	int rc = 0, taken = 0;
 
 	for (unsigned i = 0; i < p->nfrom; i++)

@@ -3,8 +3,9 @@
  * tensor_pass: reads whole tensors once, by several threads, and passes their bytes to a
  * consumer: a digest, a comparison of two checkpoints, statistics. A part of values.
  *
- * Each tensor is read by one thread, from its first byte to its last one, in blocks. Tensors are
- * taken in the order in which they lie in the data files of the first source. A thread has one
+ * Each row is read by one thread, from its first byte to its last one, in blocks. Rows are taken in
+ * the order in which their tensors lie in the data files of the first source. A long tensor can be
+ * several rows, one for each of its ranges, so that several threads read it. A thread has one
  * block for each source, and a workspace of the I/O engine: less than 64 MiB.
  *
  * With two sources the same range of both is passed at once: both tensors have the same number of
@@ -16,7 +17,7 @@
 #include "ckptfs/format.h"
 #include "ckptfs/io.h"
 
-enum { CK_PASS_SOURCES = 2, CK_PASS_THREADS = 16 };
+enum { CK_PASS_SOURCES = 2, CK_PASS_THREADS = 16, CK_PASS_RANGES = 16 };
 
 /* A checkpoint that is read. Caller owns all, and keeps them until the pass has ended. */
 struct ck_pass_source {
@@ -28,6 +29,7 @@ struct ck_pass_source {
 /* A tensor to read: its row in the catalog of each source. */
 struct ck_pass_row {
 	uint32_t tensor[CK_PASS_SOURCES];
+	uint64_t begin, end; /* bytes of it; end 0: to its end */
 };
 
 /* Bytes [at, at + len) of a tensor. Blocks begin and end with whole elements. */
@@ -67,5 +69,11 @@ struct ck_pass {
 CK_MUST_USE int ck_pass_run(const struct ck_pass *p);
 /* Bytes that a pass reads of a tensor, for progress: 0 if it cannot be read. */
 uint64_t ck_pass_tensor_bytes(const struct ck_catalog *c, uint32_t tensor);
+/* Number of ranges into which a tensor of `bytes` bytes is cut: 1 to CK_PASS_RANGES. It depends on
+ * nothing else, so that figures that are merged in the order of ranges are the same at each run. */
+size_t ck_pass_ranges(uint64_t bytes);
+/* Writes a row for each range of a tensor; `row` has the tensors. Returns their number. */
+size_t ck_pass_rows_make(const struct ck_pass_row *row, uint64_t bytes,
+			 struct ck_pass_row *out);
 
 #endif

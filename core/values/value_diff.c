@@ -69,6 +69,23 @@ static void block_end(struct ck_value_diff *d, const struct block *k)
 	d->max = fmax(d->max, k->max);
 }
 
+void ck_value_diff_merge(struct ck_value_diff *d,
+			 const struct ck_value_diff *more)
+{
+	const struct block k = {
+		.finite = more->finite,
+		.beyond = more->beyond,
+		.max = more->max,
+		.sum = more->sum,
+		.squares = more->squares,
+	};
+
+	block_end(d, &k);
+	d->rest += more->rest;
+	d->n += more->n;
+	d->changed += more->changed;
+}
+
 /* distance: of two finite elements; size: magnitude of the second one. */
 static void finite_add(struct block *k, const struct ck_tolerance *t,
 		       double distance, double size)

@@ -33,6 +33,9 @@ struct ck_value_diff ck_value_diff_make(uint8_t dtype, struct ck_tolerance t);
 /* Adds `len` bytes of both, a multiple of form.size. Does nothing if the dtype has no values. */
 void ck_value_diff_add(struct ck_value_diff *d, const uint8_t *a,
 		       const uint8_t *b, size_t len);
+/* Adds the differences of another part of the same tensor, behind those added before. */
+void ck_value_diff_merge(struct ck_value_diff *d,
+			 const struct ck_value_diff *more);
 /* Mean absolute difference of the elements that are finite in both; NaN if there are none. */
 double ck_value_diff_mean(const struct ck_value_diff *d);
 

@@ -69,7 +69,8 @@ static void row_add(struct diffing *d, uint32_t a, uint32_t b)
 		return;
 	}
 	r->compared = d->ncompared;
-	d->compared[d->ncompared++].row = (struct ck_pass_row){ { a, b } };
+	d->compared[d->ncompared++].row =
+		(struct ck_pass_row){ .tensor = { a, b } };
 }
 
 /* Merges the sorted lists of both. */

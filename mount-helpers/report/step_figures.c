@@ -171,8 +171,9 @@ static int pass_run(struct ck_step_figure **rows, size_t n,
 	if (second)
 		pass.from[1] = second->from;
 	for (size_t i = 0; i < n; i++)
-		tensors[i] = (struct ck_pass_row){ { rows[i]->tensor,
-						     rows[i]->older_tensor } };
+		tensors[i] = (struct ck_pass_row){
+			.tensor = { rows[i]->tensor, rows[i]->older_tensor }
+		};
 	return n ? ck_pass_run(&pass) : 0;
 }
 

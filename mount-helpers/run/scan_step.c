@@ -111,7 +111,7 @@ static int count(const struct ck_run_part *part, uint32_t tensor,
 	const struct ck_pass pass = {
 		.from = { part->from },
 		.nfrom = 1,
-		.rows = &(struct ck_pass_row){ { tensor } },
+		.rows = &(struct ck_pass_row){ .tensor = { tensor } },
 		.n = 1,
 		.threads = 1,
 		.take = count_take,
