@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tensor_figures: statistics and a histogram of each of many tensors, in one pass over their bytes.
- * A part of values.
+ * Each thread has a tally, and a tensor of several ranges up to CK_PASS_RANGES of them. A part of
+ * values.
  */
 #ifndef CKPTFS_TENSOR_FIGURES_H
 #define CKPTFS_TENSOR_FIGURES_H

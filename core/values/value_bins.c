@@ -100,16 +100,18 @@ static void counts_move(struct ck_value_bins *b, int exponent, int64_t base)
 				b->spare[i];
 }
 
-/* Makes room for a range. A value next to the last fine bin may be rounded into the one behind,
- * which must exist. */
-static void room_make(struct ck_value_bins *b, double min, double max)
+/* Makes room for a range, with at least the exponent `least`. A value next to the last fine bin may
+ * be rounded into the one behind, which must exist. */
+static void room_make(struct ck_value_bins *b, double min, double max,
+		      int least)
 {
 	int64_t first, last, base;
 	int exponent;
 
-	if (b->is_set && min >= b->low && max < b->high)
+	if (b->is_set && b->exponent >= least && min >= b->low && max < b->high)
 		return;
 	exponent = exponent_of(min, max);
+	exponent = exponent < least ? least : exponent;
 	if (b->is_set && b->exponent > exponent)
 		exponent = b->exponent;
 	first = place_of(min, exponent);
@@ -176,10 +178,27 @@ void ck_value_bins_add(struct ck_value_bins *b, const double *x, size_t n,
 {
 	int32_t at[BLOCK] __attribute__((aligned(32)));
 
-	room_make(b, min, max);
+	room_make(b, min, max, EXPONENT_MIN);
 	places_find(x, n, ldexp(1, -b->exponent), (double)b->base, at);
 	for (size_t i = 0; i < n; i++)
 		b->counts[at[i]]++;
+}
+
+void ck_value_bins_merge(struct ck_value_bins *b,
+			 const struct ck_value_bins *more, double min,
+			 double max)
+{
+	int shift;
+
+	if (!more->is_set)
+		return;
+	room_make(b, min, max, more->exponent);
+	shift = b->exponent - more->exponent;
+	shift = shift < 63 ? shift : 63;
+	for (int64_t i = 0; i < CK_FINE_BINS; i++)
+		if (more->counts[i])
+			b->counts[((more->base + i) >> shift) - b->base] +=
+				more->counts[i];
 }
 
 void ck_value_bins_sum(const struct ck_value_bins *b, double min, double max,

@@ -32,6 +32,10 @@ void ck_value_bins_clear(struct ck_value_bins *b);
  * max: of all finite values that were added, and of these, which must have one. */
 void ck_value_bins_add(struct ck_value_bins *b, const double *x, size_t n,
 		       double min, double max);
+/* Adds the values of `more`. min, max: of all finite values of both, of which there is one. */
+void ck_value_bins_merge(struct ck_value_bins *b,
+			 const struct ck_value_bins *more, double min,
+			 double max);
 /* Adds the counts of the fine bins to 32 equal bins from min to max: each by its lower edge. */
 void ck_value_bins_sum(const struct ck_value_bins *b, double min, double max,
 		       uint64_t out[static CK_WIDE_BINS]);

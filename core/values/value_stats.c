@@ -121,21 +121,50 @@ static double sum_of(const doubles *a, const doubles *b)
 	return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
+/* Adds `finite` values, whose mean is near + offset; squares: of their distances from it. */
+static void distances_merge(struct ck_value_stats *s, uint64_t finite,
+			    double near, double offset, double squares)
+{
+	double more = (double)finite, all = (double)s->finite + more, step;
+
+	if (s->finite == 0)
+		s->center = near;
+	step = near - s->center + offset - s->offset;
+	s->squares += squares +
+		      step * step * ((double)s->finite * (more / all));
+	s->offset += step * (more / all);
+	s->finite += finite;
+}
+
 /* Adds the distances of a block of `finite` values from `near`. */
 static void distances_add(struct ck_value_stats *s, const struct lanes l[2],
 			  uint64_t finite, double near)
 {
-	double more = (double)finite, all = (double)s->finite + more;
-	double mean = sum_of(&l[0].distance, &l[1].distance) / more, step;
+	double more = (double)finite;
+	double mean = sum_of(&l[0].distance, &l[1].distance) / more;
 	double squares = sum_of(&l[0].squares, &l[1].squares);
 
-	if (s->finite == 0)
-		s->center = near;
-	step = near - s->center + mean - s->offset;
-	s->squares += fmax(0, squares - mean * mean * more) +
-		      step * step * ((double)s->finite * (more / all));
-	s->offset += step * (more / all);
-	s->finite += finite;
+	distances_merge(s, finite, near, mean,
+			fmax(0, squares - mean * mean * more));
+}
+
+void ck_value_stats_merge(struct ck_value_stats *s,
+			  const struct ck_value_stats *more)
+{
+	s->n += more->n;
+	s->zeros += more->zeros;
+	s->nan += more->nan;
+	s->inf += more->inf;
+	if (more->finite) {
+		s->min = fmin(s->min, more->min);
+		s->max = fmax(s->max, more->max);
+		sum_add(&s->sum, &s->rest, more->sum);
+		s->rest += more->rest;
+		distances_merge(s, more->finite, more->center, more->offset,
+				more->squares);
+	}
+	if (s->bins && more->bins && s->finite)
+		ck_value_bins_merge(s->bins, more->bins, s->min, s->max);
 }
 
 /* n: of values without the padding, which is NaN. */

@@ -28,6 +28,10 @@ struct ck_value_stats ck_value_stats_make(uint8_t dtype);
 /* Adds `len` bytes, a multiple of form.size. Does nothing if the dtype has no values. */
 void ck_value_stats_add(struct ck_value_stats *s, const uint8_t *bytes,
 			size_t len);
+/* Adds the statistics of another part of the same tensor, behind what was added before. Its bins
+ * are added to those of `s`, if both have some. */
+void ck_value_stats_merge(struct ck_value_stats *s,
+			  const struct ck_value_stats *more);
 /* Of finite values; 0 if there are none. */
 double ck_value_stats_sum(const struct ck_value_stats *s);
 double ck_value_stats_mean(const struct ck_value_stats *s);

@@ -139,6 +139,20 @@ void ck_value_tally_add(struct ck_value_tally *t, const uint8_t *bytes,
 	}
 }
 
+void ck_value_tally_merge(struct ck_value_tally *t,
+			  const struct ck_value_tally *more)
+{
+	if (t->bits == 0) {
+		ck_value_stats_merge(&t->stats, &more->stats);
+		return;
+	}
+	narrow_move(t);
+	for (size_t i = 0; i < PATTERNS; i++) {
+		t->wide[i] += (uint64_t)more->narrow[0][i] + more->narrow[1][i];
+		t->wide[i] += more->has_wide ? more->wide[i] : 0;
+	}
+}
+
 /* --- figures of patterns --------------------------------------------------------------------- */
 
 /* Lists the values of the patterns [first, first + BLOCK) and their numbers. */

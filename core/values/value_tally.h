@@ -34,6 +34,9 @@ void ck_value_tally_begin(struct ck_value_tally *t, uint8_t dtype);
 /* Adds `len` bytes, whole elements. */
 void ck_value_tally_add(struct ck_value_tally *t, const uint8_t *bytes,
 			size_t len);
+/* Adds the values of another part of the same tensor, behind what was added before. */
+void ck_value_tally_merge(struct ck_value_tally *t,
+			  const struct ck_value_tally *more);
 /* The figures of all that was added since ck_value_tally_begin(). */
 void ck_value_tally_end(struct ck_value_tally *t, struct ck_figures *out);
 
