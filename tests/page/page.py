@@ -5,11 +5,13 @@
 Pages of fixtures, of damage, of awkward names, of a run and of 100,000 tensors are opened, searched, sorted and
 operated by keyboard and mouse. The console must stay empty, and the page must load nothing.
 """
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib')]
@@ -35,7 +37,7 @@ def report(work, name, source, *options):
     """Writes a page. Returns its path and its data."""
     path = os.path.join(work, f'{name}.html')
     subprocess.run([CKPTFS, 'report', '-o', path, *options, source], check=True)
-    return path, sources.split(path)[1]
+    return path, sources.data_of(path)
 
 
 def quiet(b, what):
@@ -168,6 +170,18 @@ def map_faults(b, layout):
     return faults
 
 
+def same_as_file(b, source, stem):
+    """Differences of the map that is open from that in .ckptfs/shards."""
+    text = subprocess.run([CKPTFS, 'cat', source, f'.ckptfs/shards/{stem}.svg'], check=True, capture_output=True).stdout
+    root = xml.etree.ElementTree.fromstring(text)
+    keys = ('data-rank', 'data-copies', 'data-offset', 'data-size', 'x', 'y', 'width', 'height', 'fill', 'class', 'transform')
+    wanted = [[element.tag.split('}')[1], *map(element.get, keys), ''.join(element.itertext())]
+              for element in root if element.tag.endswith('}rect') or element.get('class')]
+    found = b.run(f"[...document.querySelectorAll('#detail svg[data-fqn] > :is(rect, text)')].map((e) => [e.localName, "
+                  f"...{json.dumps(keys)}.map((key) => e.getAttribute(key)), e.textContent])")
+    return [f'{one}, in the file {other}' for one, other in itertools.zip_longest(found, wanted) if one != other]
+
+
 def test_maps(b, work):
     """Shard maps of cuts in one to three dimensions, of FSDP x TP, of copies and of files."""
     for fixture, name in (('tp_fsdp2_uneven', 'model.row5.weight'), ('mesh2d', 'columns_rows'), ('mesh3d', 'cube'),
@@ -189,6 +203,8 @@ def test_maps(b, work):
         T.check([r.get('copies', '') for r in b.run(RECTS)] == (copies or [''] * len(layout['boxes'])) and
                 all(', '.join(c.split(',')) in r['title'] for c, r in zip(copies, b.run(RECTS))),
                 f'{fixture}: {len(copies)} copies are listed', copies, b.run(RECTS))
+        other = same_as_file(b, os.path.join(FIXTURES, fixture), name)
+        T.check(not other, f'{fixture}: the map is that of .ckptfs/shards', *other)
         quiet(b, fixture)
     T.check(b.run("document.querySelectorAll('#rows rect').length") == 0, 'no map is drawn before its tensor is opened')
 
@@ -291,35 +307,43 @@ def test_huge(b, work, count=100000):
     quiet(b, f'{count} tensors')
 
 
-def test_run(b, work, path, data):
-    """Curves of a run, with a step that has no tensor, NaN from a step on, and steps that cannot be read."""
-    count = len(data['names'])
-    gone, sick = 3, 5
-    nan = [None] * count
-    nan[sick] = [0, 0, 7, 9]
-    data['run'] = {'steps': [100, 200, 300, 400], 'all': 9, 'skipped': {'250': 'no <metadata>'},
-                   'norm': [[1.5, 2.5, None if i == gone else 3.5, 4.5] for i in range(count)],
-                   'change': [[None, 1, None if i == gone else 1, None if i == gone else 0.5] for i in range(count)],
-                   'nan': nan, 'inf': [None] * count}
-    out = os.path.join(work, 'run.html')
-    sources.with_data(path, data, out)
-    b.open(out)
-    T.check('step 250 skipped: no <metadata>' in b.run("document.getElementById('faults').textContent"), 'run: skipped steps')
+def test_run(b, work):
+    """Curves of a run, with a step that has no tensor, NaN from a step on, and a step that cannot be opened."""
+    run = os.path.join(work, 'run')
+    for step in (100, 200, 300, 400):
+        tensors = {f'layer.{i}.weight': [i + step / 100, 1.0, 2.0] for i in range(8)}
+        if step >= 300:
+            tensors['layer.5.weight'] = [float('nan')] * (step // 100) + [1.0]
+        if step == 300:
+            del tensors['layer.3.weight']
+        sources.safetensors(os.path.join(run, f'step-{step}'), tensors)
+    subprocess.run(['cp', '-r', os.path.join(FIXTURES, 'sample'), os.path.join(run, 'step-250')], check=True)
+    with open(os.path.join(run, 'step-250', '.metadata'), 'wb') as f:
+        f.write(b'\x80\x02<rubbish>.')
+    path, data = report(work, 'run', run)
+    b.open(path)
+    T.check(b.run(NAMES) == [f'layer.{i}.weight' for i in range(8)], 'run: a row for each tensor')
+    T.check(data['run']['skipped'] and all(f'step {step} skipped: {text}' in b.run("document.getElementById('faults').textContent")
+                                           for step, text in data['run']['skipped'].items()), 'run: skipped steps')
     curves = b.run("[...document.querySelectorAll('#rows tr[aria-rowindex]')].map((row) => "
                    "[...row.querySelectorAll('.curve path')].map((p) => p.getAttribute('d').split('M').length - 1))")
-    T.check(len(curves) == count and curves[0] == [1, 1, 1] and curves[gone] == [2, 1, 2], 'run: a gap where a tensor is absent',
-            curves[0], curves[gone])
-    click(b, 'th:nth-child(9) button')
-    click(b, 'th:nth-child(9) button')
-    first = b.run(ROWS)[0]
-    T.check(first['name'].startswith(data['names'][sick]) and first['first NaN'] == '300', 'run: sorted by the first NaN', first)
-    set_address(b, data['names'][sick])
+    T.check(len(curves) == 8 and curves[0] == [1, 1, 1] and curves[3][0] == 2, 'run: a gap where a tensor is absent', curves)
+    heights = b.run("document.querySelector('#rows .curve path').getAttribute('d').match(/ [\\d.]+/g).map(Number)")
+    T.check(len(heights) == 4 and heights == sorted(heights, reverse=True), 'run: a norm that grows', heights)
+    first = b.run("columns.findIndex((c) => c.title === 'first NaN') + 1")
+    click(b, f'th:nth-child({first}) button')
+    click(b, f'th:nth-child({first}) button')
+    row = b.run(ROWS)[0]
+    T.check(row['name'].startswith('layer.5.weight') and row['first NaN'] == '300', 'run: sorted by the first NaN', row)
+    T.check([r['first NaN'] for r in b.run(ROWS)[1:]] == [''] * 7, 'run: no other has one')
+    set_address(b, 'layer.5.weight')
     x, y = b.run("""(() => { const curve = document.querySelector('#detail .curve.bad');
         curve.scrollIntoView({block: 'center'}); const {left, top, width} = curve.getBoundingClientRect();
         return [left + width * 0.66, top + 10]; })()""")
     b.mouse(x, y)
     text = b.run("[...document.querySelectorAll('#detail .curve title')].at(-1).textContent")
-    T.check(text == 'step 300: NaN + Inf 7', 'run: a point has its step', text)
+    T.check(text == 'step 300: NaN + Inf 3', 'run: a point has its step', text)
+    T.check(b.run("document.querySelector('#detail figure:last-child figcaption').textContent") == text, 'and its caption')
     quiet(b, 'run')
 
 
@@ -352,7 +376,7 @@ def main():
             test_damage(b, work)
             test_awkward(b, work)
             test_not_finite(b, work)
-            test_run(b, work, path, data)
+            test_run(b, work)
             test_huge(b, work)
         test_schemes(work, path)
     return T.finish()

@@ -43,20 +43,10 @@ def many(folder, count):
         f.write(struct.pack('<Q', len(text)) + text + bytes(at))
 
 
-def split(page):
-    """The text of a page before its data, the data, and the text behind."""
+def data_of(page):
+    """The data of a page."""
     with open(page, encoding='utf-8', newline='') as f:
-        before, rest = f.read().split('id="data">\n', 1)
-    text, behind = rest.split('\n</script>', 1)
-    return before, json.loads(text), behind
-
-
-def with_data(page, data, out):
-    """A page with other data."""
-    before, _, behind = split(page)
-    text = json.dumps(data).replace('<', '\\u003c')
-    with open(out, 'w', encoding='utf-8', newline='') as f:
-        f.write(f'{before}id="data">\n{text}\n</script>{behind}')
+        return json.loads(f.read().split('id="data">\n', 1)[1].split('\n</script>', 1)[0])
 
 
 def rectangles(layout):
