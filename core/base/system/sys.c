@@ -5,6 +5,7 @@
  * guard belongs to the thread; the signal handler belongs to the process.
  */
 #include "ckptfs/base.h"
+#include "read_upto.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,26 +22,35 @@
 /* A path of more than CLIMB_MAX directories cannot exist. */
 enum { PATH_BYTES = 4095, OPEN_TRIES = 64, CLIMB_MAX = 4096 };
 
-int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
+ssize_t ck_pread_upto(int fd, void *buf, size_t len, uint64_t fpos)
 {
 	char *p = buf;
+	size_t done = 0;
 
 	if (fpos > INT64_MAX || len > INT64_MAX - fpos)
-		return -ENODATA;
-	while (len) {
-		ssize_t n = pread(fd, p, len, (off_t)fpos);
+		return 0;
+	while (done < len) {
+		ssize_t n = pread(fd, p + done, len - done,
+				  (off_t)(fpos + done));
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
 		if (n == 0)
-			return -ENODATA;
-		p += n;
-		len -= (size_t)n;
-		fpos += (uint64_t)n;
+			break;
+		done += (size_t)n;
 	}
-	return 0;
+	return (ssize_t)done;
+}
+
+int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
+{
+	ssize_t n = ck_pread_upto(fd, buf, len, fpos);
+
+	if (n < 0)
+		return (int)n;
+	return (size_t)n < len ? -ENODATA : 0;
 }
 
 /* Writes at fpos, or at the position of the descriptor if fpos is negative. */
