@@ -10,7 +10,7 @@
  * A number identifies its node without a table of files. A directory itself has 1 +
  * its number in place of a version: the root, directory 0, is node 1 as FUSE requires,
  * and low bits differ, by which the kernel finds its inodes. The numbers of the last
- * directory are reserved for nodes outside the tree.
+ * directory are reserved for nodes outside the tree. The top bit is 0.
  */
 #ifndef CK_NUMBER_H
 #define CK_NUMBER_H
@@ -19,7 +19,7 @@
 
 /* Widths; a test has smaller ones. */
 #ifndef CK_DIR_BITS
-#define CK_DIR_BITS	24
+#define CK_DIR_BITS	23
 #define CK_ENTRY_BITS	24
 #define CK_VERSION_BITS 16
 #endif

@@ -48,7 +48,7 @@ struct ck_tree_options {
 enum { CK_TREE_ROOT = 1 }; /* number of the root */
 
 /* The tree never uses numbers from this one on: they are free for other nodes. */
-#define CK_TREE_FOREIGN (UINT64_C(0xffffff) << 40)
+#define CK_TREE_FOREIGN (UINT64_C(0x7fffff) << 40)
 
 /* A file, link or directory. */
 struct ck_node {
@@ -163,7 +163,7 @@ CK_MUST_USE int ck_tree_path(struct ck_tree *t, const struct ck_node *n,
 			     struct ck_buf *out);
 
 /* Adds one use of a node that was found, until ck_tree_forget(). Gives a directory
- * a number if it has no number; there are 2^24 during the life of the tree. Returns 0,
+ * a number if it has no number; there are 2^23 during the life of the tree. Returns 0,
  * or: -ENFILE if no number is left; -ESTALE; -ENOMEM. */
 CK_MUST_USE int ck_tree_use(struct ck_tree *t, struct ck_node *n);
 /* The same for a node with a number. Never fails. */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 /* Numbers have few bits. */
-#define SMALL (CK_DIR_BITS < 24)
+#define SMALL (CK_DIR_BITS < 23)
 
 enum {
 	TENSORS = SMALL ? 3 : 40,
