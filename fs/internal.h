@@ -15,6 +15,7 @@
 #include "ckptfs/io.h"
 #include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
+#include "files/area.h"
 #include "node.h"
 #include "session/mount_status.h"
 #include "tree/object.h"
@@ -67,6 +68,7 @@ struct ck_fs {
 	struct fuse_session *session;
 	struct ck_pool *pool;
 	struct ck_pool *compare_pool; /* for comparing replicas */
+	struct ck_area *area;	      /* files/; or NULL */
 	struct ck_reopen_leases *reopen_leases;
 	struct ck_write_handles *write_handles;
 	/* Constant, too; NULL on a read-only mount: */
@@ -171,6 +173,10 @@ void ck_fs_forget_multi(fuse_req_t req, size_t count,
 			struct fuse_forget_data *all);
 void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino);
+/* Open a directory of the tree, which has no state, and close it. */
+void ck_fs_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ck_fs_releasedir(fuse_req_t req, fuse_ino_t ino,
+		      struct fuse_file_info *fi);
 void ck_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		   struct fuse_file_info *fi);
 void ck_fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

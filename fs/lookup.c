@@ -99,6 +99,18 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	return rc;
 }
 
+/* The entry of files/, if a directory has it and no entry of the tree has its
+ * name. */
+static int area_entry(const struct ck_fs *fs, const struct ck_node *dir,
+		      const char *name, struct fuse_entry_param *out)
+{
+	uint64_t ino;
+
+	if (strcmp(name, CK_AREA_NAME) != 0 || !ck_area_is_in(fs, dir, &ino))
+		return -ENOENT;
+	return ck_area_entry(fs, dir, out);
+}
+
 /* Inode 0 means that there is no such name, and that the kernel caches this. */
 static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
 		     struct fuse_entry_param *out)
@@ -122,6 +134,11 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	if (rc)
 		return rc;
 	rc = ck_fs_name(fs, &dir, name, &n);
+	if (rc == -ENOENT) {
+		rc = area_entry(fs, &dir, name, out);
+		if (rc != -ENOENT)
+			return rc;
+	}
 	if (rc == -ENOENT || (rc == 0 && ck_whiteout_has(fs, &n))) {
 		no_entry(fs, &dir, out);
 		return 0;
@@ -311,7 +328,11 @@ void ck_fs_readlink(fuse_req_t req, fuse_ino_t ino)
 
 void ck_fs_forget_one(struct ck_fs *fs, uint64_t number, uint64_t n)
 {
-	if (number && number < CK_TREE_FOREIGN)
+	const struct fuse_forget_data one = { .ino = number, .nlookup = n };
+
+	if (ck_area_has(number))
+		ck_area_forget_all(fs->area, 1, &one);
+	else if (number && number < CK_TREE_FOREIGN)
 		ck_tree_forget(fs->tree, number, n);
 }
 
@@ -331,8 +352,11 @@ void ck_fs_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 void ck_fs_forget_multi(fuse_req_t req, size_t count,
 			struct fuse_forget_data *all)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
+
 	for (size_t i = 0; i < count; i++)
-		ck_fs_forget_one(fuse_req_userdata(req), all[i].ino,
-				 all[i].nlookup);
+		if (!ck_area_has(all[i].ino))
+			ck_fs_forget_one(fs, all[i].ino, all[i].nlookup);
+	ck_area_forget_all(fs->area, count, all);
 	fuse_reply_none(req);
 }

@@ -4,7 +4,8 @@
  * without a look at the tree, the catalog or the list of scratch files.
  *
  * Inode numbers: those below CK_TREE_FOREIGN belong to the tree of the checkpoint, and
- * CK_TREE_FOREIGN + n is scratch file n. No state, no locks.
+ * CK_TREE_FOREIGN + n is scratch file n. Nodes of files/ follow, from CK_AREA_FIRST on, and
+ * have no struct ck_node. No state, no locks.
  */
 #include "internal.h"
 

@@ -4,8 +4,8 @@
  * the cookie, so cookies are stable and a listing may start at any of them.
  *
  * Positions: 0 is `.`, 1 is `..`, then the entries of the tree, then scratch
- * files by their numbers. Removed files leave a gap. No state between two
- * requests, no locks.
+ * files by their numbers, then files/ in a root. Removed files leave a gap. No
+ * state between two requests, no locks.
  */
 #include "internal.h"
 #include <errno.h>
@@ -13,6 +13,7 @@
 #define TREE_AT	   2
 /* no view has that many entries */
 #define SCRATCH_AT ((uint64_t)1 << 48)
+#define AREA_AT	   ((uint64_t)1 << 49)
 
 /* d_ino where the number is not known, as in libfuse. */
 #define UNKNOWN_INO 0xffffffff
@@ -31,6 +32,11 @@ struct listing {
 	size_t room, used;
 	bool full;
 };
+
+static bool is_area(const struct listing *l)
+{
+	return ck_area_has(l->node.number);
+}
 
 /* Number and type only. In a reply with attributes inode 0 means so: for `.`
  * and `..`, which must not count as looked up, and for reports and objects,
@@ -62,7 +68,7 @@ static int entry_full(struct listing *l, struct fuse_entry_param *e)
 
 static bool is_plain(const struct listing *l)
 {
-	return l->at < TREE_AT || l->node.about.made ||
+	return l->at < TREE_AT || is_area(l) || l->node.about.made ||
 	       (ck_node_is_dir(&l->node) ? !l->node.dir.view
 					 : l->node.number == 0);
 }
@@ -171,6 +177,18 @@ static int add_scratches(struct listing *l)
 	return 0;
 }
 
+/* The numbers of files/ itself are those of the source. */
+static int add_area(struct listing *l)
+{
+	struct ck_node area = { .about = { .type = CK_TYPE_DIR } };
+
+	if (l->at > AREA_AT || !ck_area_is_in(l->fs, &l->dir, &area.number))
+		return 0;
+	l->at = AREA_AT;
+	add_named(l, &area, CK_AREA_NAME);
+	return l->name.err;
+}
+
 static int fill(struct listing *l)
 {
 	int rc = add_dots(l);
@@ -179,6 +197,8 @@ static int fill(struct listing *l)
 		rc = add_tree(l);
 	if (rc == 0 && !l->full)
 		rc = add_scratches(l);
+	if (rc == 0 && !l->full)
+		rc = add_area(l);
 	return rc;
 }
 
@@ -219,6 +239,18 @@ static void reply_readdir(fuse_req_t req, fuse_ino_t ino, size_t size,
 		fuse_reply_buf(req, l.buf, l.used);
 	free(l.buf);
 	ck_buf_fini(&l.name);
+}
+
+void ck_fs_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	fuse_reply_open(req, fi);
+}
+
+void ck_fs_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino, (void)fi;
+	fuse_reply_err(req, 0);
 }
 
 void ck_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -110,7 +110,7 @@ static void view_log(const struct ck_root *r, const struct ck_catalog *c,
 	ck_buf_fini(&line);
 }
 
-void ck_root_log_copies(const struct ck_root *r)
+void ck_root_log_copies(const struct ck_root *r, const char *more)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
 	struct ck_buf names = { 0 };
@@ -121,6 +121,10 @@ void ck_root_log_copies(const struct ck_root *r)
 		    r->views[i] == &ck_view_control || !ck_root_has(r, c, i))
 			continue;
 		ck_buf_printf(&names, " %s", r->views[i]->top);
+		n++;
+	}
+	if (more && !r->made) {
+		ck_buf_printf(&names, " %s", more);
 		n++;
 	}
 	if (n > 1 && !names.err)

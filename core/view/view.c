@@ -37,7 +37,7 @@ static bool is_view(struct ck_str name)
 	for (size_t i = 0; i < ck_nviews; i++)
 		if (ck_str_is(name, ck_views[i]->top))
 			return true;
-	return ck_str_is(name, "objects");
+	return ck_str_is(name, "objects") || ck_str_is(name, "files");
 }
 
 int ck_view_options_check(const struct ck_view_options *o, struct ck_diag *d)

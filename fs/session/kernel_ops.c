@@ -17,25 +17,33 @@ static const struct {
 	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
 	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
 	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
-	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
-	  "the cache holds the mounted version; nothing is dropped by guess" },
-	/* Not requested, though libfuse would: AUTO_INVAL_DATA: the opposite of
-	 * the last one; SPLICE_*: measured 2 to 3 times slower, and a truncated
+	/* Not requested, though libfuse would: AUTO_INVAL_DATA: a buffered read
+	 * of files/ would be a request for attributes, too;
+	 * EXPLICIT_INVAL_DATA: the last page of a file of files/ that has grown
+	 * would show zeros. Without both the kernel drops the pages of a file
+	 * when it learns another size, which a tensor never has. SPLICE_*:
+	 * measured 2 to 3 times slower, and a truncated
 	 * file gives a short reply, which a reader takes for the end of the
 	 * tensor; WRITEBACK_CACHE: errors of a write would come at the wrong
 	 * call, and readers would see staged bytes; ATOMIC_O_TRUNC: cuts the
 	 * file under programs that map it. */
 };
 
-/* Requests that wait for other hosts or for a GPU must not hold back others.
- * Without ASYNC_DIO a direct read can be interrupted; the kernel does not
- * interrupt its parts. */
-static void session_init_remote(struct fuse_conn_info *conn)
+/* The kernel sends at most `max_background` read-ahead requests and releases
+ * without a reply. Requests that wait for other hosts, for a GPU or for files/
+ * must not hold back others. */
+static void background_raise(struct fuse_conn_info *conn)
 {
 	enum { MOST = 16384 };
 
 	conn->max_background = MOST;
 	conn->congestion_threshold = MOST / 4 * 3;
+}
+
+/* Without ASYNC_DIO a direct read can be interrupted; the kernel does not
+ * interrupt its parts. */
+static void session_init_remote(struct fuse_conn_info *conn)
+{
 	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
 }
 
@@ -46,6 +54,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
+	if (fs->area || fs->route.remote || fs->route.gather_engine)
+		background_raise(conn);
 	if (fs->route.remote || fs->route.gather_engine)
 		session_init_remote(conn);
 	conn->max_write = CK_REQUEST_MAX;
@@ -67,6 +77,8 @@ struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs)
 		.forget_multi = ck_fs_forget_multi,
 		.getattr = ck_fs_getattr,
 		.statfs = ck_fs_statfs,
+		.opendir = ck_fs_opendir,
+		.releasedir = ck_fs_releasedir,
 		.readdir = ck_fs_readdir,
 		.readdirplus = ck_fs_readdirplus,
 		.open = ck_fs_open,

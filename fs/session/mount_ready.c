@@ -54,7 +54,7 @@ static void mount_finish(struct ck_mount_ready *k)
 	raised = !k->mounted || atomic_load(&k->ended) ||
 		 read_ahead_raise(path);
 	k->ready(k->mounted ? k->mounted->id : 0, k->arg);
-	ck_root_log_copies(k->fs->root);
+	ck_root_log_copies(k->fs->root, k->fs->area ? CK_AREA_NAME : NULL);
 	if (!raised)
 		ck_log("first reads are faster with more read-ahead; as root: "
 		       "echo %d > %s",

@@ -82,6 +82,9 @@ int ck_fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->pool = ck_pool_make(POOL_THREADS);
 	fs->compare_pool = ck_pool_make(COMPARE_THREADS);
 	fs->async_replies = ck_async_replies_make();
+	rc = ck_area_make(fs);
+	if (rc)
+		return ck_fail(d, -rc, CK_AREA_NAME "/: %s", strerror(-rc));
 	if (!fs->access_checks || !fs->write_handles || !fs->reopen_leases ||
 	    !fs->pool || !fs->compare_pool || !fs->async_replies)
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -96,6 +99,7 @@ int ck_fs_make(struct ck_fs *fs, struct ck_diag *d)
 
 void ck_fs_fini(struct ck_fs *fs)
 {
+	ck_area_free(fs->area);
 	ck_pool_free(fs->export_pool);
 	ck_pool_free(fs->compare_pool);
 	ck_pool_free(fs->pool);

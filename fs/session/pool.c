@@ -6,10 +6,11 @@
  * others, a commit too.
  *
  * Threads are started when all others are busy, up to a maximum, and run until
- * the pool is freed. Jobs wait in a queue of limited length. Any thread may add
- * jobs.
+ * the pool is freed. Jobs wait in a queue, whose length is limited for those that the
+ * caller can also run itself. Any thread may add jobs.
  */
 #include "pool.h"
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -84,14 +85,14 @@ struct ck_pool *ck_pool_make(unsigned threads)
 	return p;
 }
 
-bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job)
+static bool add(struct ck_pool *p, struct ck_pool_job *job, unsigned most)
 {
 	bool taken;
 
 	pthread_mutex_lock(&p->lock);
 	if (p->waiting >= p->idle)
 		grow(p);
-	taken = p->n > 0 && p->waiting < QUEUE;
+	taken = p->n > 0 && p->waiting < most;
 	if (taken) {
 		job->next = NULL;
 		*p->last = job;
@@ -101,6 +102,16 @@ bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job)
 	}
 	pthread_mutex_unlock(&p->lock);
 	return taken;
+}
+
+bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job)
+{
+	return add(p, job, QUEUE);
+}
+
+bool ck_pool_add(struct ck_pool *p, struct ck_pool_job *job)
+{
+	return add(p, job, UINT_MAX);
 }
 
 void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job)

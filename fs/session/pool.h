@@ -24,6 +24,9 @@ struct ck_pool *ck_pool_make(unsigned threads);
 void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job);
 /* The same, but returns false if the pool cannot take it. */
 CK_MUST_USE bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job);
+/* Queues a job behind any number of others. Returns false if no thread of the
+ * pool could be started. */
+CK_MUST_USE bool ck_pool_add(struct ck_pool *p, struct ck_pool_job *job);
 /* Waits for running jobs, and ends the queued ones. No job may be added any
  * more. NULL is allowed. */
 void ck_pool_free(struct ck_pool *p);

@@ -339,6 +339,7 @@ static int session_run(struct session *s, struct ck_diag *d)
 	atomic_store(&s->fs->ends, true);
 	ck_pool_free(s->fs->pool);
 	ck_pool_free(s->fs->compare_pool);
+	ck_area_stop(s->fs->area);
 	s->fs->pool = s->fs->compare_pool = NULL;
 	if (s->fs->exports)
 		s->fs->options->gather_engine->exports->stop(s->fs->exports);

@@ -119,8 +119,9 @@ CK_MUST_USE bool ck_root_is_renewed(struct ck_root *r);
 /* True if no earlier call had this bit, so that a message is logged once. Any
  * thread. */
 CK_MUST_USE bool ck_root_log_once(struct ck_root *r, unsigned bit);
-/* Logs which directories have the data, if more than one has. */
-void ck_root_log_copies(const struct ck_root *r);
+/* Logs which directories have the data, if more than one has. more: another directory of the
+ * root that has it, which is not of the tree; or NULL. */
+void ck_root_log_copies(const struct ck_root *r, const char *more);
 /* Number of files and directories, including the root; of a run directory those of
  * its steps. */
 uint64_t ck_root_count(const struct ck_root *r);

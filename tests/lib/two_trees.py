@@ -75,9 +75,11 @@ def row_of(path, shown):
 
 
 def walk(tree, mount, below=""):
-    """The rows of a directory, then of its subdirectories."""
+    """The rows of a directory, then of its subdirectories; not of files/."""
     rows = []
     for e in os.scandir(os.path.join(mount, below)):
+        if e.name == "files" and os.path.exists(f"{mount}/{below}.ckptfs"):
+            continue
         try:
             rows.append(row_of(e.path, below + e.name))
         except PermissionError as error:

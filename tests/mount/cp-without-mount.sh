@@ -89,14 +89,15 @@ status 'a directory as another name' 0 '' cp_ -r "$source" full/ full2
 status 'the root as another name' 0 '' cp_ -r "$source" . all
 mkdir root
 status 'the content of the root' 0 '' cp_ -r --sync "$source" / root
-# A mount that uses GPUs has one more report, and the size of stats varies. sharded/, torch/, dcp/, optim/ and f32/ are copied only if a path names them.
+# A mount that uses GPUs has one more report, and the size of stats varies. Only a mount has
+# files/. sharded/, torch/, dcp/, optim/ and f32/ are copied only if a path names them.
 without_more() {
-	grep -v "^\./\.ckptfs/\(paths\|stats\) \|^\./\(sharded\|torch\|dcp\|optim\|f32\)[ /]\|^\. "
+	grep -v "^\./\.ckptfs/\(paths\|stats\) \|^\./\(files\|sharded\|torch\|dcp\|optim\|f32\)[ /]\|^\. "
 }
 mounted "$source"
 for way in 'd/full full' 'full2 full' 'all .' 'root .'; do
 	read -r copy view <<<"$way"
-	check "$copy is $view of a mount" diff -r -x sharded -x torch -x dcp -x optim -x f32 -x status -x log -x damage -x stats \
+	check "$copy is $view of a mount" diff -r -x files -x sharded -x torch -x dcp -x optim -x f32 -x status -x log -x damage -x stats \
 		${CKPTFS_GPUS:+-x paths} "$copy" "$mnt/$view"
 	equal "$copy: names, modes and times" \
 		"$(listing "$copy" | without_more)" \

@@ -28,7 +28,7 @@ check 'most were looked at' test $((looked * 10)) -ge $((${#all[@]} * 8))
 mounted "$FIXTURES/sample"
 fails 'canary: another byte of a tensor' ': other bytes' hf --canary
 list=$(ls -aU "$mnt" | tr '\n' ' ')
-equal 'the order of directories' "$list" '. .. full raw local objects hf torch sharded dcp optim f32 .ckptfs '
+equal 'the order of directories' "$list" '. .. full raw local objects hf torch sharded dcp optim f32 .ckptfs files '
 equal 'an attribute of others it has not' "$(getfattr -d "$mnt/hf/model.safetensors" 2>/dev/null | grep -c 'shape\|dtype\|fqn')" 0
 fails 'it cannot be written' 'Read-only file system' sh -c 'echo >"$1"' - "$mnt/hf/model.safetensors"
 fails 'nothing can be put there' 'Read-only file system' sh -c 'echo >"$1/hf/new"' - "$mnt"

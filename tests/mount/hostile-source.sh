@@ -81,7 +81,7 @@ unmounted
 
 # Names of the tree itself cannot be taken, all tensors are there.
 hostile reserved
-equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs dcp f32 full hf local objects raw sharded torch'
+equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs dcp f32 files full hf local objects raw sharded torch'
 equal 'every key has a file' "$(ls -A "$mnt/raw" | wc -l)" 21
 equal 'inspect: names that are alike' \
 	"$("$CKPTFS" inspect "$WORK/reserved" --json | python3 -c \

@@ -148,7 +148,7 @@ unmounted
 equal 'checkpoints in subdirectories: inspect' "$(grep -c "$note\$" out)" 1
 mounted verl/global_step_8 -o kind=run
 equal 'checkpoints in subdirectories: kind=run shows them' \
-	"$(ls "$mnt" | paste -sd ' ') $(beside)" 'actor critic latest data.pt'
+	"$(ls "$mnt" | paste -sd ' ') $(beside)" 'actor critic files latest data.pt'
 unmounted
 
 # --- the file of one rank, and config.json where verl saves it

@@ -12,7 +12,8 @@
  * the time. With MUTE_PREAD each pread(2) takes so many milliseconds, as on a
  * slow source; with MUTE_WRITE each pwrite(2), as on a slow target. While there is
  * a file of the name that MUTE_HOLD has, each pread(2) of a data file that no
- * commit made waits, or with MUTE_WRITE each pwrite(2).
+ * commit made waits, or with MUTE_WRITE each pwrite(2). With MUTE_NAME the reads that
+ * wait are those of files with that text in their paths.
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -85,12 +86,15 @@ static void held(void)
 
 static bool is_data(int fd)
 {
+	const char *name = getenv("MUTE_NAME");
 	char link[32], path[512];
 	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n < 0 ? 0 : n] = '\0';
+	if (name)
+		return strstr(path, name);
 	return strstr(path, ".distcp") && !strstr(basename(path), "ckptfs");
 }
 

@@ -9,7 +9,7 @@ pid=$!
 timeout 100 sh -c 'until grep -q ready said; do sleep 0.02; done' ||
 	{ cat err; result 1 'it is mounted'; done_testing; }
 equal 'its directories' "$(ls -A "$mnt" | LC_ALL=C sort | xargs)" \
-	'.ckptfs first full objects runs'
+	'.ckptfs files first full objects runs'
 for name in model.norm.weight optim.state.norm.weight.step; do
 	equal "the first element of $name" "$(cat "$mnt/first/$name.txt")" \
 		"$("$CKPTFS" cat "$sample" "raw/$name" | head -c 4 | xxd -p)"

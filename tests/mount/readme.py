@@ -110,14 +110,14 @@ def python(shell, where, text):
 
 
 def picture(shell, where, text):
-    """Each line has one name of each column, or an empty column."""
+    """Each line has one name of each column, or an empty first column."""
     with tempfile.TemporaryDirectory() as point:
         output, status = shell.run(
             f'build/mount-helpers/ckptfs {SAMPLE} {point}')
         found = [re.findall(r'(?:├──|└──) (\S+)', line)
                  for line in text.splitlines()]
         wrong = [name for names in found for top, name in
-                 zip((SAMPLE, point), names)
+                 zip((point, SAMPLE), reversed(names))
                  if not os.path.exists(f'{top}/{name}')]
         shell.run(f'build/mount-helpers/ckptfs umount {point}')
     result(status == 0 and any(found) and not wrong, f'{where}: picture',

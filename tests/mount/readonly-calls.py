@@ -2,7 +2,7 @@
 """Tries every system call that changes files on a mount; each must fail with EROFS or
 with the errno of the table. Prints the other results.
 
-    readonly-calls.py MOUNT STEM
+    readonly-calls.py MOUNT STEM [DIRECTORY SUFFIX]
 """
 
 import ctypes
@@ -10,9 +10,9 @@ import errno
 import os
 import sys
 
-mount, stem = sys.argv[1:]
-directory = f'{mount}/full'
-path = f'{directory}/{stem}.npy'
+mount, stem, view, suffix = (*sys.argv[1:], 'full', '.npy')[:4]
+directory = f'{mount}/{view}'
+path = f'{directory}/{stem}{suffix}'
 new = f'{directory}/new.npy'
 problems = 0
 libc = ctypes.CDLL(None, use_errno=True)

@@ -46,8 +46,8 @@ equal 'find -size' "$(find "$mnt/raw" -name "$one" -size -2 | wc -l)" \
 	"$(find plain/raw -name "$one" -size -2 | wc -l)"
 equal 'du -b' "$(du -sb --apparent-size "$mnt/raw/$one" | cut -f1)" \
 	"$(stat -c %s "plain/raw/$one")"
-equal 'ls hides the control directory' "$(ls "$mnt" | xargs)" 'dcp f32 full hf local objects optim raw sharded torch'
-equal 'ls -a shows it' "$(ls -A "$mnt" | xargs)" '.ckptfs dcp f32 full hf local objects optim raw sharded torch'
+equal 'ls hides the control directory' "$(ls "$mnt" | xargs)" 'dcp f32 files full hf local objects optim raw sharded torch'
+equal 'ls -a shows it' "$(ls -A "$mnt" | xargs)" '.ckptfs dcp f32 files full hf local objects optim raw sharded torch'
 equal 'xxd' "$(xxd "$mnt/raw/$one" | sha256sum)" \
 	"$(xxd "plain/raw/$one" | sha256sum)"
 equal 'od from a place' "$(od -An -tx1 -j 33 -N 70 "$mnt/raw/$one")" \

@@ -51,9 +51,13 @@ dir_mode = stat.S_IFDIR | stat.S_IMODE(directory.st_mode) & ~0o222
 attributes(mount, 1, dir_mode)
 expect('root', [n for n, _, _ in listing(mount)], [b'full', b'raw', b'local', b'objects',
                                                     *(name for name in (b'hf', b'torch', b'sharded', b'dcp', b'optim', b'f32')
-                                                      if os.path.isdir(os.path.join(os.fsencode(mount), name))), b'.ckptfs'])
+                                                      if os.path.isdir(os.path.join(os.fsencode(mount), name))), b'.ckptfs',
+                                                    *([b'files'] if os.path.isdir(os.path.join(mount, 'files')) else [])])
 for name, inode, is_dir in listing(mount):
     path = os.path.join(os.fsencode(mount), name)
+    if name == b'files':
+        expect('files/: inode of the source', inode, directory.st_ino | 1 << 63)
+        continue
     s = attributes(path, inode, dir_mode)
     expect(f'{path}: is a directory', is_dir, True)
     expect(f'{path}: mtime', s.st_mtime_ns, meta.st_mtime_ns)

@@ -77,7 +77,9 @@ def files():
 def numbers():
     """Inode number and mtime of every file, by stat and by listing."""
     seen = {}
-    for directory, _, names in os.walk(mount):
+    for directory, below, names in os.walk(mount):
+        if directory == mount:
+            below.remove('files')
         listed = {e.name: e.inode() for e in os.scandir(directory)}
         for name in names:
             path = os.path.join(directory, name)

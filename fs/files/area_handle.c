@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * area_handle: open files and directories of files/. The list of them is for the end of the
+ * mount, when the kernel sends no release. It is under ck_area.handles_lock; any thread.
+ */
+#include "area_internal.h"
+#include <unistd.h>
+
+struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
+					   struct ck_area_node *n, int fd)
+{
+	struct ck_area_handle *h = calloc(1, sizeof(*h));
+
+	if (!h) {
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	h->fd = fd;
+	h->node = n;
+	ck_area_hold(&a->table, n);
+	pthread_mutex_lock(&a->handles_lock);
+	h->next = a->handles;
+	if (h->next)
+		h->next->prev = h;
+	a->handles = h;
+	pthread_mutex_unlock(&a->handles_lock);
+	return h;
+}
+
+static void list_free(struct ck_area_list *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h)
+{
+	pthread_mutex_lock(&a->handles_lock);
+	if (h->prev)
+		h->prev->next = h->next;
+	else
+		a->handles = h->next;
+	if (h->next)
+		h->next->prev = h->prev;
+	pthread_mutex_unlock(&a->handles_lock);
+	list_free(h->list);
+	if (h->fd >= 0)
+		close(h->fd);
+	ck_area_put(&a->table, h->node);
+	free(h);
+}

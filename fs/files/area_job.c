@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * area_job: requests for files/ as jobs of its pool. A FUSE thread copies the arguments of
+ * a request and continues; a thread of the pool handles and answers it. The queue has no
+ * limit: each entry is a request that a program waits for.
+ */
+#include "area_internal.h"
+
+struct ck_area *ck_area_of(fuse_req_t req)
+{
+	const struct ck_fs *fs = fuse_req_userdata(req);
+
+	return fs->area;
+}
+
+static void job_run(struct ck_pool_job *job, bool ended)
+{
+	struct ck_area_job *j = (struct ck_area_job *)job;
+
+	ck_request_time_resume(&j->time);
+	if (ended && !j->always)
+		fuse_reply_err(j->req, ECONNABORTED);
+	else
+		j->run(j);
+	ck_request_time_end();
+	free(j);
+}
+
+struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
+				     void (*run)(struct ck_area_job *j),
+				     const char *name,
+				     const struct fuse_file_info *fi)
+{
+	size_t len = name ? strlen(name) + 1 : 1;
+	struct ck_area_job *j = calloc(1, sizeof(*j) + len);
+
+	if (!j) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	j->job.run = job_run;
+	j->area = ck_area_of(req);
+	j->req = req;
+	j->run = run;
+	j->ino = ino;
+	if (name)
+		memcpy(j->name, name, len);
+	if (fi)
+		j->fi = *fi;
+	return j;
+}
+
+void ck_area_job_queue(struct ck_area_job *j)
+{
+	j->time = ck_request_time_take();
+	/* false only if no thread could be started at all */
+	if (!ck_pool_add(j->area->pool, &j->job))
+		job_run(&j->job, true);
+}
+
+void ck_area_defer(fuse_req_t req, fuse_ino_t ino,
+		   void (*run)(struct ck_area_job *j), const char *name,
+		   const struct fuse_file_info *fi)
+{
+	struct ck_area_job *j = ck_area_job_make(req, ino, run, name, fi);
+
+	if (j)
+		ck_area_job_queue(j);
+}
