@@ -61,11 +61,18 @@ def click(b, selector):
     b.mouse(x, y, click=True)
 
 
-def test_canary(b):
-    b.run("console.warn('canary'); setTimeout(() => { throw new Error('canary'); }); fetch('http://canary.invalid').catch(() => 0)")
+def test_canary(b, path):
+    script = "console.warn('canary'); setTimeout(() => { throw new Error('canary'); }); fetch('http://canary.invalid').catch(() => 0)"
+    b.run(script)  # in about:blank
     b.settle()
     T.check(len(b.messages) >= 2 and 'http://canary.invalid/' in b.requests, 'canary: messages and requests are seen',
             b.messages, b.requests)
+    b.requests.clear()
+    b.open(path)
+    b.run(script)
+    b.settle()
+    T.check('http://canary.invalid/' not in b.requests and 'Content Security Policy' in str(b.messages),
+            'the page itself forbids requests', b.messages, b.requests)
     b.messages.clear()
     b.requests.clear()
 
@@ -365,8 +372,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         path, data = report(work, 'sample', os.path.join(FIXTURES, 'sample'), '--values')
         with browser.Browser() as b:
-            b.open(path)
-            test_canary(b)
+            test_canary(b, path)
             test_table(b, path, data)
             test_values(b, data)
             test_keyboard(b, data)

@@ -219,7 +219,7 @@ function tableColumns() {
     { title: 'dtype', width: 88, value: alphabetical, cell: dtypeOf },
     { title: 'shape', width: 124, value: elementsOf, cell: shapeText }];
   const add = (title, value, cell = (i) => figure(value(i))) =>
-    list.push({ title, width: Math.max(84, 8 * title.length + 16), value, cell, number: true });
+    list.push({ title, width: Math.max(94, 8 * title.length + 16), value, cell, number: true });
   const draw = (title, value, cell) => list.push({ title, width: 112, value, cell, drawn: true });
   add('size', (i) => data.bytes[i], (i) => size(data.bytes[i]));
   add('boxes', boxesOf);
