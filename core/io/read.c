@@ -345,7 +345,8 @@ int ck_read_slice(struct ck_files *files, const struct ck_read *r,
 	struct ck_read_op rd = { .files = files,
 				 .space = ck_workspace_get(),
 				 .remote = remote,
-				 .packing = packing };
+				 .packing = packing,
+				 .is_pass = r->is_pass };
 	bool again;
 	int rc;
 

@@ -55,7 +55,11 @@ int ck_elements_read(const struct ck_element_reader *r, struct ck_route *route,
 		     uint64_t at, uint64_t len, void *to)
 {
 	struct ck_read what = {
-		.from = r->opened, .vpos = at, .len = len, .to = to
+		.from = r->opened,
+		.vpos = at,
+		.len = len,
+		.to = to,
+		.is_pass = true,
 	};
 
 	return route ? ck_io_read(route, &what)

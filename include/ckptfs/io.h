@@ -151,8 +151,8 @@ struct ck_read {
 	uint64_t at;
 	bool short_deadline; /* as in ck_copy_batch */
 	bool ahead;	     /* a prefetch: no reader waits for it */
-	/* set by ck_io_read() and ck_route_read() when they complete: some
-	 * bytes were remote */
+	bool is_pass;	     /* read once, forward: long runs are not mapped */
+	/* set by ck_io_read() and ck_route_read(): some bytes were remote */
 	bool remote;
 	/* Called once if the read did not complete at once, by any thread that
 	 * holds no lock that ck_route_interrupt() takes. The read and `to` belong

@@ -30,6 +30,15 @@ digests layout-hf | cut -d' ' -f1 | sort >layout.xxh
 digests "$source" 'model.*' | cut -d' ' -f1 | sort >model.xxh
 check 'layout hf/' cmp model.xxh layout.xxh
 
+# Tensors of more than one block, which are not read from a mapping; cat reads them from one.
+python3 "$HERE/report.py" long "$WORK/long"
+"$CKPTFS" cp -r "$WORK/long" dcp/3 long-3 >"$WORK/out" 2>&1
+"$CKPTFS" cat long raw/long | xxhsum -H2 | cut -d' ' -f1 >long.xxh
+equal 'a long tensor' "$(digests long | cut -d' ' -f1)" "$(cat long.xxh)"
+equal 'a long tensor in 3 parts' "$(digests long-3 | cut -d' ' -f1)" "$(cat long.xxh)"
+truncate -s 3M long/model.safetensors
+equal 'a long tensor whose file is too short' "$(digests long; echo "$?")" 1
+
 mounted "$source"
 check 'xxhsum -c in the root of a mount' sh -c 'cd "$1" && xxhsum -c "$2"' - "$mnt" "$WORK/sample.xxh"
 equal 'xxhsum: every tensor' "$(grep -c ': OK' "$WORK/out")" "$(stems sample | wc -l)"

@@ -6,6 +6,7 @@
     report.py names DIR                    writes a safetensors file whose names have a meaning in HTML
     report.py many DIR TENSORS             writes a safetensors file of many tensors with few shapes
     report.py large FILE                   writes a safetensors file with a tensor of 1 TiB, which is a hole
+    report.py long DIR                     writes a safetensors file with a tensor of 3 MiB and 3 bytes
     report.py rows DIR                     writes a safetensors file with a tensor of 300 rows
     report.py texts PAGE DIR               the names of the page are those, and the page is safe
 """
@@ -176,6 +177,10 @@ def large(path):
         file.truncate(file.tell() + 2 ** 40)
 
 
+def long(home):
+    write(home, [("long", [3, 2 ** 20 + 1])])
+
+
 def rows(home):
     write(home, [("rows", [300, 2]), ("columns", [2, 256])])
 
@@ -196,4 +201,4 @@ if __name__ == "__main__":
         with open(sys.argv[2], encoding="utf-8") as page_file:
             print(json.dumps(data_of(page_file.read())))
     else:
-        {"compare": compare, "names": names, "many": many, "texts": texts, "large": large, "rows": rows}[sys.argv[1]](*sys.argv[2:])
+        {"compare": compare, "names": names, "many": many, "texts": texts, "large": large, "long": long, "rows": rows}[sys.argv[1]](*sys.argv[2:])

@@ -14,6 +14,8 @@
 
 enum {
 	ANNOUNCED_MAX = 64, /* ops of larger plans are not announced as cold */
+	/* Runs of a pass that are read by read(2), which costs less than page faults. */
+	PASS_RUN = 64 << 10,
 };
 
 /* --- sources ------------------------------------------------------------- */
@@ -81,9 +83,10 @@ static int find_copy(struct ck_read_op *rd, const struct ck_extent *e,
 	if (end > file->size)
 		return -EIO;
 	*from = NULL;
-	rd->loads |= !file->map;
-	if (!file->map)
+	if (!file->map || (rd->is_pass && c->run >= PASS_RUN)) {
+		rd->loads = true;
 		return 0;
+	}
 	if (rd->space->plan.ncopies <= ANNOUNCED_MAX)
 		ck_residency_prefetch(file, e->pos + c->src,
 				      end - e->pos - c->src);

@@ -19,7 +19,8 @@ struct ck_read_op {
 	struct ck_remote_batch *remote;
 	/* NULL: bytes are copied to their destination */
 	struct ck_packing *packing;
-	bool loads;  /* some ops of the plan read files without a mapping */
+	bool is_pass; /* as in ck_read */
+	bool loads;   /* some ops of the plan read files without a mapping */
 	bool failed; /* a file was found, but some of its bytes cannot be read */
 	bool old; /* the ctime of a file changed after its layout was found */
 	unsigned renewals; /* number of such changes, see CK_RENEWALS */
