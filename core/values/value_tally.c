@@ -23,6 +23,7 @@
 enum {
 	PATTERNS = 65536,
 	BLOCK = 128, /* patterns that are converted at once */
+	APART = 592, /* counts */
 };
 
 struct ck_value_tally {
@@ -30,7 +31,9 @@ struct ck_value_tally {
 	unsigned bits; /* of a pattern: 8 or 16; 0: patterns are not counted */
 	uint64_t recent; /* patterns in `narrow` */
 	bool has_wide;	 /* `wide` is in use */
-	uint32_t narrow[2][PATTERNS];
+	/* The second table is not at a multiple of 4 KiB from the first one: a load may wait
+	 * for a store whose address has the same low bits. */
+	uint32_t narrow[2][PATTERNS + APART];
 	uint64_t wide[PATTERNS];
 	/* Values with their numbers, made at the end. */
 	double value[PATTERNS];
