@@ -35,6 +35,8 @@ struct ck_area {
 	struct ck_area_node *top;   /* the directory of the source; held */
 	struct ck_area_table table; /* of all nodes */
 	struct ck_pool *pool;	    /* NULL after ck_area_stop() */
+	/* Atomic: a FUSE thread handles a request itself */
+	atomic_flag has_fuse_thread;
 
 	pthread_mutex_t handles_lock;
 	/* Under handles_lock: */
@@ -67,7 +69,7 @@ struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
 				     void (*run)(struct ck_area_job *j),
 				     const char *name,
 				     const struct fuse_file_info *fi);
-/* Queues a job, which is freed after its run(). */
+/* Runs a job here or in a thread of the pool. It is freed after its run(). */
 void ck_area_job_queue(struct ck_area_job *j);
 /* Both, for a request without other arguments. */
 void ck_area_defer(fuse_req_t req, fuse_ino_t ino,

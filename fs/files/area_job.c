@@ -3,6 +3,10 @@
  * area_job: requests for files/ as jobs of its pool. A FUSE thread copies the arguments of
  * a request and continues; a thread of the pool handles and answers it. The queue has no
  * limit: each entry is a request that a program waits for.
+ *
+ * One FUSE thread at a time handles a request itself, which saves two changes of threads
+ * for a program that sends one request after the other. If the source does not answer, that
+ * thread waits, and at least one other FUSE thread is left for all other requests.
  */
 #include "area_internal.h"
 
@@ -52,7 +56,14 @@ struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
 
 void ck_area_job_queue(struct ck_area_job *j)
 {
+	struct ck_area *a = j->area;
+
 	j->time = ck_request_time_take();
+	if (!atomic_flag_test_and_set(&a->has_fuse_thread)) {
+		job_run(&j->job, false);
+		atomic_flag_clear(&a->has_fuse_thread);
+		return;
+	}
 	/* false only if no thread could be started at all */
 	if (!ck_pool_add(j->area->pool, &j->job))
 		job_run(&j->job, true);

@@ -4,8 +4,8 @@
  * it (d_off), so telldir(3) and seekdir(3) work as they do there. An open directory keeps a
  * descriptor of the source and the entries that were read and not sent yet.
  *
- * A listing with attributes looks each name up. An entry that cannot be looked up is listed
- * by its name and type, and the kernel looks it up itself.
+ * A listing with attributes has names and types alone, too: since attributes are not cached,
+ * the kernel would request them again.
  *
  * A directory where another file system is mounted has no entries.
  */
@@ -17,14 +17,11 @@
 
 /* A reply being filled. */
 struct reply {
-	struct ck_area *area;
 	struct ck_area_handle *handle;
 	fuse_req_t req;
-	bool plus;
+	bool plus; /* in the form of a listing with attributes */
 	char *buf;
 	size_t room, used;
-	uint64_t *given; /* numbers of nodes that were looked up */
-	size_t n, cap;
 };
 
 /* --- entries of the source ------------------------------------------------------------ */
@@ -66,12 +63,7 @@ static void list_advance(struct ck_area_list *l, const struct dirent64 *e)
 
 /* --- entries of the reply ------------------------------------------------------------- */
 
-static bool is_dots(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-/* Number and type only. In a reply with attributes inode 0 means so. */
+/* In a listing with attributes inode 0 means that it has none. */
 static struct fuse_entry_param entry_plain(const struct dirent64 *e)
 {
 	return (struct fuse_entry_param){
@@ -79,32 +71,6 @@ static struct fuse_entry_param entry_plain(const struct dirent64 *e)
 		.attr = { .st_ino = e->d_ino | CK_AREA_INO,
 			  .st_mode = (mode_t)DTTOIF(e->d_type) },
 	};
-}
-
-/* Notes a node that has one more lookup, for a reply that the kernel drops. */
-static bool given_note(struct reply *r, uint64_t number)
-{
-	uint64_t *more = ck_grow(r->given, &r->cap, r->n, 1, sizeof(*r->given));
-
-	if (!more)
-		return false;
-	r->given = more;
-	r->given[r->n++] = number;
-	return true;
-}
-
-static struct fuse_entry_param entry_full(struct reply *r,
-					  const struct dirent64 *e)
-{
-	struct fuse_entry_param full;
-
-	if (is_dots(e->d_name) ||
-	    ck_area_lookup(r->area, r->handle->node, e->d_name, &full))
-		return entry_plain(e);
-	if (given_note(r, full.ino))
-		return full;
-	ck_area_forget(&r->area->table, full.ino, 1);
-	return entry_plain(e);
 }
 
 /* Returns false if there is no room for the entry. */
@@ -118,7 +84,7 @@ static bool entry_add(struct reply *r, const struct dirent64 *e)
 		      : fuse_add_direntry(r->req, NULL, 0, e->d_name, NULL, 0);
 	if (len > left)
 		return false;
-	entry = r->plus ? entry_full(r, e) : entry_plain(e);
+	entry = entry_plain(e);
 	if (r->plus)
 		fuse_add_direntry_plus(r->req, r->buf + r->used, left,
 				       e->d_name, &entry, e->d_off);
@@ -142,7 +108,7 @@ static int fill(struct reply *r, off_t off)
 			break;
 		list_advance(l, e);
 	}
-	/* entries so far have lookups; the next request fails */
+	/* the next request fails */
 	return r->used ? 0 : rc;
 }
 
@@ -165,7 +131,6 @@ static int do_readdir(struct reply *r, off_t off)
 static void reply_readdir(struct ck_area_job *j, bool plus)
 {
 	struct reply r = {
-		.area = j->area,
 		.handle = (struct ck_area_handle *)j->fi.fh,
 		.req = j->req,
 		.plus = plus,
@@ -175,10 +140,8 @@ static void reply_readdir(struct ck_area_job *j, bool plus)
 
 	if (rc)
 		fuse_reply_err(j->req, -rc);
-	else if (fuse_reply_buf(j->req, r.buf, r.used) == -ENOENT)
-		for (size_t i = 0; i < r.n; i++)
-			ck_area_forget(&j->area->table, r.given[i], 1);
-	free(r.given);
+	else
+		fuse_reply_buf(j->req, r.buf, r.used);
 	free(r.buf);
 }
 
