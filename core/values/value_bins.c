@@ -29,12 +29,14 @@ enum {
 struct ck_wide_bins ck_wide_bins_make(double min, double max)
 {
 	struct ck_wide_bins w = { .min = min, .max = max };
-	double step = isfinite(max - min)
-			      ? (max - min) / CK_WIDE_BINS
-			      : max / CK_WIDE_BINS - min / CK_WIDE_BINS;
+	double step = (max - min) / CK_WIDE_BINS;
 
+	/* A difference that no double holds: each term is at most the larger edge. */
 	for (unsigned i = 0; i < CK_WIDE_BINS; i++)
-		w.edges[i] = min + i * step;
+		w.edges[i] = isfinite(step)
+				     ? min + i * step
+				     : min / CK_WIDE_BINS * (CK_WIDE_BINS - i) +
+					       max / CK_WIDE_BINS * i;
 	w.edges[CK_WIDE_BINS] = max;
 	return w;
 }

@@ -10,6 +10,9 @@
  * finite the center is added, a finite value of the block, whose distance from the center is 0.
  * The squared distances from the center are those from the mean, but for one term. As the
  * center is a value of the block, that term is at most their sum.
+ *
+ * Sums of squares of values above 2^511 may be above all doubles. Such a block is added again, one
+ * value at a time, in long double, as are the sums of blocks.
  */
 #include "value_stats.h"
 
@@ -106,11 +109,11 @@ struct ck_value_stats ck_value_stats_make(uint8_t dtype)
 }
 
 /* Adds a number to a sum; what the sum loses is kept beside it. */
-static void sum_add(double *sum, double *rest, double x)
+static void sum_add(long double *sum, long double *rest, long double x)
 {
-	double next = *sum + x;
+	long double next = *sum + x;
 
-	*rest += fabs(*sum) >= fabs(x) ? *sum - next + x : x - next + *sum;
+	*rest += fabsl(*sum) >= fabsl(x) ? *sum - next + x : x - next + *sum;
 	*sum = next;
 }
 
@@ -121,31 +124,65 @@ static double sum_of(const doubles *a, const doubles *b)
 	return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
+/* The finite values of a block: their sum, and those of their distances from `near`. */
+struct sums {
+	long double sum, distance, squares;
+};
+
 /* Adds `finite` values, whose mean is near + offset; squares: of their distances from it. */
 static void distances_merge(struct ck_value_stats *s, uint64_t finite,
-			    double near, double offset, double squares)
+			    long double near, long double offset,
+			    long double squares)
 {
-	double more = (double)finite, all = (double)s->finite + more, step;
+	long double more = (long double)finite;
+	long double all = (long double)s->finite + more, step;
 
 	if (s->finite == 0)
 		s->center = near;
 	step = near - s->center + offset - s->offset;
 	s->squares += squares +
-		      step * step * ((double)s->finite * (more / all));
+		      step * step * ((long double)s->finite * (more / all));
 	s->offset += step * (more / all);
 	s->finite += finite;
 }
 
-/* Adds the distances of a block of `finite` values from `near`. */
-static void distances_add(struct ck_value_stats *s, const struct lanes l[2],
-			  uint64_t finite, double near)
+/* Adds the sums of a block of `finite` values. */
+static void sums_merge(struct ck_value_stats *s, const struct sums *block,
+		       uint64_t finite, double near)
 {
-	double more = (double)finite;
-	double mean = sum_of(&l[0].distance, &l[1].distance) / more;
-	double squares = sum_of(&l[0].squares, &l[1].squares);
+	long double more = (long double)finite;
+	long double mean = block->distance / more;
 
+	sum_add(&s->sum, &s->rest, block->sum);
 	distances_merge(s, finite, near, mean,
-			fmax(0, squares - mean * mean * more));
+			fmaxl(0, block->squares - mean * mean * more));
+}
+
+/* The sums of a block, of n values, whose sums in doubles are infinite. */
+static struct sums large_add(const double *x, size_t n, double near)
+{
+	struct sums all = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		long double distance = (long double)x[i] - near;
+
+		if (!isfinite(x[i]))
+			continue;
+		all.sum += x[i];
+		all.distance += distance;
+		all.squares += distance * distance;
+	}
+	return all;
+}
+
+static struct sums sums_of(const struct lanes l[2], const double *x, size_t n,
+			   double near)
+{
+	struct sums all = { sum_of(&l[0].sum, &l[1].sum),
+			    sum_of(&l[0].distance, &l[1].distance),
+			    sum_of(&l[0].squares, &l[1].squares) };
+
+	return isfinite(all.sum + all.squares) ? all : large_add(x, n, near);
 }
 
 void ck_value_stats_merge(struct ck_value_stats *s,
@@ -167,10 +204,14 @@ void ck_value_stats_merge(struct ck_value_stats *s,
 		ck_value_bins_merge(s->bins, more->bins, s->min, s->max);
 }
 
-/* n: of values without the padding, which is NaN. */
-static void lanes_merge(struct ck_value_stats *s, const struct lanes l[2],
-			size_t n, double near)
+/* n: of values x without the padding, which is NaN. Not in the frame of its caller, which has a
+ * block. */
+static __attribute__((noinline)) void lanes_merge(struct ck_value_stats *s,
+						  const struct lanes l[2],
+						  const double *x, size_t n,
+						  double near)
 {
+	struct sums sums = sums_of(l, x, n, near);
 	uint64_t infs = 0, finite = 0;
 
 	for (unsigned i = 0; i < ROUND; i++) {
@@ -190,8 +231,7 @@ static void lanes_merge(struct ck_value_stats *s, const struct lanes l[2],
 		s->min = fmin(s->min, l[i / LANES].low[i % LANES]);
 		s->max = fmax(s->max, l[i / LANES].high[i % LANES]);
 	}
-	sum_add(&s->sum, &s->rest, sum_of(&l[0].sum, &l[1].sum));
-	distances_add(s, l, finite, near);
+	sums_merge(s, &sums, finite, near);
 }
 
 static double center_of(const double *x, size_t n)
@@ -224,31 +264,42 @@ void ck_value_stats_add(struct ck_value_stats *s, const uint8_t *bytes,
 		for (size_t i = values; i < padded; i++)
 			x[i] = (double)NAN;
 		block_run(x, padded, near, l);
-		lanes_merge(s, l, values, near);
+		lanes_merge(s, l, x, values, near);
 		if (s->bins && s->finite)
 			ck_value_bins_add(s->bins, x, values, s->min, s->max);
 		bytes += n * s->form.size;
 	}
 }
 
-double ck_value_stats_sum(const struct ck_value_stats *s)
+static long double exact_sum(const struct ck_value_stats *s)
 {
 	return s->sum + s->rest;
 }
 
+static long double exact_mean(const struct ck_value_stats *s)
+{
+	return s->finite ? exact_sum(s) / (long double)s->finite : 0;
+}
+
+double ck_value_stats_sum(const struct ck_value_stats *s)
+{
+	return (double)exact_sum(s);
+}
+
 double ck_value_stats_mean(const struct ck_value_stats *s)
 {
-	return s->finite ? ck_value_stats_sum(s) / (double)s->finite : 0;
+	return (double)exact_mean(s);
 }
 
 double ck_value_stats_deviation(const struct ck_value_stats *s)
 {
-	return s->finite ? sqrt(s->squares / (double)s->finite) : 0;
+	return s->finite ? (double)sqrtl(s->squares / (long double)s->finite)
+			 : 0;
 }
 
 double ck_value_stats_norm(const struct ck_value_stats *s)
 {
-	double mean = ck_value_stats_mean(s);
+	long double mean = exact_mean(s);
 
-	return sqrt(s->squares + mean * mean * (double)s->finite);
+	return (double)sqrtl(s->squares + mean * mean * (long double)s->finite);
 }

@@ -18,8 +18,9 @@ struct ck_value_stats {
 	uint64_t zeros, nan, inf, finite;
 	double min, max; /* +inf and -inf if `finite` is 0 */
 	/* Private: the sum and its rounding error; a finite value, the distance of the mean from
-	 * it, and the sum of squared distances from the mean. */
-	double sum, rest, center, offset, squares;
+	 * it, and the sum of squared distances from the mean. Sums of large values may be above all
+	 * doubles. */
+	long double sum, rest, center, offset, squares;
 	/* Also counts the finite values, unless it is NULL. The caller's. */
 	struct ck_value_bins *bins;
 };
@@ -32,7 +33,7 @@ void ck_value_stats_add(struct ck_value_stats *s, const uint8_t *bytes,
  * are added to those of `s`, if both have some. */
 void ck_value_stats_merge(struct ck_value_stats *s,
 			  const struct ck_value_stats *more);
-/* Of finite values; 0 if there are none. */
+/* Of finite values; 0 if there are none. The sum and the norm are infinite if no double has them. */
 double ck_value_stats_sum(const struct ck_value_stats *s);
 double ck_value_stats_mean(const struct ck_value_stats *s);
 /* Standard deviation: the root of the mean squared distance from the mean. */
