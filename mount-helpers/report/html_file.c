@@ -3,9 +3,11 @@
  * html_file: a regular file is replaced by rename(2). A new file has a random name, which begins
  * with a dot, in the same directory. No state beside the struct.
  */
+#include "ckptfs/format.h"
 #include "cli.h"
 #include "html_page.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -75,6 +77,62 @@ void ck_html_file_fini(struct ck_html_file *f)
 		close(f->dirfd);
 }
 
+/* --- the source ----------------------------------------------------------------------------- */
+
+static bool is_at(int dirfd, const char *path, const struct stat *what)
+{
+	struct stat st;
+
+	return fstatat(dirfd, path, &st, 0) == 0 && st.st_dev == what->st_dev &&
+	       st.st_ino == what->st_ino;
+}
+
+/* True if the checkpoint reads the file. Its paths may be links. */
+static bool is_read(const struct ck_checkpoint *cp, const struct ck_catalog *c,
+		    const struct stat *what)
+{
+	if (cp->file && is_at(cp->dirfd, cp->file, what))
+		return true;
+	for (uint32_t i = 0; i < c->files.n; i++) {
+		struct ck_str file = ck_catalog_file(c, i)->path;
+		ck_auto_free char *path = strndup(file.p, file.len);
+
+		if (path && is_at(cp->dirfd, path, what))
+			return true;
+	}
+	return false;
+}
+
+/* True if the file begins as a page does. */
+static bool is_page(const struct ck_html_file *f)
+{
+	struct ck_str begin = ck_html_page.before;
+	ck_auto_fd int fd = openat(f->dirfd, f->name,
+				   O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	char text[16];
+
+	begin.len = ck_min(begin.len, sizeof(text));
+	return fd >= 0 && pread(fd, text, begin.len, 0) == (ssize_t)begin.len &&
+	       memcmp(text, begin.p, begin.len) == 0;
+}
+
+int ck_html_file_spare(const struct ck_html_file *f,
+		       const struct ck_checkpoint *cp,
+		       const struct ck_catalog *c)
+{
+	struct stat st;
+
+	if (f->is_stream || fstatat(f->dirfd, f->name, &st, 0) != 0)
+		return CK_EXIT_FINE;
+	if (!is_read(cp, c, &st) &&
+	    (cp->file ||
+	     !ck_checkpoint_holds(cp, fcntl(f->dirfd, F_DUPFD_CLOEXEC, 0)) ||
+	     is_page(f)))
+		return CK_EXIT_FINE;
+	return ck_trouble("%s: a file of the source, which is not replaced",
+			  ck_show(ck_str_from(f->path)));
+}
+
 /* --- the bytes ------------------------------------------------------------------------------ */
 
 /* Writes all bytes and closes fd. Returns 0, or a negative errno. */
@@ -94,7 +152,7 @@ static int stream_write(const struct ck_html_file *f, const struct ck_buf *text)
 	return fd < 0 ? -errno : fd_write(fd, text);
 }
 
-static int replace(const struct ck_html_file *f, const struct ck_buf *text)
+static int new_write(const struct ck_html_file *f, const struct ck_buf *text)
 {
 	char hex[17], name[32];
 	int fd, rc = ck_random_hex(hex);
@@ -114,6 +172,22 @@ static int replace(const struct ck_html_file *f, const struct ck_buf *text)
 		rc = -errno;
 	if (rc && fd >= 0)
 		unlinkat(f->dirfd, name, 0);
+	return rc;
+}
+
+/* Signals that end the process wait, so that no file with a random name stays. */
+static int replace(const struct ck_html_file *f, const struct ck_buf *text)
+{
+	sigset_t ending, old;
+	int rc;
+
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGHUP);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ending, &old);
+	rc = new_write(f, text);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
 }
 

@@ -7,6 +7,9 @@
 
 #include "ckptfs/base.h"
 
+struct ck_catalog;
+struct ck_checkpoint;
+
 /* The page without data, with style and script: made by embed.py from the files in page/. */
 struct ck_html_page {
 	struct ck_str before, behind; /* the data */
@@ -29,6 +32,12 @@ struct ck_html_file {
  * Returns the exit status, after a message if it is not 0. Caller calls ck_html_file_fini() in any
  * case. */
 CK_MUST_USE int ck_html_file_find(struct ck_html_file *f, const char *path);
+/* Refuses a file that the checkpoint reads, and any file in its directory, or beneath it, that is
+ * not a page: writing would destroy a part of the source. Returns the exit status, after a message
+ * if it is not 0. */
+CK_MUST_USE int ck_html_file_spare(const struct ck_html_file *f,
+				   const struct ck_checkpoint *cp,
+				   const struct ck_catalog *c);
 /* Writes the text to a new file in the directory, which then replaces the file; or to the stream.
  * After an error the old file is as it was. Frees the text. Returns the exit status. */
 CK_MUST_USE int ck_html_file_write(const struct ck_html_file *f,

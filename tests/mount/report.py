@@ -9,15 +9,21 @@
     report.py long DIR                     writes a safetensors file with a tensor of 3 MiB and 3 bytes
     report.py rows DIR                     writes a safetensors file with a tensor of 300 rows
     report.py texts PAGE DIR               the names of the page are those, and the page is safe
+    report.py interrupted CKPTFS SRC PAGE  SIGINT at each call that changes the directory of the page
 """
 
 import base64
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "crash")]
+import injector  # noqa: E402
 
 NAMES = ["</script><script>alert(1)</script>", "<!--", "a & b &lt;", "\"quotes\" 'and' \\ more", "line\u2028and\u2029paragraph",
          "control\x01\x1f\x7f\x85", "tab\tand\nline", "ümlaut 漢字 \U0001f600", "normal.weight", "]]>", "%41"]
@@ -196,9 +202,31 @@ def texts(page, home):
     assert home in text
 
 
+class Interrupt(injector.Fault):
+    def strike(self, call):
+        os.kill(call.tid, signal.SIGINT)
+        return "go"
+
+
+def interrupted(ckptfs, source, page):
+    """No other file than the page stays, and the page is the old or the new one as a whole."""
+    page, at, fault = Path(page), 0, None
+    while at == 0 or fault.hit:
+        at += 1
+        page.write_text("old", encoding="utf-8")
+        fault = Interrupt(at)
+        status, output = injector.Injector([ckptfs, "report", source, "-o", str(page)], str(page.parent), fault).wait()
+        assert status in (0, 128 + signal.SIGINT), (fault.hit, status, output)
+        assert list(page.parent.iterdir()) == [page], (fault.hit, list(page.parent.iterdir()))
+        text = page.read_text(encoding="utf-8")
+        assert text == "old" or text.endswith("</html>\n"), (fault.hit, text)
+    assert at > 3, at
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "data":
         with open(sys.argv[2], encoding="utf-8") as page_file:
             print(json.dumps(data_of(page_file.read())))
     else:
-        {"compare": compare, "names": names, "many": many, "texts": texts, "large": large, "long": long, "rows": rows}[sys.argv[1]](*sys.argv[2:])
+        {"compare": compare, "names": names, "many": many, "texts": texts, "large": large, "long": long, "rows": rows,
+         "interrupted": interrupted}[sys.argv[1]](*sys.argv[2:])

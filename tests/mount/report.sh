@@ -107,6 +107,28 @@ check 'a device: it stays' test -c /dev/null
 mkdir directory
 fails 'a directory' 'directory: Is a directory' "$CKPTFS" report rows -o directory
 fails 'a directory that does not exist' 'no/page.html: No such file' "$CKPTFS" report rows -o no/page.html
+mkdir alone
+check 'SIGINT: no other file stays' python3 "$HERE/report.py" interrupted "$CKPTFS" rows "$PWD/alone/page.html"
+sed 's/^/# /' "$WORK/out"
+
+# No file of the source is replaced.
+cp -r "$FIXTURES/sample" own
+mkdir own/beneath
+echo text >own/beneath/notes
+ln -s own/.metadata link-to-metadata
+cp rows/model.safetensors one.safetensors
+ln one.safetensors other-name
+find own one.safetensors -type f -exec md5sum {} + >sums
+for file in own/.metadata own/__0_0.distcp own/beneath/notes link-to-metadata; do
+	fails "$file: a file of the source" "$file: a file of the source" "$CKPTFS" report own -o "$file"
+done
+for file in one.safetensors other-name; do
+	fails "$file: the source" "$file: a file of the source" "$CKPTFS" report one.safetensors -o "$file"
+done
+fails 'a file of a step' '.metadata: a file of the source' "$CKPTFS" report run -o run/step-1/.metadata
+check 'files of the source are as they were' md5sum --quiet -c sums
+check 'a page in the directory of the source' "$CKPTFS" report own -o own/report.html
+check 'a page there is replaced' "$CKPTFS" report own -o own/report.html
 check 'a run directory' "$CKPTFS" report "$WORK/run" -o run.html
 equal 'a run directory: its steps' "$(data run.html | jq -c '.run | [.steps, .all, .skipped]')" '[[1,2],2,{}]'
 done_testing
