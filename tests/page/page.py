@@ -266,6 +266,19 @@ def test_awkward(b, work):
     quiet(b, 'awkward names')
 
 
+def test_deep(b, work):
+    """Two tensors below 5,000 modules, and links in which another program escaped other characters."""
+    deep = ['m.' * 5000 + name for name in ('weight', 'bias')]
+    sources.safetensors(os.path.join(work, 'deep'), {name: [1.0] for name in [*deep, 'layers.0/1.weight', '..a', 'a+b&c']})
+    path, data = report(work, 'deep', os.path.join(work, 'deep'))
+    b.open(path)
+    T.check(b.run(NAMES) == data['names'], 'names with many parts')
+    for link, name in (('layers%2E0%252F1.weight', 'layers.0/1.weight'), ('a+b&c', 'a+b&c'), ('%61%2bb%26c', 'a+b&c'), ('%2E.a', '..a')):
+        set_address(b, f'#{link}')
+        T.check(b.run(HEADING) == name, f'#{link} opens {name}', b.run(HEADING), b.run('location.hash'))
+    quiet(b, 'names with many parts')
+
+
 def test_not_finite(b, work):
     sources.safetensors(os.path.join(work, 'nan'), {'good': [1.0, 2.0], 'bad': [1.0, float('nan'), float('inf')],
                                                     'worse': [float('-inf')]})
@@ -381,6 +394,7 @@ def main():
             test_many_boxes(b, work)
             test_damage(b, work)
             test_awkward(b, work)
+            test_deep(b, work)
             test_not_finite(b, work)
             test_run(b, work)
             test_huge(b, work)

@@ -64,7 +64,6 @@ const filters = { all: () => true, sharded: (i) => boxesOf(i) > 1, alias: (i) =>
   'NaN or Inf': (i) => (run ? firstNaN(i) !== null : stat('nan', i) + stat('inf', i) > 0) };
 const total = sum(tensors.map(ownBytes));
 const state = { query: '', module: '', dtype: null, sort: -1, focus: 0, open: null };
-
 function showHead() {
   const { path, kind, why, ranks, objects } = data.source, steps = run?.steps.length;
   document.title = `${path.split('/').filter(Boolean).pop() ?? path} - ckptfs report`;
@@ -122,16 +121,17 @@ function showRanks() {
   showList(byId('ranks'), most, lines);
 }
 /** Modules and tensors below a path, '' or 'a.b.'; one that is alone is replaced by its parts. */
-function partsOf(above, list, from = above) {
-  const parts = new Map();
+function partsOf(above, list) {
+  const parts = new Map(), cut = (path) => path.slice(0, path.lastIndexOf('.') + 1);
+  let from = list.length > 1 ? cut(names[list[0]]) : above;
+  for (const i of list) while (!names[i].startsWith(from)) from = cut(from.slice(0, -1));
+  if (from.length < above.length) from = above; // names that are equal
   for (const i of list) {
     const dot = names[i].indexOf('.', from.length);
     const path = dot < 0 ? names[i] : names[i].slice(0, dot + 1);
     if (parts.has(path)) parts.get(path).push(i);
     else parts.set(path, [i]);
   }
-  const [only = from] = parts.keys();
-  if (parts.size === 1 && list.length > 1 && only !== from) return partsOf(above, list, only);
   return [...parts].map(([start, inside], k) => {
     const one = inside.length === 1, path = one ? names[inside[0]] : start;
     return { path, list: inside, bytes: sum(inside.map(ownBytes)), shade: tint(k),
@@ -213,7 +213,6 @@ function nameCell(i) {
   return html('div', {}, link, ...['damaged', 'alias', 'NaN or Inf'].filter((f) => filters[f](i))
     .map((f) => html('i', { class: f.slice(0, 3), title: damage[i] }, f)));
 }
-
 function tableColumns() {
   const list = [{ title: 'name', width: 380, value: (i) => i, cell: nameCell },
     { title: 'dtype', width: 88, value: alphabetical, cell: dtypeOf },
@@ -362,9 +361,10 @@ const search = (text) => location.replace(`#?q=${encodeURIComponent(text)}`);
 function followAddress() {
   const text = location.hash.slice(1), was = state.open;
   const query = text.startsWith('?') ? new URLSearchParams(text).get('q') ?? '' : null;
-  const find = (form) => tensors.find((i) => form(stemOf(i)) === text);
-  const raw = (stem) => new URL(`#${stem}`, location).hash.slice(1); // as a browser writes it
-  state.open = (query === null ? find(encodeURIComponent) ?? find(raw) : null) ?? null;
+  const find = (is) => (query === null ? tensors.find((i) => is(stemOf(i))) ?? null : null);
+  const stem = new URLSearchParams(`q=${text.replace(/[&+]/g, encodeURIComponent)}`).get('q');
+  const isRaw = (s) => new URL(`#${s}`, location).hash.slice(1) === text; // as a browser writes it
+  state.open = find((s) => s === stem) ?? find(isRaw);
   byId('detail').hidden = state.open === null;
   if (state.rows.includes(state.open)) state.focus = state.rows.indexOf(state.open);
   if (state.open !== null) showDetail(state.open);
