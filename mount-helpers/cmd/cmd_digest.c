@@ -31,10 +31,18 @@ static int output_failed(const struct digesting *g)
 /* Opens the file before anything is read. What it has is kept until the digests are known. */
 static int output_open(struct digesting *g)
 {
+	struct stat st;
+
 	if (!g->path)
 		return CK_EXIT_FINE;
 	g->fd = open(g->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-	return g->fd < 0 ? output_failed(g) : CK_EXIT_FINE;
+	if (g->fd < 0 || fstat(g->fd, &st))
+		return output_failed(g);
+	if (ck_picked_source_reads(&g->source, &st))
+		return ck_trouble("%s: a file of the source, which is not "
+				  "replaced",
+				  ck_show(ck_str_from(g->path)));
+	return CK_EXIT_FINE;
 }
 
 static int output_write(struct digesting *g, struct ck_buf *out)

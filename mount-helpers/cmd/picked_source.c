@@ -45,6 +45,34 @@ void ck_picked_source_close(struct ck_picked_source *s)
 	ck_source_close(s->cluster, s->from.cp);
 }
 
+/* --- files -------------------------------------------------------------------------- */
+
+static bool is_at(int dirfd, const char *path, const struct stat *what)
+{
+	struct stat st;
+
+	return path && fstatat(dirfd, path, &st, 0) == 0 &&
+	       st.st_dev == what->st_dev && st.st_ino == what->st_ino;
+}
+
+bool ck_picked_source_reads(const struct ck_picked_source *s,
+			    const struct stat *what)
+{
+	const struct ck_checkpoint *cp = s->from.cp;
+
+	if (is_at(cp->dirfd, cp->file, what) ||
+	    is_at(cp->dirfd, ck_metadata_name(cp), what))
+		return true;
+	for (uint32_t i = 0; i < s->from.c->files.n; i++) {
+		struct ck_str path = ck_catalog_file(s->from.c, i)->path;
+		ck_auto_free char *text = strndup(path.p, path.len);
+
+		if (is_at(cp->dirfd, text, what))
+			return true;
+	}
+	return false;
+}
+
 /* --- faults ------------------------------------------------------------------------- */
 
 static bool has_fault(const struct ck_picked_source *s,

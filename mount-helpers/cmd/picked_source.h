@@ -10,6 +10,7 @@
 #include "inspect_pick.h"
 #include "source/hosts_options.h"
 #include "values/tensor_pass.h"
+#include <sys/stat.h>
 
 /* Zero-initialise. */
 struct ck_picked_source {
@@ -33,6 +34,10 @@ CK_MUST_USE int ck_picked_source_open(struct ck_picked_source *s,
 				      struct ck_hosts_options *hosts,
 				      char *const *patterns, size_t n);
 void ck_picked_source_close(struct ck_picked_source *s);
+
+/* True if the source reads the file with this stat, by any name: its output would destroy it. */
+CK_MUST_USE bool ck_picked_source_reads(const struct ck_picked_source *s,
+					const struct stat *what);
 
 /* Why a tensor cannot be read: appends one line, "NAME: EIO: ...", without its end. */
 void ck_picked_source_fault(const struct ck_picked_source *s, uint32_t tensor,

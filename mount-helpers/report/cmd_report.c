@@ -127,8 +127,7 @@ int ck_cmd_report(int argc, char **argv)
 		rc = ck_picked_source_open(&r.source, argv[optind], &r.options,
 					   &r.hosts, NULL, 0);
 	if (rc == 0)
-		rc = ck_html_file_spare(&r.file, r.source.from.cp,
-					r.source.from.c);
+		rc = ck_html_file_spare(&r.file, &r.source);
 	if (rc == 0)
 		rc = ck_checkpoint_run(r.source.from.cp)
 			     ? report_run(&r, argv[optind])

@@ -3,9 +3,9 @@
  * html_file: a regular file is replaced by rename(2). A new file has a random name, which begins
  * with a dot, in the same directory. No state beside the struct.
  */
-#include "ckptfs/format.h"
 #include "cli.h"
 #include "html_page.h"
+#include "picked_source.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,30 +79,6 @@ void ck_html_file_fini(struct ck_html_file *f)
 
 /* --- the source ----------------------------------------------------------------------------- */
 
-static bool is_at(int dirfd, const char *path, const struct stat *what)
-{
-	struct stat st;
-
-	return fstatat(dirfd, path, &st, 0) == 0 && st.st_dev == what->st_dev &&
-	       st.st_ino == what->st_ino;
-}
-
-/* True if the checkpoint reads the file. Its paths may be links. */
-static bool is_read(const struct ck_checkpoint *cp, const struct ck_catalog *c,
-		    const struct stat *what)
-{
-	if (cp->file && is_at(cp->dirfd, cp->file, what))
-		return true;
-	for (uint32_t i = 0; i < c->files.n; i++) {
-		struct ck_str file = ck_catalog_file(c, i)->path;
-		ck_auto_free char *path = strndup(file.p, file.len);
-
-		if (path && is_at(cp->dirfd, path, what))
-			return true;
-	}
-	return false;
-}
-
 /* True if the file begins as a page does. */
 static bool is_page(const struct ck_html_file *f)
 {
@@ -117,14 +93,14 @@ static bool is_page(const struct ck_html_file *f)
 }
 
 int ck_html_file_spare(const struct ck_html_file *f,
-		       const struct ck_checkpoint *cp,
-		       const struct ck_catalog *c)
+		       const struct ck_picked_source *source)
 {
+	const struct ck_checkpoint *cp = source->from.cp;
 	struct stat st;
 
 	if (f->is_stream || fstatat(f->dirfd, f->name, &st, 0) != 0)
 		return CK_EXIT_FINE;
-	if (!is_read(cp, c, &st) &&
+	if (!ck_picked_source_reads(source, &st) &&
 	    (cp->file ||
 	     !ck_checkpoint_holds(cp, fcntl(f->dirfd, F_DUPFD_CLOEXEC, 0)) ||
 	     is_page(f)))

@@ -7,8 +7,7 @@
 
 #include "ckptfs/base.h"
 
-struct ck_catalog;
-struct ck_checkpoint;
+struct ck_picked_source;
 
 /* The page without data, with style and script: made by embed.py from the files in page/. */
 struct ck_html_page {
@@ -36,8 +35,7 @@ CK_MUST_USE int ck_html_file_find(struct ck_html_file *f, const char *path);
  * not a page: writing would destroy a part of the source. Returns the exit status, after a message
  * if it is not 0. */
 CK_MUST_USE int ck_html_file_spare(const struct ck_html_file *f,
-				   const struct ck_checkpoint *cp,
-				   const struct ck_catalog *c);
+				   const struct ck_picked_source *source);
 /* Writes the text to a new file in the directory, which then replaces the file; or to the stream.
  * After an error the old file is as it was. Frees the text. Returns the exit status. */
 CK_MUST_USE int ck_html_file_write(const struct ck_html_file *f,

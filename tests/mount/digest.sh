@@ -55,6 +55,12 @@ equal 'no match: a message' "$(cat "$WORK/err")" 'ckptfs: nothing*: no name matc
 head -c 100000 /dev/zero >file.xxh
 check '--output' "$CKPTFS" digest "$source" --output file.xxh
 check '--output: the same lines' cmp sample.xxh file.xxh
+cp -r "$FIXTURES/sample" own
+for file in own/.metadata own/__0_0.distcp; do
+	cp "$file" file.was
+	fails "--output: $file of the source" "$file: a file of the source" "$CKPTFS" digest own --output "$file"
+	check "--output: $file is as it was" cmp "$file" file.was
+done
 fails '--output: a directory that does not exist' 'no/file: No such file' \
 	"$CKPTFS" digest "$source" --output no/file
 for refused in should-fail-empty nothing; do
