@@ -32,10 +32,16 @@ static bool is_found(const struct bisecting *b)
 	return b->search.found < b->list.n;
 }
 
+/* The name of a step that is left out, directly before the one found; or NULL. */
+static const char *gap_of(const struct bisecting *b)
+{
+	return is_found(b) ? ck_run_list_gap(&b->list, b->search.found) : NULL;
+}
+
 /* True if no step or tensor that was not read can be the first. */
 static bool is_certain(const struct bisecting *b)
 {
-	return !b->search.unsure && !b->search.contradicted &&
+	return !b->search.unsure && !b->search.contradicted && !gap_of(b) &&
 	       !(is_found(b) && b->scanned[b->search.found].unsure);
 }
 
@@ -145,6 +151,10 @@ static void explain(const struct bisecting *b)
 	if (s->unsure)
 		(void)ck_trouble("a step that cannot be read in full may "
 				 "have the first NaN or Inf");
+	if (gap_of(b))
+		(void)ck_trouble("%s, which is left out, may have the first "
+				 "NaN or Inf",
+				 ck_show(ck_str_from(gap_of(b))));
 	if (is_found(b) && b->scanned[s->found].unsure)
 		(void)ck_trouble("a tensor of %s that cannot be read may have "
 				 "the first NaN or Inf",

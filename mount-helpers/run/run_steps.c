@@ -75,6 +75,23 @@ int ck_run_list_make(struct ck_rundir *run, const char *src,
 				   ck_show(ck_str_from(src)));
 }
 
+const char *ck_run_list_gap(const struct ck_run_list *l, size_t i)
+{
+	const struct ck_steps *steps = l->steps;
+	struct ck_str number;
+
+	for (uint32_t k = steps->nshown; k < steps->n; k++) {
+		const char *name = steps->all[k].name;
+
+		if (ck_step_number(name, &number) &&
+		    ck_step_number_cmp(name, l->all[i]->name) < 0 &&
+		    (i == 0 ||
+		     ck_step_number_cmp(name, l->all[i - 1]->name) > 0))
+			return name;
+	}
+	return NULL;
+}
+
 void ck_run_list_fini(struct ck_run_list *l)
 {
 	free(l->all);

@@ -26,6 +26,9 @@ struct ck_run_list {
  * it is not 0: also if there is no step. Caller calls ck_run_list_fini() in any case. */
 CK_MUST_USE int ck_run_list_make(struct ck_rundir *run, const char *src,
 				 struct ck_run_list *out);
+/* The name of a step that is left out, and whose number is below that of step i and above that of
+ * the step before it. NULL if there is none. */
+const char *ck_run_list_gap(const struct ck_run_list *l, size_t i);
 void ck_run_list_fini(struct ck_run_list *l);
 
 /* A checkpoint of a step. */

@@ -225,6 +225,20 @@ def check_hidden_tensor(tap, program, torch, home, generator):
                   ("a.lost: E" in errors) == (status == 2), f"bisect: an unreadable tensor, {first}", found, errors)
 
 
+def check_left_out(tap, program, runs):
+    """A step that is left out, before the one found, and one that is not."""
+    for broken, status in ((3, 2), (2, 0)):
+        run = runs.make([0, 0, 0, 1, 1], [f"step-{i}" for i in range(1, 6)])
+        step = run / f"step-{broken}"
+        (step / "pytorch_model.bin").unlink()                           # a hard link
+        (step / "pytorch_model.bin").write_bytes(b"")
+        settled(step)
+        got, found, errors = bisect(program, run)
+        text = f"ckptfs: step-{broken}, which is left out, may have the first NaN or Inf"
+        tap.check((got, found["step"], found["certain"], text in errors) == (status, "step-4", status == 0, status == 2),
+                  f"bisect: step {broken} is left out", found, errors)
+
+
 def check_names(tap, program, torch, runs, home, generator):
     """Steps in the order of their numbers; nested steps; and sources that are refused."""
     import torch.distributed.checkpoint as dcp
@@ -260,6 +274,7 @@ def main():
         check_order(tap, program, torch, home, generator)
         check_damage(tap, program, torch, home, generator)
         check_hidden_tensor(tap, program, torch, home, generator)
+        check_left_out(tap, program, runs)
         check_names(tap, program, torch, runs, home, generator)
     return tap.finish()
 
