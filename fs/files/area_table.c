@@ -152,6 +152,12 @@ static void unused_remove(struct ck_area_table *t, struct ck_area_node *n)
 	t->unused--;
 }
 
+/* A descriptor would keep the bytes of a file that is removed. */
+static bool keeps_fd(const struct ck_area_node *n)
+{
+	return S_ISDIR(n->id.type);
+}
+
 /* Takes a descriptor from a node without pins. */
 static int fd_take(struct ck_area_table *t, struct ck_area_node *n)
 {
@@ -319,7 +325,7 @@ static struct ck_area_node *node_make(struct ck_area_table *t,
 /* Gives a node a descriptor that is not pinned. Returns the one to close, or -1. */
 static int fd_keep(struct ck_area_table *t, struct ck_area_node *n, int fd)
 {
-	if (fd < 0 || n->fd >= 0)
+	if (fd < 0 || n->fd >= 0 || !keeps_fd(n))
 		return fd;
 	n->fd = fd;
 	t->fds++;
@@ -395,7 +401,7 @@ void ck_area_fd_unpin(struct ck_area_table *t, struct ck_area_node *n)
 	pthread_mutex_lock(&t->lock);
 	if (--n->pins == 0) {
 		unused_add(t, n);
-		excess = fd_excess(t);
+		excess = keeps_fd(n) ? fd_excess(t) : fd_take(t, n);
 	}
 	pthread_mutex_unlock(&t->lock);
 	fd_close(excess);

@@ -4,9 +4,10 @@
  * with the identity of the file that the name led to. It exists while the kernel has
  * lookups of it, or a request, an open file or a node below refers to it.
  *
- * A node may have a descriptor (O_PATH). Descriptors that no request uses are kept in an
- * LRU list of bounded length. All functions lock ck_area_table.lock; any thread. They do
- * no input or output but close(2) of descriptors, without the lock.
+ * A node may have a descriptor (O_PATH). Those of directories that no request uses are kept
+ * in an LRU list of bounded length; others are closed after the request. All functions lock
+ * ck_area_table.lock; any thread. They do no input or output but close(2) of descriptors,
+ * without the lock.
  */
 #ifndef CKPTFS_AREA_TABLE_H
 #define CKPTFS_AREA_TABLE_H

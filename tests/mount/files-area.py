@@ -171,7 +171,7 @@ def stale(source, shown):
     put(f'{source}/gone/below/x', b'old')
     fd = os.open(f'{shown}/gone/below', os.O_PATH)
     for i in range(300):
-        put(f'{source}/many-{i}', b'')
+        os.mkdir(f'{source}/many-{i}')
         os.stat(f'{shown}/many-{i}')
     os.rename(f'{source}/gone', f'{source}/moved')
     os.makedirs(f'{source}/gone/below')

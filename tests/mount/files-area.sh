@@ -106,6 +106,15 @@ rm -r "$source/many"
 	"$CKPTFS" mount "$source" "$mnt"
 )
 check 'the source changes' look changes "$source" "$mnt/files"
+echo large >"$source/removed"
+mkdir -p "$source/kept"
+check 'a file is looked up' stat "$mnt/files/removed" "$mnt/files/kept"
+rm "$source/removed"
+held() {
+	readlink "/proc/$(daemon)"/fd/* | grep -c "/$1\( (deleted)\)\?$"
+}
+equal 'the descriptor of a directory is kept' "$(held kept)" 1
+equal 'a removed file is not held' "$(held removed)" 0
 unmounted
 
 # --- other file systems below the source, one of which is the mount itself
