@@ -4,6 +4,8 @@
  * mount, when the kernel sends no release. It is under ck_area.handles_lock; any thread.
  */
 #include "area_internal.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
@@ -26,6 +28,22 @@ struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
 	a->handles = h;
 	pthread_mutex_unlock(&a->handles_lock);
 	return h;
+}
+
+int ck_area_handle_dup(struct ck_area *a, const struct ck_area_node *n)
+{
+	const struct ck_area_handle *h;
+	int fd = -ESTALE;
+
+	pthread_mutex_lock(&a->handles_lock);
+	for (h = a->handles; h && (h->node != n || h->fd < 0);)
+		h = h->next;
+	if (h)
+		fd = fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
+	if (h && fd < 0)
+		fd = -errno;
+	pthread_mutex_unlock(&a->handles_lock);
+	return fd;
 }
 
 static void list_free(struct ck_area_list *l)

@@ -80,7 +80,7 @@ void ck_area_defer(fuse_req_t req, fuse_ino_t ino,
 
 /* Returns an O_PATH descriptor of a node, until ck_area_fd_unpin(). Opens the names of the
  * path again, beneath the source, if the descriptor was closed. Or: -ESTALE if another file
- * has the name now, or none; -EXDEV if a file system is mounted there; -ENOMEM; errors of
+ * has the name now, or none, and the node is not open; -EXDEV if a file system is mounted there; -ENOMEM; errors of
  * openat2(2). */
 CK_MUST_USE int ck_area_pin(struct ck_area *a, struct ck_area_node *n);
 /* Opens a regular file or a directory for reading. Returns a descriptor, and the state of a
@@ -102,6 +102,10 @@ CK_MUST_USE int ck_area_lookup(struct ck_area *a, struct ck_area_node *dir,
 struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
 					   struct ck_area_node *n, int fd);
 void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h);
+/* Returns a new descriptor of an open file or directory of this node, which shares its
+ * position, or: -ESTALE if none is open; errors of fcntl(2). Does no input or output. */
+CK_MUST_USE int ck_area_handle_dup(struct ck_area *a,
+				   const struct ck_area_node *n);
 
 /* --- handlers ------------------------------------------------------------------------ */
 

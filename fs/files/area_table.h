@@ -42,7 +42,7 @@ struct ck_area_node {
 	uint64_t lookups; /* of the kernel */
 	unsigned refs;	  /* nodes below, requests, open files */
 	unsigned pins;	  /* requests that use fd */
-	int fd;		  /* O_PATH, or -1 */
+	int fd;		  /* O_PATH, or of an open file; or -1 */
 	bool has_name;	  /* false: the name leads to another file now */
 	struct ck_area_opened opened;
 	struct ck_area_node *next_number, *next_name; /* chains */

@@ -2,7 +2,8 @@
 /*
  * area_walk: from nodes of files/ to files of the source. Every open is of one name in an
  * open directory: it never follows a link, enters no other file system, and cannot leave
- * the source. A file that is opened again is compared with the identity of its node.
+ * the source. A file that is opened again is compared with the identity of its node. If
+ * another file has the name now, an open file of the node gives the descriptor.
  *
  * A directory where another file system is mounted is shown with the attributes of its
  * parent directory, and is never touched: it may be this mount, or not answer.
@@ -80,7 +81,8 @@ static int path_pin(struct ck_area *a, struct ck_area_node *above, int fd,
 	return fd;
 }
 
-int ck_area_pin(struct ck_area *a, struct ck_area_node *n)
+/* By the names from the nearest node above that has a descriptor. */
+static int names_pin(struct ck_area *a, struct ck_area_node *n)
 {
 	ck_auto_free struct ck_area_node **path = NULL;
 	struct ck_area_node *at = n;
@@ -102,31 +104,75 @@ int ck_area_pin(struct ck_area *a, struct ck_area_node *n)
 	return path_pin(a, at, at ? fd : a->dirfd, path, depth);
 }
 
-/* A root is opened by its path from the source, other nodes by their name. O_NONBLOCK: the
- * name may lead to a FIFO now. */
-int ck_area_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
+/* Names lead elsewhere now: from the nearest node that a program has open, which has
+ * another name or none. */
+static int opened_pin(struct ck_area *a, struct ck_area_node *n)
 {
+	struct ck_area_node *at = n;
+	int fd = -ESTALE;
+
+	while (at && (fd = ck_area_handle_dup(a, at)) == -ESTALE)
+		at = at->parent;
+	if (fd < 0)
+		return fd;
+	ck_area_fd_give(&a->table, at, fd);
+	fd = names_pin(a, n);
+	ck_area_fd_unpin(&a->table, at);
+	return fd;
+}
+
+int ck_area_pin(struct ck_area *a, struct ck_area_node *n)
+{
+	int fd = names_pin(a, n);
+
+	return fd == -ESTALE ? opened_pin(a, n) : fd;
+}
+
+static int file_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
+{
+	/* O_NONBLOCK: the name may lead to a FIFO now */
 	enum { FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 
-	int fd, dirfd;
+	int dirfd = ck_area_pin(a, n->parent), fd;
 
-	if (n->id.covered)
-		return -EXDEV;
-	if (S_ISDIR(n->id.type)) {
-		dirfd = ck_area_pin(a, n);
-		if (dirfd < 0)
-			return dirfd;
-		fd = ck_open_again(dirfd);
-		ck_area_fd_unpin(&a->table, n);
-		return fd;
-	}
-	if (!S_ISREG(n->id.type) || !n->parent)
-		return -EINVAL;
-	dirfd = ck_area_pin(a, n->parent);
 	if (dirfd < 0)
 		return dirfd;
 	fd = node_open(dirfd, n, FLAGS, st);
 	ck_area_fd_unpin(&a->table, n->parent);
+	return fd;
+}
+
+static int dir_open(struct ck_area *a, struct ck_area_node *n)
+{
+	int fd, dirfd = ck_area_pin(a, n);
+
+	if (dirfd < 0)
+		return dirfd;
+	fd = ck_open_again(dirfd);
+	ck_area_fd_unpin(&a->table, n);
+	return fd;
+}
+
+/* A root is opened by its path from the source, other nodes by their name; a file that
+ * has lost it, through another open of it. */
+int ck_area_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
+{
+	int fd;
+
+	if (n->id.covered)
+		return -EXDEV;
+	if (S_ISDIR(n->id.type))
+		return dir_open(a, n);
+	if (!S_ISREG(n->id.type) || !n->parent)
+		return -EINVAL;
+	fd = file_open(a, n, st);
+	if (fd != -ESTALE)
+		return fd;
+	fd = ck_area_handle_dup(a, n);
+	if (fd >= 0 && fstat(fd, st)) {
+		close(fd);
+		return -EIO;
+	}
 	return fd;
 }
 

@@ -186,8 +186,35 @@ def stale(source, shown):
     expect('by name', content(f'{shown}/gone/below/x'), b'new')
 
 
+def kept(source, shown):
+    """A log that is renamed, and then removed, while a program follows it; a directory that
+    is renamed while a program has it open."""
+    put(f'{source}/log', b'one\n')
+    os.makedirs(f'{source}/open')
+    put(f'{source}/open/x', b'below')
+    directory = os.open(f'{shown}/open', os.O_RDONLY)
+    with open(f'{shown}/log', 'rb', buffering=0) as f:
+        os.rename(f'{source}/log', f'{source}/log.1')
+        put(f'{source}/log', b'another\n')
+        os.rename(f'{source}/open', f'{source}/renamed')
+        for i in range(300):
+            os.mkdir(f'{source}/directory-{i}')
+            os.stat(f'{shown}/directory-{i}')
+        expect('a renamed log', f.read(), b'one\n')
+        put(f'{source}/log.1', b'two\n', 'ab')
+        expect('appended to it', f.read(), b'two\n')
+        os.unlink(f'{source}/log.1')
+        expect('a removed log', os.fstat(f.fileno()).st_size, 8)
+        with open(f'/proc/self/fd/{f.fileno()}', 'rb') as again:
+            expect('opened again', again.read(), b'one\ntwo\n')
+        expect('the name of the log', content(f'{shown}/log'), b'another\n')
+    expect('a renamed directory', os.listdir(directory), ['x'])
+    expect('a size in it', os.stat('x', dir_fd=directory).st_size, 5)
+    os.close(directory)
+
+
 def changes(source, shown):
-    for step in growth, in_place, replaced, stale:
+    for step in growth, in_place, replaced, stale, kept:
         step(source, shown)
 
 
@@ -219,5 +246,6 @@ def refused(mount, tensor):
         expect(name, errno.errorcode.get(got), errno.errorcode[want])
 
 
-{'same': same, 'listing': listing, 'changes': changes, 'refused': refused}[sys.argv[1]](*sys.argv[2:])
+commands = (same, listing, changes, refused)
+{f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)
