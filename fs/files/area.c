@@ -22,17 +22,16 @@ enum {
 	THREADS = 16,
 	FDS_MOST = 1024, /* descriptors of nodes that no request uses */
 	FDS_SHARE = 8,	 /* or this part of RLIMIT_NOFILE */
+	OPEN_SHARE = 2,	 /* part of RLIMIT_NOFILE for open files */
 };
 
 /* --- making -------------------------------------------------------------------------- */
 
-static unsigned fds_most(void)
+static rlim_t descriptors_most(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return FDS_MOST / FDS_SHARE;
-	return (unsigned)ck_min(FDS_MOST, limit.rlim_cur / FDS_SHARE);
+	return getrlimit(RLIMIT_NOFILE, &limit) ? FDS_MOST : limit.rlim_cur;
 }
 
 /* True if the source is a directory of this host that files/ may show. */
@@ -56,8 +55,12 @@ static int root_enter(struct ck_area *a, const struct ck_checkpoint *cp,
 /* The descriptor of the top directory stays pinned. */
 static int area_init(struct ck_area *a)
 {
-	int rc = ck_area_table_init(&a->table, CK_AREA_FIRST, fds_most());
+	rlim_t most = descriptors_most();
+	int rc = ck_area_table_init(
+		&a->table, CK_AREA_FIRST,
+		(unsigned)ck_min(FDS_MOST, most / FDS_SHARE));
 
+	a->handles_most = (size_t)(most / OPEN_SHARE);
 	if (rc == 0)
 		rc = root_enter(a, a->fs->cp, ".", 0, &a->top);
 	if (rc == 0)

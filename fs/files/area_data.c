@@ -24,16 +24,16 @@ static int do_open(struct ck_area *a, struct ck_area_node *n,
 {
 	struct ck_area_handle *h;
 	struct stat st;
-	int fd;
+	int fd, rc;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))
 		return -EROFS;
 	fd = ck_area_open(a, n, &st);
 	if (fd < 0)
 		return fd;
-	h = ck_area_handle_make(a, n, fd);
-	if (!h)
-		return -ENOMEM;
+	rc = ck_area_handle_make(a, n, fd, &h);
+	if (rc)
+		return rc;
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = a->fs->options->direct;
 	fi->keep_cache = ck_area_note_open(&a->table, n, &st);

@@ -8,26 +8,46 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
-					   struct ck_area_node *n, int fd)
+/* Returns false if there are too many. */
+static bool handle_list(struct ck_area *a, struct ck_area_handle *h)
+{
+	bool fits;
+
+	pthread_mutex_lock(&a->handles_lock);
+	fits = a->nhandles < a->handles_most;
+	if (fits) {
+		a->nhandles++;
+		h->next = a->handles;
+		if (h->next)
+			h->next->prev = h;
+		a->handles = h;
+	}
+	pthread_mutex_unlock(&a->handles_lock);
+	return fits;
+}
+
+int ck_area_handle_make(struct ck_area *a, struct ck_area_node *n, int fd,
+			struct ck_area_handle **out)
 {
 	struct ck_area_handle *h = calloc(1, sizeof(*h));
 
-	if (!h) {
-		if (fd >= 0)
-			close(fd);
-		return NULL;
+	*out = NULL;
+	if (h) {
+		*h = (struct ck_area_handle){ .fd = fd, .node = n };
+		/* before another thread can find it */
+		ck_area_hold(&a->table, n);
+		if (handle_list(a, h)) {
+			*out = h;
+			return 0;
+		}
+		ck_area_put(&a->table, n);
 	}
-	h->fd = fd;
-	h->node = n;
-	ck_area_hold(&a->table, n);
-	pthread_mutex_lock(&a->handles_lock);
-	h->next = a->handles;
-	if (h->next)
-		h->next->prev = h;
-	a->handles = h;
-	pthread_mutex_unlock(&a->handles_lock);
-	return h;
+	if (fd >= 0)
+		close(fd);
+	if (!h)
+		return -ENOMEM;
+	free(h);
+	return -ENFILE;
 }
 
 int ck_area_handle_dup(struct ck_area *a, const struct ck_area_node *n)
@@ -57,6 +77,7 @@ static void list_free(struct ck_area_list *l)
 void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h)
 {
 	pthread_mutex_lock(&a->handles_lock);
+	a->nhandles--;
 	if (h->prev)
 		h->prev->next = h->next;
 	else

@@ -34,6 +34,7 @@ struct ck_area {
 	int dirfd;		    /* of the source; the checkpoint's */
 	struct ck_area_node *top;   /* the directory of the source; held */
 	struct ck_area_table table; /* of all nodes */
+	size_t handles_most;	    /* the other descriptors are for tensors */
 	struct ck_pool *pool;	    /* NULL after ck_area_stop() */
 	/* Atomic: a FUSE thread handles a request itself */
 	atomic_flag has_fuse_thread;
@@ -41,6 +42,7 @@ struct ck_area {
 	pthread_mutex_t handles_lock;
 	/* Under handles_lock: */
 	struct ck_area_handle *handles;
+	size_t nhandles;
 };
 
 /* --- area_job.c: requests, in threads of files/ ------------------------------------- */
@@ -98,9 +100,10 @@ CK_MUST_USE int ck_area_lookup(struct ck_area *a, struct ck_area_node *dir,
 
 /* --- area_handle.c: open files and directories ---------------------------------------- */
 
-/* Makes a handle. Takes fd, and adds a reference to n. NULL: -ENOMEM, fd is closed. */
-struct ck_area_handle *ck_area_handle_make(struct ck_area *a,
-					   struct ck_area_node *n, int fd);
+/* Makes a handle. Takes fd in any case, and adds a reference to n. Returns 0, or: -ENFILE
+ * if too many files are open; -ENOMEM. */
+CK_MUST_USE int ck_area_handle_make(struct ck_area *a, struct ck_area_node *n,
+				    int fd, struct ck_area_handle **out);
 void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h);
 /* Returns a new descriptor of an open file or directory of this node, which shares its
  * position, or: -ESTALE if none is open; errors of fcntl(2). Does no input or output. */

@@ -187,13 +187,13 @@ static int do_opendir(struct ck_area *a, struct ck_area_node *n,
 {
 	struct ck_area_handle *h;
 	struct stat st;
-	int fd = ck_area_open(a, n, &st);
+	int fd = ck_area_open(a, n, &st), rc;
 
 	if (fd < 0 && fd != -EXDEV)
 		return fd;
-	h = ck_area_handle_make(a, n, fd < 0 ? -1 : fd);
-	if (!h)
-		return -ENOMEM;
+	rc = ck_area_handle_make(a, n, fd < 0 ? -1 : fd, &h);
+	if (rc)
+		return rc;
 	h->list = calloc(1, sizeof(*h->list));
 	if (!h->list) {
 		ck_area_handle_free(a, h);

@@ -3,6 +3,7 @@
 
     files-area.py same SOURCE SHOWN         names, attributes, links, bytes and xattrs
     files-area.py listing DIRECTORY         cookies of a listing
+    files-area.py crowd MOUNT               tensors beside many open files
     files-area.py changes SOURCE SHOWN      the source changes while its files are open
     files-area.py refused MOUNT TENSOR      calls that change files/, on a mount for writing
 """
@@ -218,6 +219,27 @@ def changes(source, shown):
         step(source, shown)
 
 
+# --- many open files ---------------------------------------------------------------
+
+def crowd(mount):
+    """A program opens files of files/ until it cannot; tensors are read meanwhile."""
+    def tensors():
+        return {e.name: content(e.path) for e in os.scandir(f'{mount}/raw') if e.is_file()}
+
+    opened, got = [], 0
+    try:
+        for _ in range(500):
+            opened.append(os.open(f'{mount}/files/config.json', os.O_RDONLY))
+    except OSError as e:
+        got = e.errno
+    expect('one too many', errno.errorcode.get(got), 'ENFILE')
+    expect('canary: most were opened', len(opened) > 50, True)
+    meanwhile = tensors()
+    for fd in opened:
+        os.close(fd)
+    expect('tensors meanwhile', meanwhile, tensors())
+
+
 # --- refused -----------------------------------------------------------------------
 
 def refused(mount, tensor):
@@ -246,6 +268,6 @@ def refused(mount, tensor):
         expect(name, errno.errorcode.get(got), errno.errorcode[want])
 
 
-commands = (same, listing, changes, refused)
+commands = (same, listing, changes, crowd, refused)
 {f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

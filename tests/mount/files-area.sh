@@ -105,6 +105,7 @@ rm -r "$source/many"
 	ulimit -n 200
 	"$CKPTFS" mount "$source" "$mnt"
 )
+check 'tensors beside many open files' look crowd "$mnt"
 check 'the source changes' look changes "$source" "$mnt/files"
 echo large >"$source/removed"
 mkdir -p "$source/kept"
