@@ -2,7 +2,7 @@
 # A read-write handle of a tensor shows its own writes; all others show the committed bytes.
 need python3
 
-operations=$(cases CKPTFS_OPERATIONS 1500 100000)
+operations=$(cases CKPTFS_OPERATIONS 300 100000)
 number=$(seed 1)
 for name in dtensor_columns sample; do
 	source=$(fixture "$name")
@@ -20,7 +20,7 @@ for name in dtensor_columns sample; do
 	done
 	check "$name: canary: tensors" test "${#paths[@]}" -ge 5
 	check "$name: random operations" python3 "$HERE/tensor-handle.py" "$mnt" "$operations" "$number" "${paths[@]}"
-	CKPTFS_CANARY=1 fails "$name: canary: a wrong byte" difference python3 "$HERE/tensor-handle.py" "$mnt" 600 "$number" "${paths[@]}"
+	CKPTFS_CANARY=1 fails "$name: canary: a wrong byte" difference python3 "$HERE/tensor-handle.py" "$mnt" 200 "$number" "${paths[@]}"
 	check "$name: check --full" "$CKPTFS" check --full "$source"
 	unmounted
 done
