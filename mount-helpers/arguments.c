@@ -146,13 +146,48 @@ int ck_parse_operands(struct ck_format_options *o,
 	return rc ? rc : ck_check_hosts(hosts);
 }
 
+static int parse_taken(struct ck_format_options *o,
+		       struct ck_hosts_options *hosts,
+		       struct ck_view_options *view,
+		       enum ck_options_taken taken, const char *text)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_options_parse_reading(o, hosts, view, taken, text, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
 int ck_parse_reading(struct ck_format_options *o,
 		     struct ck_hosts_options *hosts,
 		     struct ck_view_options *view, const char *text)
 {
-	struct ck_diag d = { 0 };
+	return parse_taken(o, hosts, view,
+			   view ? CK_TAKES_VIEWS : CK_TAKES_SOURCE, text);
+}
 
-	if (ck_options_parse_reading(o, hosts, view, text, &d))
-		return ck_trouble("%s", d.text);
+int ck_parse_checking(struct ck_format_options *o,
+		      struct ck_hosts_options *hosts,
+		      struct ck_view_options *view, const char *text)
+{
+	return parse_taken(o, hosts, view, CK_TAKES_MANIFEST, text);
+}
+
+int ck_parse_reading_or_output(struct ck_format_options *o,
+			       struct ck_hosts_options *hosts, const char *text,
+			       const char **path)
+{
+	struct ck_diag d = { 0 };
+	bool known = ck_options_know(text);
+
+	if (!known && !strchr(text, '=')) {
+		*path = text;
+		return CK_EXIT_FINE;
+	}
+	if (ck_options_parse_reading(o, hosts, NULL, CK_TAKES_SOURCE, text, &d))
+		return ck_trouble("%s%s", d.text,
+				  known ? ""
+					: "; a file of this name needs "
+					  "--output");
 	return CK_EXIT_FINE;
 }

@@ -29,6 +29,15 @@ CK_EXPORT int ck_getopt_hosts(int argc, char **argv, const char *letters,
 CK_EXPORT int ck_parse_reading(struct ck_format_options *o,
 			       struct ck_hosts_options *hosts,
 			       struct ck_view_options *view, const char *text);
+/* The same for a command that takes manifest=, and no other option of views. */
+CK_EXPORT int ck_parse_checking(struct ck_format_options *o,
+				struct ck_hosts_options *hosts,
+				struct ck_view_options *view, const char *text);
+/* The same for a command whose -o also takes a file: a value without `=` that does not begin with
+ * an option. *path: borrows it, and stays if the value has options. */
+CK_EXPORT int ck_parse_reading_or_output(struct ck_format_options *o,
+					 struct ck_hosts_options *hosts,
+					 const char *text, const char **path);
 /* Parses the arguments of a command whose only options are -o and those for hosts, with
  * `least` to `most` operands. Returns the exit status. */
 int ck_parse_operands(struct ck_format_options *o,

@@ -124,9 +124,9 @@ static const struct command {
 	  "digest\n"
 	  "  --json                     one JSON object\n" READING },
 	{ "digest", ck_cmd_digest,
-	  "digest SRC [PATTERN...] [--output FILE] " READING_USAGE,
+	  "digest SRC [PATTERN...] [-o FILE] " READING_USAGE,
 	  "print the XXH3-128 of the bytes of each tensor, as xxhsum does",
-	  "  --output FILE              write to FILE, not to stdout\n" READING },
+	  "  -o FILE, --output FILE     write to FILE, not to stdout\n" READING },
 	{ "diff", ck_cmd_diff,
 	  "diff [--stats] [--json] [--atol X] [--rtol X] A B [PATTERN...] "
 	  "[-o opt,...]",

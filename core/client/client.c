@@ -16,7 +16,7 @@ static int options_parse(struct ckptfs *ck, const char *text, struct ck_diag *d)
 {
 	struct ck_hosts_options hosts = { 0 };
 	int rc = ck_options_parse_reading(&ck->s.options, &hosts, &ck->s.view,
-					  text, d);
+					  CK_TAKES_VIEWS, text, d);
 
 	if (rc == 0 && ck_hosts_options_given(&hosts))
 		rc = ck_fail(d, EOPNOTSUPP,

@@ -90,11 +90,24 @@ static int set_fsname(struct ck_mount_options *o, const char *name,
 	return ck_option_text(&o->fsname, "fsname", value, d);
 }
 
-/* Options that select what of a checkpoint is read and shown. */
+/* Options that select how, and what of, a checkpoint is read. */
 static int set_reading(struct ck_mount_options *o, const char *name,
 		       const char *value, struct ck_diag *d)
 {
 	return ck_option_set_reading(&o->format, &o->view, name, value, d);
+}
+
+static int set_manifest(struct ck_mount_options *o, const char *name,
+			const char *value, struct ck_diag *d)
+{
+	return set_reading(o, name, value, d);
+}
+
+/* Options of directories and their files. */
+static int set_view(struct ck_mount_options *o, const char *name,
+		    const char *value, struct ck_diag *d)
+{
+	return set_reading(o, name, value, d);
 }
 
 static int set_strict(struct ck_mount_options *o, const char *name,
@@ -253,19 +266,18 @@ static const struct option table[] = {
 	  "do not show these names" },
 	{ "kind=", set_reading, "KIND",
 	  "require a kind, as dcp or run; see ckptfs(5)" },
-	{ "views=", set_reading, "NAME[+NAME...]",
+	{ "views=", set_view, "NAME[+NAME...]",
 	  "only these directories, as full+hf; see ckptfs(1)" },
-	{ "ranks=", set_reading, "N[-N][+...]",
+	{ "ranks=", set_view, "N[-N][+...]",
 	  "only these ranks in local/ and sharded/" },
-	{ "root=", set_reading, "NAME",
+	{ "root=", set_view, "NAME",
 	  "prefix of the model that hf/ shows; empty: all" },
-	{ "hf_shard_size=", set_reading, "SIZE",
-	  "maximum size of a file in hf/" },
-	{ "hf_template=", set_reading, "DIR",
+	{ "hf_shard_size=", set_view, "SIZE", "maximum size of a file in hf/" },
+	{ "hf_template=", set_view, "DIR",
 	  "config.json, tokenizer and file names of hf/" },
-	{ "placements=", set_reading, "FILE",
+	{ "placements=", set_view, "FILE",
 	  "rules for dimensions in sharded/ and dcp/" },
-	{ "manifest=", set_reading, "FILE",
+	{ "manifest=", set_manifest, "FILE",
 	  "names, shapes and dtypes that are expected" },
 	{ "strict", set_strict, "",
 	  "with manifest: differences refuse the mount" },
@@ -367,11 +379,14 @@ static bool matches(const char *name, const char *word)
 
 #define NAME_LEN 64 /* of names compared; longer words are cut */
 
-/* True if the option is valid without a mount, too: it selects how a checkpoint
- * is read. */
-static bool is_reading(const struct option *o)
+/* Returns the least of the sets that the option is in. */
+static enum ck_options_taken set_of(const struct option *o)
 {
-	return o->set == set_reading || o->set == set_of_hosts;
+	if (o->set == set_reading || o->set == set_of_hosts)
+		return CK_TAKES_SOURCE;
+	if (o->set == set_manifest)
+		return CK_TAKES_MANIFEST;
+	return o->set == set_view ? CK_TAKES_VIEWS : CK_TAKES_ALL;
 }
 
 static struct ck_str name_of(const char *word)
@@ -379,17 +394,20 @@ static struct ck_str name_of(const char *word)
 	return (struct ck_str){ word, ck_min(strcspn(word, "="), NAME_LEN) };
 }
 
-/* The option with an effect whose name is nearest to a word. */
-static const char *nearest(const char *word, bool reading)
+/* Returns the option with an effect whose name is nearest to a word; NULL if half of
+ * the letters or more differ. */
+static const char *nearest(const char *word, enum ck_options_taken taken)
 {
-	const char *best = "";
+	const char *best = NULL;
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
-		size_t n = ck_str_distance(name_of(word),
-					   name_of(table[i].name), NAME_LEN);
+		struct ck_str given = name_of(word),
+			      name = name_of(table[i].name);
+		size_t n = ck_str_distance(given, name, NAME_LEN);
 
-		if (n < least && (!reading || is_reading(&table[i]))) {
+		if (n < least && 2 * n < ck_max(given.len, name.len) &&
+		    set_of(&table[i]) <= taken) {
 			least = n;
 			best = table[i].name;
 		}
@@ -405,26 +423,46 @@ static bool is_ignored(const char *word)
 	return false;
 }
 
-/* reading: without a mount. */
-static int option_set(struct ck_mount_options *o, const char *word,
-		      bool reading, struct ck_diag *d)
+static const struct option *option_of(const char *word)
 {
-	const char *name = ck_show(ck_str_from(word));
+	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++)
+		if (matches(table[i].name, word))
+			return &table[i];
+	return NULL;
+}
+
+static int refuse_unknown(const char *word, enum ck_options_taken taken,
+			  struct ck_diag *d)
+{
+	const char *best = nearest(word, taken);
+
+	return ck_fail(d, EINVAL, "option %s: unknown; %s%s",
+		       ck_show(ck_str_from(word)),
+		       best ? "the nearest is "
+			    : "ckptfs help lists the options",
+		       best ? best : "");
+}
+
+static int option_set(struct ck_mount_options *o, const char *word,
+		      enum ck_options_taken taken, struct ck_diag *d)
+{
+	static const char *const others[] = {
+		[CK_TAKES_MANIFEST] =
+			", and for check, ls, cat, cp and getfattr",
+		[CK_TAKES_VIEWS] = ", and for ls, cat, cp and getfattr",
+		[CK_TAKES_ALL] = "",
+	};
+	const struct option *option = option_of(word);
 	const char *value = strchr(word, '=');
 
-	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
-		if (!matches(table[i].name, word))
-			continue;
-		if (reading && !is_reading(&table[i]))
-			return ck_fail(d, EINVAL, "option %s: only for mounts",
-				       name);
-		return table[i].set(o, table[i].name, value ? value + 1 : "",
-				    d);
-	}
-	if (!reading && is_ignored(word))
-		return 0;
-	return ck_fail(d, EINVAL, "option %s: unknown; the nearest is %s", name,
-		       nearest(word, reading));
+	if (!option)
+		return taken == CK_TAKES_ALL && is_ignored(word)
+			       ? 0
+			       : refuse_unknown(word, taken, d);
+	if (set_of(option) <= taken)
+		return option->set(o, option->name, value ? value + 1 : "", d);
+	return ck_fail(d, EINVAL, "option %s: only for mounts%s",
+		       ck_show(ck_str_from(word)), others[set_of(option)]);
 }
 
 /* In a map `\` is also an escape of the list: see ck_host_list_map_all(). */
@@ -451,8 +489,8 @@ static void next_word(const char **text, struct ck_buf *word)
 	*text = *p ? p + 1 : p;
 }
 
-static int parse(struct ck_mount_options *o, const char *text, bool reading,
-		 struct ck_diag *d)
+static int parse(struct ck_mount_options *o, const char *text,
+		 enum ck_options_taken taken, struct ck_diag *d)
 {
 	struct ck_buf word = { 0 };
 	int rc = 0;
@@ -462,7 +500,7 @@ static int parse(struct ck_mount_options *o, const char *text, bool reading,
 		if (word.err)
 			rc = ck_fail(d, ENOMEM, "out of memory");
 		else if (word.len)
-			rc = option_set(o, word.data, reading, d);
+			rc = option_set(o, word.data, taken, d);
 	}
 	ck_buf_fini(&word);
 	return rc;
@@ -474,12 +512,13 @@ int ck_options_parse(struct ck_mount_options *o, const char *text,
 	if (o->given.len)
 		ck_buf_text(&o->given, ",");
 	ck_buf_text(&o->given, text);
-	return parse(o, text, false, d);
+	return parse(o, text, CK_TAKES_ALL, d);
 }
 
 int ck_options_parse_reading(struct ck_format_options *o,
 			     struct ck_hosts_options *hosts,
-			     struct ck_view_options *view, const char *text,
+			     struct ck_view_options *view,
+			     enum ck_options_taken taken, const char *text,
 			     struct ck_diag *d)
 {
 	struct ck_mount_options all = { .format = *o, .hosts = *hosts };
@@ -487,7 +526,7 @@ int ck_options_parse_reading(struct ck_format_options *o,
 
 	if (view)
 		all.view = *view;
-	rc = parse(&all, text, true, d);
+	rc = parse(&all, text, taken, d);
 	*o = all.format;
 	*hosts = all.hosts;
 	if (view) {
@@ -498,6 +537,17 @@ int ck_options_parse_reading(struct ck_format_options *o,
 	all.format = (struct ck_format_options){ 0 };
 	ck_options_fini(&all);
 	return rc;
+}
+
+bool ck_options_know(const char *text)
+{
+	struct ck_buf word = { 0 };
+	bool known;
+
+	next_word(&text, &word);
+	known = word.len && !word.err && option_of(word.data);
+	ck_buf_fini(&word);
+	return known;
 }
 
 int ck_options_check(const struct ck_mount_options *o, struct ck_diag *d)

@@ -107,16 +107,28 @@ struct ck_mount_options {
 	struct ck_buf given; /* the text of all options, for `status` */
 };
 
+/* Sets of options; each has those of the set before. */
+enum ck_options_taken {
+	CK_TAKES_SOURCE,   /* how, and from where, a checkpoint is read */
+	CK_TAKES_MANIFEST, /* and what it is compared with */
+	CK_TAKES_VIEWS,	   /* and which files are shown */
+	CK_TAKES_ALL,	   /* and those of mounts */
+};
+
 /* Adds "a,b=c,...". `\` escapes a comma, and in map= also a `+`. Returns 0, or
- * -EINVAL; for an unknown option the message has the nearest known one. */
+ * -EINVAL; for an unknown option the message has the nearest known one, if
+ * one resembles it. */
 CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
 				 struct ck_diag *d);
-/* The same without a mount: only options that select how, and from where, a
- * checkpoint is read and shown. view: NULL if nothing is shown. */
+/* The same without a mount: only the options that are taken. view: NULL if these are of
+ * CK_TAKES_SOURCE. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 struct ck_hosts_options *hosts,
 					 struct ck_view_options *view,
+					 enum ck_options_taken taken,
 					 const char *text, struct ck_diag *d);
+/* True if the first word of `text` is an option with an effect. */
+bool ck_options_know(const char *text);
 /* Returns 0, or -EINVAL if an option needs or excludes another one. */
 CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,
 				 struct ck_diag *d);

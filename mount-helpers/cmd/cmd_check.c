@@ -363,8 +363,8 @@ static int parse(struct checking *k, int argc, char **argv)
 		case 'j': k->json = true; break;
 		case 'd': k->digests = optarg; break;
 		case 'o':
-			rc = ck_parse_reading(&k->options, &k->hosts, &k->view,
-					      optarg);
+			rc = ck_parse_checking(&k->options, &k->hosts, &k->view,
+					       optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

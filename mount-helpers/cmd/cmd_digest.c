@@ -141,8 +141,8 @@ static int parse(struct digesting *g, int argc, char **argv)
 		switch (letter) {
 		case 'w': g->path = optarg; break;
 		case 'o':
-			rc = ck_parse_reading(&g->options, &g->hosts, NULL,
-					      optarg);
+			rc = ck_parse_reading_or_output(&g->options, &g->hosts,
+							optarg, &g->path);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

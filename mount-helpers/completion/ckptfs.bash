@@ -144,10 +144,16 @@ _ckptfs_option_words() {
 	)
 }
 
+# The options of -o of the command $3.
 _ckptfs_reading_options() {
-	_ckptfs_option_words "$1" "$2" exclude= hf_shard_size= hf_template= kind=dcp kind=ranks kind=run \
-		kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= placements= ranks= rename= root= \
-		shardlinks=beneath sidecar= views=
+	local views=
+	case $3 in
+	check) views='manifest=' ;;
+	ls | cat | cp | getfattr) views='hf_shard_size= hf_template= manifest= placements= ranks= root= views=' ;;
+	esac
+	_ckptfs_option_words "$1" "$2" $views exclude= kind=dcp kind=ranks kind=run \
+		kind=safetensors kind=torch kind=torch_checkpointing linkroot= only= rename= \
+		shardlinks=beneath sidecar=
 }
 
 _ckptfs_mount_options() {
@@ -213,7 +219,7 @@ _ckptfs() {
 	if [[ ${words[-2]} == -o && $options == *-o* ]]; then
 		case $command in
 		'' | mount | serve) _ckptfs_mount_options "$cur" "$part" ;;
-		*) _ckptfs_reading_options "$cur" "$part" ;;
+		*) _ckptfs_reading_options "$cur" "$part" "$command" ;;
 		esac
 	elif [[ $command == serve && ${words[-2]} == --mount ]]; then
 		_ckptfs_directories "$part"

@@ -82,15 +82,6 @@ static int report_one(struct reporting *r)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* All options of a reading have a `=`; another value of -o is the path of the page. */
-static int parse_o(struct reporting *r, const char *value)
-{
-	if (strchr(value, '='))
-		return ck_parse_reading(&r->options, &r->hosts, NULL, value);
-	r->path = value;
-	return CK_EXIT_FINE;
-}
-
 static int parse(struct reporting *r, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -105,7 +96,10 @@ static int parse(struct reporting *r, int argc, char **argv)
 		switch (letter) {
 		case 'w': r->path = optarg; break;
 		case 'v': r->wants_values = true; break;
-		case 'o': rc = parse_o(r, optarg); break;
+		case 'o':
+			rc = ck_parse_reading_or_output(&r->options, &r->hosts,
+							optarg, &r->path);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	if (rc == 0 && argc - optind != 1)

@@ -53,8 +53,16 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --digests --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' exclude= hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= placements= ranks= rename= root= \
-	shardlinks=beneath sidecar= views=
+offers 'ckptfs check checkpoint -o ' exclude= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= rename= \
+	shardlinks=beneath sidecar=
+for command in inspect digest diff report bisect dump; do
+	offers "ckptfs $command checkpoint -o " exclude= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= only= rename= \
+		shardlinks=beneath sidecar=
+done
+for command in ls cat cp getfattr; do
+	offers "ckptfs $command checkpoint -o " exclude= hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= manifest= only= placements= ranks= rename= root= \
+		shardlinks=beneath sidecar= views=
+done
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
 offers 'ckptfs serve --mount ch' checkpoint

@@ -61,6 +61,13 @@ for file in own/.metadata own/__0_0.distcp; do
 	fails "--output: $file of the source" "$file: a file of the source" "$CKPTFS" digest own --output "$file"
 	check "--output: $file is as it was" cmp "$file" file.was
 done
+check '-o: a file' "$CKPTFS" digest "$source" -o short.xxh
+check '-o: the same lines' cmp sample.xxh short.xxh
+check '-o: options' "$CKPTFS" digest "$source" -o kind=dcp -o short.xxh
+fails '-o: an option without a value is no file' 'option allhosts: only with hosts' "$CKPTFS" digest "$source" -o allhosts
+fails '-o: a name with =' 'option d=d.txt: unknown; ckptfs help lists the options; a file of this name needs --output' \
+	"$CKPTFS" digest "$source" -o d=d.txt
+fails '-o: an option of mounts is no file' 'option write: only for mounts' "$CKPTFS" digest "$source" -o write
 fails '--output: a directory that does not exist' 'no/file: No such file' \
 	"$CKPTFS" digest "$source" --output no/file
 for refused in should-fail-empty nothing; do

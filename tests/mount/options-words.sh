@@ -87,6 +87,26 @@ for command in check 'check --full' inspect 'inspect --chunks' dump; do
 	fails "$command -o: not what is only for mounts" 'only for mounts' \
 		"$CKPTFS" $command -o write "$linked"
 done
+# Options of views have no effect on commands that show no tree.
+for command in check inspect digest report dump; do
+	for option in root=model views=hf ranks=0 hf_shard_size=1G hf_template=. placements=.; do
+		fails "$command -o $option" "option $option: only for mounts, and for ls, cat, cp and getfattr" \
+			"$CKPTFS" $command "$source" -o $option
+	done
+done
+for command in inspect digest report dump; do
+	fails "$command -o manifest=" 'option manifest=m: only for mounts, and for check, ls, cat, cp and getfattr' \
+		"$CKPTFS" $command "$source" -o manifest=m
+	fails "$command -o strict" 'option strict: only for mounts' "$CKPTFS" $command "$source" -o strict
+done
+fails 'diff -o root=' 'option root=model: only for mounts, and for' "$CKPTFS" diff "$source" "$source" -o root=model
+fails 'bisect -o root=' 'option root=model: only for mounts, and for' "$CKPTFS" bisect --nan "$source" -o root=model
+for command in ls cat getfattr cp; do
+	fails "$command -o strict" 'option strict: only for mounts' "$CKPTFS" $command "$source" -o strict
+done
+check 'ls -o root=,views=' "$CKPTFS" ls "$source" -o root=model,views=hf
+fails 'an option that resembles none' 'option d.txt: unknown; ckptfs help lists the options' \
+	"$CKPTFS" inspect "$source" -o d.txt
 ln -sf nowhere "$linked/__0_0.distcp"
 fails 'check: a link that leads nowhere' 'is a link that is not followed;' \
 	"$CKPTFS" check "$linked"

@@ -31,6 +31,10 @@ check 'no file after a refusal' test ! -e other.html
 equal 'optimizer state of a parameter' "$(data | jq -c '.names as $names | .optimizer[.names |
 	index("model.norm.weight") | tostring] | map_values($names[.])')" \
 	'{"exp_avg":"optim.state.norm.weight.exp_avg","exp_avg_sq":"optim.state.norm.weight.exp_avg_sq","step":"optim.state.norm.weight.step"}'
+fails '-o: a name with =' 'option out=dir.html: unknown; ckptfs help lists the options; a file of this name needs --output' \
+	"$CKPTFS" report -o out=dir.html "$source"
+fails '-o: an option of mounts is no file' 'option ro: only for mounts' "$CKPTFS" report -o ro "$source"
+check '-o: no file of a refused name' test ! -e ro
 equal '-o only=' "$("$CKPTFS" report -o only='model.norm*' -o - "$source" >part.html; data part.html | jq -c .names)" \
 	'["model.norm.weight"]'
 for refused in should-fail-empty nothing; do

@@ -110,7 +110,10 @@ static void refused(void)
 		{ "fsnam=x", "fsname", EINVAL },
 		/* Not the words that are accepted and do nothing. */
 		{ "relatme", "nearest is rename=", EINVAL },
-		{ "ownr", "nearest is only=", EINVAL },
+		{ "ownr", "unknown; ckptfs help lists the options", EINVAL },
+		/* Those of no resemblance. */
+		{ "d.txt", "unknown; ckptfs help lists the options", EINVAL },
+		{ "out=x", "unknown; ckptfs help lists the options", EINVAL },
 		/* A word that takes no value, one that needs it. */
 		{ "direct=1", "direct", EINVAL },
 		{ "uid", "uid", EINVAL },
@@ -144,7 +147,7 @@ static void refused(void)
 		{ "timeuot=1", "nearest is timeout=", EINVAL },
 		{ "a\nb", "%0A", EINVAL },
 		{ "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww",
-		  "nearest", EINVAL },
+		  "unknown", EINVAL },
 	};
 	struct ck_mount_options o;
 	struct ck_diag d;
@@ -160,32 +163,70 @@ static void refused(void)
 	}
 }
 
+/* Sets of options below `least` do not have it; those above do. */
+static void takes(const char *text, enum ck_options_taken least)
+{
+	for (int taken = CK_TAKES_SOURCE; taken < CK_TAKES_ALL; taken++) {
+		struct ck_mount_options o = { 0 };
+		struct ck_diag d = { 0 };
+
+		printf("# %s in set %d\n", text, taken);
+		eq_err(ck_options_parse_reading(&o.format, &o.hosts, &o.view,
+						(enum ck_options_taken)taken,
+						text, &d),
+		       taken < (int)least ? -EINVAL : 0);
+		ok((strstr(d.text, "only for mounts") != NULL) ==
+		   (taken < (int)least));
+		ck_options_fini(&o);
+	}
+}
+
 static void reading(void)
 {
+	static const struct {
+		const char *text;
+		enum ck_options_taken least;
+	} sets[] = {
+		{ "rename=a", CK_TAKES_SOURCE },
+		{ "hosts=a", CK_TAKES_SOURCE },
+		{ "manifest=a", CK_TAKES_MANIFEST },
+		{ "root=a", CK_TAKES_VIEWS },
+		{ "views=hf", CK_TAKES_VIEWS },
+		{ "ranks=1", CK_TAKES_VIEWS },
+		{ "hf_shard_size=1G", CK_TAKES_VIEWS },
+		{ "hf_template=a", CK_TAKES_VIEWS },
+		{ "placements=a", CK_TAKES_VIEWS },
+		{ "strict", CK_TAKES_ALL },
+		{ "ro", CK_TAKES_ALL },
+	};
 	struct ck_format_options o = { .shardlinks = CK_BENEATH_NO_SYMLINKS };
 	struct ck_hosts_options hosts = { 0 };
 	struct ck_diag d = { 0 };
 
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "shardlinks=beneath",
-					&d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"shardlinks=beneath", &d),
 	       0);
 	ok(o.shardlinks == CK_BENEATH_SYMLINKS);
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "kind=safetensors",
-					&d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"kind=safetensors", &d),
 	       0);
 	eq_text(o.kind, "safetensors");
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "write", &d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"write", &d),
 	       -EINVAL);
 	ok(strstr(d.text, "option write: only for mounts"));
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "shrdlink", &d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"shrdlink", &d),
 	       -EINVAL);
 	ok(strstr(d.text, "nearest is shardlinks="));
+	for (size_t i = 0; i < CK_ARRAY_SIZE(sets); i++)
+		takes(sets[i].text, sets[i].least);
 	/* What was there stays. */
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "hosts=a+b,agent=x",
-					&d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"hosts=a+b,agent=x", &d),
 	       0);
-	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "hosts=c,allhosts",
-					&d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, CK_TAKES_SOURCE,
+					"hosts=c,allhosts", &d),
 	       0);
 	ok(hosts.list.n == 3 && hosts.allhosts);
 	eq_text(hosts.agent, "x");
