@@ -128,7 +128,7 @@ void ck_root_log_copies(const struct ck_root *r, const char *more)
 		n++;
 	}
 	if (n > 1 && !names.err)
-		ck_log("cp -r of the mount copies the data once for each of%s; "
+		ck_log("note: cp -r of the mount copies the data once for each of%s; "
 		       "copy full and objects, or use: ckptfs cp -r SRC DEST",
 		       names.data);
 	ck_buf_fini(&names);

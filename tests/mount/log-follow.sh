@@ -8,7 +8,7 @@ one=$(stems plain | head -n 1)
 mounted "$source" -o write
 fails 'a refused write' 'Invalid argument' cp "$source/.metadata" \
 	"$mnt/full/$one.npy"
-check 'log: what cp -r copies' grep -qx 'ckptfs: cp -r of the mount copies the data once for each of full raw local hf torch sharded dcp f32 files; copy full and objects, or use: ckptfs cp -r SRC DEST' "$mnt/.ckptfs/log"
+check 'log: what cp -r copies' grep -qx 'ckptfs: note: cp -r of the mount copies the data once for each of full raw local hf torch sharded dcp f32 files; copy full and objects, or use: ckptfs cp -r SRC DEST' "$mnt/.ckptfs/log"
 check 'log: why' grep -q "^ckptfs: $one: .*; the tensor stays as it was\$" \
 	<<<"$("$CKPTFS" log "$mnt")"
 equal 'log: all of it' "$("$CKPTFS" log "$mnt")" "$(cat "$mnt/.ckptfs/log")"
