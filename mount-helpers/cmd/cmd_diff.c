@@ -6,6 +6,7 @@
  */
 #include "ckptfs/json.h"
 #include "commands.h"
+#include "diff_names.h"
 #include "picked_source.h"
 #include "values/compare.h"
 #include <math.h>
@@ -360,6 +361,8 @@ static int diff(struct diffing *d, char **patterns, size_t n)
 		rc = compare(d);
 	if (rc)
 		return rc;
+	if (n == 0 && d->only[A] + d->only[B] == d->nrows)
+		ck_diff_names_hint(d->sources, d->paths);
 	if (d->json)
 		print_json(d, &out);
 	else

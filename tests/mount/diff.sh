@@ -61,6 +61,18 @@ tensors in both: 0, of which 0 differ; only in A: 1; only in B: 0
 1"
 equal 'names on one side: JSON' "$("$CKPTFS" diff --json "$FIXTURES/empty" "$source" "$norm" |
 	jq -c '[.only_a, .only_b]')" '[[],["model.norm.weight"]]'
+"$CKPTFS" cp -r "$source" hf copy >"$WORK/out" 2>&1
+equal 'a copy of hf/: no name in common' "$(differs "$source" copy | tail -n 2)" \
+	"tensors in both: 0, of which 0 differ; only in A: 84; only in B: $("$CKPTFS" inspect --csv copy | tail -n +2 | wc -l)
+1"
+equal 'a copy of hf/: the options' "$(cut -d' ' -f4- "$WORK/err")" \
+	"names of copy are names of $source below model.: try -o rename=NAMES,exclude='optim.*', where the file NAMES has the line model.*<TAB>*"
+printf 'model.*\t*\n' >NAMES
+equal 'with the options: equal' "$(differs copy "$source" -o rename=NAMES,exclude='optim.*' | tail -n 1)" 0
+differs copy "$source" >"$WORK/out"
+check 'the options, in the other order' grep -q 'names of copy are names of .* below model\.: try' "$WORK/err"
+differs copy "$FIXTURES/fsdp2" >"$WORK/out"
+equal 'other names: no line' "$(cat "$WORK/err")" ''
 for refused in nothing should-fail-empty; do
 	equal "refused: $refused" "$(differs "$source" "$FIXTURES/$refused")" 2
 done
