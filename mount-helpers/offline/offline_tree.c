@@ -8,7 +8,11 @@
 #include "offline_tree.h"
 #include "cli.h"
 #include "cluster.h"
+#include "format/run/run.h"
 #include <errno.h>
+#include <sys/stat.h>
+
+#define LATEST "latest"
 
 /* *src: replaced by the path of the checkpoint on this host. */
 static int cluster_start(struct ck_hosts_options *hosts,
@@ -22,6 +26,51 @@ static int cluster_start(struct ck_hosts_options *hosts,
 	return rc;
 }
 
+/* Returns the name of the step that `latest` of a run directory leads to; NULL if there is none.
+ * Caller must free it. */
+static char *latest_of(const char *run)
+{
+	struct ck_format_options options = { .shardlinks =
+						     CK_BENEATH_NO_SYMLINKS };
+	struct ck_checkpoint *cp = NULL;
+	const struct ck_steps *steps;
+	struct ck_diag d = { 0 };
+	char *name = NULL;
+
+	if (ck_checkpoint_open(run, &options, &cp, &d))
+		return NULL;
+	if (ck_checkpoint_run(cp) &&
+	    ck_run_steps(ck_checkpoint_run(cp), &steps) == 0) {
+		for (uint32_t i = 0; i < steps->n && !name; i++)
+			if (steps->all[i].is_link &&
+			    strcmp(steps->all[i].name, LATEST) == 0)
+				name = strdup(steps->all[i].target);
+		ck_steps_put(steps);
+	}
+	ck_checkpoint_close(cp);
+	return name;
+}
+
+/* Reports why SRC cannot be opened. A mount of a run directory has `latest`; the directory itself
+ * need not: names the step. */
+static int open_failed(const char *src, const struct ck_diag *d)
+{
+	struct ck_str path = ck_str_from(src);
+	ck_auto_free char *run = NULL, *name = NULL;
+	struct stat st;
+
+	if (!ck_str_ends(path, CK_STR("/" LATEST)) || lstat(src, &st) == 0 ||
+	    errno != ENOENT)
+		return ck_trouble("%s", d->text);
+	run = strndup(src, path.len - strlen("/" LATEST));
+	name = run && *run ? latest_of(run) : NULL;
+	if (!name)
+		return ck_trouble("%s", d->text);
+	return ck_trouble("%s; the newest step is %s/%s", d->text,
+			  ck_show(ck_str_from(run)),
+			  ck_show(ck_str_from(name)));
+}
+
 int ck_source_open(const char *src, struct ck_format_options *options,
 		   struct ck_hosts_options *hosts, struct ck_cluster **cluster,
 		   struct ck_checkpoint **out)
@@ -30,7 +79,7 @@ int ck_source_open(const char *src, struct ck_format_options *options,
 
 	if (cluster_start(hosts, options, &src, cluster, &d) ||
 	    ck_checkpoint_open(src, options, out, &d))
-		return ck_trouble("%s", d.text);
+		return open_failed(src, &d);
 	return CK_EXIT_FINE;
 }
 
@@ -177,7 +226,7 @@ int ck_offline_open(struct ck_offline *u, const char *src)
 	u->s.view.note = note;
 	if (cluster_start(&u->hosts, &u->s.options, &src, &u->cluster, &d) ||
 	    ck_session_open(&u->s, src, &d))
-		return ck_trouble("%s", d.text);
+		return open_failed(src, &d);
 	if (u->s.options.rename || u->s.options.only || u->s.options.exclude)
 		ck_source_notes(src, u->s.cp);
 	ck_route_init(&u->route, u->s.cp->files,

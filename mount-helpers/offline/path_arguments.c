@@ -154,6 +154,16 @@ static bool lacks_npy(const char *path)
 		strncmp(path, "local/rank-", 11) == 0);
 }
 
+/* True for the directory that only the filesystem shows, and for paths in it. */
+static bool is_files(const char *path)
+{
+	size_t len = strlen("files");
+
+	path += strspn(path, "/");
+	return strncmp(path, "files", len) == 0 &&
+	       (path[len] == '\0' || path[len] == '/');
+}
+
 static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 {
 	struct finding f = { .u = u, .out = out };
@@ -170,6 +180,10 @@ static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
 	rc = rc ? rc : find_in(&f, &root, "", path);
 	if (f.utf8)
 		freelocale(f.utf8);
+	if (rc == -ENOENT && is_files(path))
+		return ck_trouble("%s: %s; files/ is in mounts only, and has "
+				  "the files of SRC itself",
+				  shown, strerror(ENOENT));
 	if (rc == -ENOENT && lacks_npy(path))
 		return ck_trouble("%s: %s; names in full/ and local/ end in "
 				  ".npy or .json",

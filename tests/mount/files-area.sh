@@ -13,6 +13,13 @@ for name in sample nested hub_shards files_index files_pieces items_2 ranks_tp d
 	unmounted
 done
 
+for path in files files/ files/__0_0.distcp; do
+	fails "without a mount: $path" 'files/ is in mounts only, and has the files of SRC itself' \
+		"$CKPTFS" ls "$FIXTURES/sample" "$path"
+done
+equal 'without a mount: another name' "$("$CKPTFS" ls "$FIXTURES/sample" filesx 2>&1)" \
+	'ckptfs: filesx: No such file or directory'
+
 # --- a source with all types of files
 source=$(fixture sample)
 mkdir -p "$source/logs/deep/empty" "$source/many" outside

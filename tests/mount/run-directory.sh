@@ -18,6 +18,14 @@ for command in check dump 'inspect --summary'; do
 	equal "$command: names its steps" "$(cat "$WORK/err")" \
 		"ckptfs: $run: a run directory; give one of its steps: step-2, step-10"
 done
+# The mount has `latest`; the directory has none.
+for command in check inspect report digest dump ls; do
+	fails "$command RUN/latest" "$run/latest: No such file or directory; the newest step is $run/step-10" \
+		"$CKPTFS" $command "$run/latest"
+done
+mkdir "$WORK/empty"
+fails 'latest of no run directory' "$WORK/empty/latest: No such file or directory" "$CKPTFS" inspect "$WORK/empty/latest"
+equal 'latest of no run directory: no step' "$("$CKPTFS" inspect "$WORK/empty/latest" 2>&1 | grep -c newest)" 0
 mkdir "$run/tmp_step-20"
 cp "$FIXTURES"/files_ranks/*.pt "$run/tmp_step-20"
 "$CKPTFS" inspect "$run" >"$WORK/steps" 2>&1
