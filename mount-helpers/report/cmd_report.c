@@ -11,6 +11,8 @@
 #include "picked_source.h"
 #include "report_run.h"
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <unistd.h>
 
 struct reporting {
@@ -42,10 +44,21 @@ static int values_add(struct reporting *r)
 
 /* --- the page --------------------------------------------------------------------------------- */
 
+/* A line for a user who waits at a terminal; scripts need none. size: bytes of the page. */
+static void written_print(const struct reporting *r, size_t size)
+{
+	if (!r->file.is_stream && isatty(STDERR_FILENO))
+		fprintf(stderr, "%s: %" PRIu32 " tensors, %.1f MiB\n",
+			ck_show(ck_str_from(r->path)), r->data.n,
+			(double)size / (1 << 20));
+}
+
 static int page_write(struct reporting *r)
 {
 	struct ck_html_source source;
 	struct ck_buf out = { 0 };
+	size_t size;
+	int rc;
 
 	if (ck_html_source_of(r->source.from.cp, r->source.from.c, &source))
 		return ck_trouble("out of memory");
@@ -54,7 +67,11 @@ static int page_write(struct reporting *r)
 			   r->run.data ? ck_report_run_print : NULL, &r->run,
 			   &out);
 	ck_buf_str(&out, ck_html_page.behind);
-	return ck_html_file_write(&r->file, &out);
+	size = out.len;
+	rc = ck_html_file_write(&r->file, &out);
+	if (rc == 0)
+		written_print(r, size);
+	return rc;
 }
 
 static int report_run(struct reporting *r, const char *src)

@@ -22,6 +22,9 @@ sed 's/^/# /' "$WORK/out"
 source=$(fixture sample)
 check 'report.html in the working directory' "$CKPTFS" report "$source"
 equal 'a message: none' "$(cat "$WORK/out")" ''
+equal 'nothing is printed' "$("$CKPTFS" report "$source" 2>&1)" ''
+python3 "$HERE/terminal.py" "$CKPTFS" report "$source" >seen 2>&1 </dev/null
+check 'on a terminal: a line' grep -qE '^report.html: 84 tensors, [0-9]+\.[0-9] MiB' seen
 "$CKPTFS" report -o - "$source" >out.html
 check '-o -: the same page on stdout' cmp report.html out.html
 check '--output, -o kind=' "$CKPTFS" report --output a=b.html -o kind=dcp "$source"
