@@ -504,7 +504,9 @@ static void add_head(struct ck_buf *out, const struct map *m, unsigned lines)
 	ck_buf_text(out, "\"");
 	add_attribute(out, "width", width);
 	add_attribute(out, "height", height);
-	ck_buf_text(out, " role=\"img\" aria-label=\"Shards of ");
+	/* A window that is narrower than the map shows all of it. */
+	ck_buf_text(out, " style=\"max-width:100%;height:auto\" role=\"img\" "
+			 "aria-label=\"Shards of ");
 	ck_buf_xml(out, m->names.name);
 	ck_buf_text(out, "\">\n<title>");
 	ck_buf_xml(out, m->names.name);

@@ -94,7 +94,8 @@ static void test_two_dimensions(void)
 	       "=\"3\" data-offset=\"2,3\" data-size=\"2,3\" x=\"328\" y=\"224\" width=\"300\" height=\"200\" fill=\"#f19293\">\n");
 	expect(c, "<svg",
 	       "<svg xmlns=\"http://www.w3.org/2000/svg\" data-fqn=\"t\" data-dtype=\"float32\" data-shape=\"4,6\" "
-	       "viewBox=\"0 0 632 446\" width=\"632\" height=\"446\" role=\"img\" aria-label=\"Shards of t\">\n");
+	       "viewBox=\"0 0 632 446\" width=\"632\" height=\"446\" style=\"max-width:100%;height:auto\" "
+	       "role=\"img\" aria-label=\"Shards of t\">\n");
 	expect(c, "<text class=\"axis\"",
 	       "<text class=\"axis\" x=\"12\" y=\"224\" transform=\"rotate(-90 12 224)\">dimension 0: 4</text>\n"
 	       "<text class=\"axis\" x=\"328\" y=\"16\">dimension 1: 6</text>\n");
