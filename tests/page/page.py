@@ -334,13 +334,15 @@ def test_run(b, work):
         tensors = {f'layer.{i}.weight': [i + step / 100, 1.0, 2.0] for i in range(8)}
         if step >= 300:
             tensors['layer.5.weight'] = [float('nan')] * (step // 100) + [1.0]
+        if step == 400:
+            tensors['layer.2.weight'] = [float('inf')]
         if step == 300:
             del tensors['layer.3.weight']
         sources.safetensors(os.path.join(run, f'step-{step}'), tensors)
     subprocess.run(['cp', '-r', os.path.join(FIXTURES, 'sample'), os.path.join(run, 'step-250')], check=True)
     with open(os.path.join(run, 'step-250', '.metadata'), 'wb') as f:
         f.write(b'\x80\x02<rubbish>.')
-    path, data = report(work, 'run', run)
+    path, data = report(work, 'run', run, '--values')
     b.open(path)
     T.check(b.run(NAMES) == [f'layer.{i}.weight' for i in range(8)], 'run: a row for each tensor')
     T.check(data['run']['skipped'] and all(f'step {step} skipped: {text}' in b.run("document.getElementById('faults').textContent")
@@ -352,10 +354,22 @@ def test_run(b, work):
     T.check(len(heights) == 4 and heights == sorted(heights, reverse=True), 'run: a norm that grows', heights)
     first = b.run("columns.findIndex((c) => c.title === 'first NaN') + 1")
     click(b, f'th:nth-child({first}) button')
-    click(b, f'th:nth-child({first}) button')
     row = b.run(ROWS)[0]
     T.check(row['name'].startswith('layer.5.weight') and row['first NaN'] == '300', 'run: sorted by the first NaN', row)
-    T.check([r['first NaN'] for r in b.run(ROWS)[1:]] == [''] * 7, 'run: no other has one')
+    T.check(b.run(f"document.querySelectorAll('th')[{first - 1}].ariaSort") == 'ascending', 'run: ascending at the first click')
+    T.check([r['first NaN'] for r in b.run(ROWS)[1:]] == ['400'] + [''] * 6, 'run: the next has it one step later, no other')
+    card = b.run("document.querySelector('#cards [data-card=\"first NaN or Inf\"] dd').textContent")
+    T.check(card == 'step 300: layer.5.weight', 'run: a card has the first step with NaN, and the tensor', card)
+    click(b, '#cards [data-card="first NaN or Inf"] a')
+    T.check(b.run(HEADING) == 'layer.5.weight', 'run: the card opens it', b.run(HEADING))
+    mark = b.run("(({cx, cy, nextSibling}) => [cx.baseVal.value, cy.baseVal.value, nextSibling.textContent])"
+                 "(document.querySelector('#detail .curve circle'))")
+    T.check(abs(mark[0] - (3 + 634 * 2 / 3)) < 0.01 and 3 < mark[1] < 87 and mark[2] == 'step 300',
+            'run: a circle marks the first NaN, with its step', mark)
+    T.check(b.run("[...document.querySelectorAll('#rows tr[aria-rowindex]')].map((row) => row.querySelectorAll('circle').length)")
+            == [1, 1] + [0] * 6, 'run: circles in the two rows with NaN')
+    text = b.run("[...document.querySelectorAll('#detail figcaption')].at(-1).textContent")
+    T.check(text == 'steps 100 to 400: min 0, max 4', 'run: the caption has the steps, minimum and maximum', text)
     set_address(b, 'layer.5.weight')
     x, y = b.run("""(() => { const curve = document.querySelector('#detail .curve.bad');
         curve.scrollIntoView({block: 'center'}); const {left, top, width} = curve.getBoundingClientRect();
@@ -364,6 +378,9 @@ def test_run(b, work):
     text = b.run("[...document.querySelectorAll('#detail .curve title')].at(-1).textContent")
     T.check(text == 'step 300: NaN + Inf 3', 'run: a point has its step', text)
     T.check(b.run("document.querySelector('#detail figure:last-child figcaption').textContent") == text, 'and its caption')
+    set_address(b, 'layer.2.weight')
+    text = b.run("document.querySelector('#detail').textContent")
+    T.check('no finite values in step 400' in text, 'run: the newest step has no finite values', text)
     quiet(b, 'run')
 
 

@@ -21,11 +21,12 @@ const svg = (tag, given, ...inside) =>
   fill(document.createElementNS('http://www.w3.org/2000/svg', tag), given, inside);
 const picture = (name, width, height, label, ...inside) => svg('svg', { class: name, role: 'img',
   viewBox: `0 0 ${width} ${height}`, 'aria-label': label }, svg('title', {}, label), ...inside);
+const fact = (name, value) =>
+  html('div', { 'data-card': name }, html('dt', {}, name), html('dd', {}, value));
 const sum = (list) => list.reduce((total, value) => total + value, 0);
 const product = (list) => list.reduce((total, value) => total * value, 1);
-const tint = (index) => PALETTE[index % PALETTE.length];
+const tint = (k) => PALETTE[k % PALETTE.length], rounded = (v) => Math.floor(100 * v + 0.5) / 100;
 const count = new Intl.NumberFormat('en-US').format;
-const rounded = (v) => Math.floor(100 * v + 0.5) / 100;
 const isRank = (holder) => typeof holder === 'number'; // else a file; null: no file has the box
 const holderOf = (h) => (h === null ? 'no file' : `${isRank(h) ? 'rank' : 'file'} ${h}`);
 /** Bytes with a unit, by powers of 1024. */
@@ -42,26 +43,26 @@ function figure(v) {
 }
 // Facts of tensor i
 const tensors = names.map((_, i) => i);
-const layoutOf = (i) => data.layouts[data.layout[i]];
+const layoutOf = (i) => data.layouts[data.layout[i]], shapeOf = (i) => layoutOf(i).shape;
 const dtypeOf = (i) => data.dtypes[data.dtype[i]];
 const alphabetical = (i) => data.dtypes.filter((dtype) => dtype < dtypeOf(i)).length;
-const shapeOf = (i) => layoutOf(i).shape;
 const shapeText = (i) => shapeOf(i).join(' × ') || 'scalar';
 const elementsOf = (i) => product(shapeOf(i));
 const boxesOf = (i) => layoutOf(i).total ?? layoutOf(i).boxes.length;
 const ownBytes = (i) => (i in alias ? 0 : data.bytes[i]);
 const stemOf = (i) => data.stems?.[i] ?? names[i];
 const linkOf = (i) => `#${encodeURIComponent(stemOf(i))}`;
+const linkTo = (i, text = names[i]) => html('a', { href: linkOf(i) }, text);
 const stat = (key, i) => stats?.[key]?.[i] ?? null;
-const binsOf = (i) => [...atob(stats.bins[i])].map((c) => c.charCodeAt(0));
+const binsOf = (i) => [...atob(stats.bins[i] ?? '')].map((c) => c.charCodeAt(0));
 /** NaN and Inf of each step; null where the step lacks the tensor. */
 const nonFinite = (i) => run.norm[i].map((norm, s) =>
   (run.nan[i]?.[s] ?? 0) + (run.inf[i]?.[s] ?? 0) || (norm === null ? null : 0));
-const firstNaN = (i) => nonFinite(i).findIndex((n) => n > 0) + 1 || null; // its step, from 1
+const firstStep = run ? tensors.map((i) => nonFinite(i).findIndex((n) => n > 0)) : []; // -1: none
 const CURVES = { norm: (i) => run.norm[i], change: (i) => run.change[i], 'NaN + Inf': nonFinite };
 const filters = { all: () => true, sharded: (i) => boxesOf(i) > 1, alias: (i) => i in alias,
   damaged: (i) => i in damage,
-  'NaN or Inf': (i) => (run ? firstNaN(i) !== null : stat('nan', i) + stat('inf', i) > 0) };
+  'NaN or Inf': (i) => (run ? firstStep[i] >= 0 : stat('nan', i) + stat('inf', i) > 0) };
 const total = sum(tensors.map(ownBytes));
 const state = { query: '', module: '', dtype: null, sort: -1, focus: 0, open: null };
 function showHead() {
@@ -77,10 +78,10 @@ function showHead() {
     if (n) byId('filter').append(new Option(`${name} (${count(n)})`, name));
     if (name !== 'all') cards[name] = n;
   }
-  for (const [name, value] of Object.entries(cards).filter(([, v]) => v)) {
-    byId('cards').append(html('div', { 'data-card': name }, html('dt', {}, name),
-      html('dd', {}, typeof value === 'number' ? count(value) : value)));
-  }
+  const s = run?.steps.findIndex((_, at) => firstStep.includes(at)), i = firstStep.indexOf(s);
+  if (s >= 0) cards['first NaN or Inf'] = linkTo(i, `step ${run.steps[s]}: ${names[i]}`);
+  byId('cards').append(...Object.entries(cards).filter(([, value]) => value).map(([name, value]) =>
+    fact(name, typeof value === 'number' ? count(value) : value)));
   const skipped = Object.entries(run?.skipped ?? {}).map(([s, w]) => `step ${s} skipped: ${w}`);
   byId('faults').append(...skipped.concat(data.faults ?? []).map((text) => html('li', {}, text)));
 }
@@ -116,9 +117,9 @@ function holderLines(weights) {
 function showRanks() {
   const weights = data.layouts.map(() => 0);
   for (const i of tensors) weights[data.layout[i]] += ownBytes(i) / (elementsOf(i) || 1);
-  const lines = holderLines(weights), most = Math.max(...lines.map(({ bytes }) => bytes));
+  const lines = holderLines(weights);
   byId('ranks').parentElement.hidden = lines.length < 2;
-  showList(byId('ranks'), most, lines);
+  showList(byId('ranks'), Math.max(...lines.map(({ bytes }) => bytes)), lines);
 }
 /** Modules and tensors below a path, '' or 'a.b.'; one that is alone is replaced by its parts. */
 function partsOf(above, list) {
@@ -127,10 +128,8 @@ function partsOf(above, list) {
   for (const i of list) while (!names[i].startsWith(from)) from = cut(from.slice(0, -1));
   if (from.length < above.length) from = above; // names that are equal
   for (const i of list) {
-    const dot = names[i].indexOf('.', from.length);
-    const path = dot < 0 ? names[i] : names[i].slice(0, dot + 1);
-    if (parts.has(path)) parts.get(path).push(i);
-    else parts.set(path, [i]);
+    const path = names[i].slice(0, names[i].indexOf('.', from.length) + 1 || undefined);
+    parts.set(path, parts.get(path) ?? []).get(path).push(i);
   }
   return [...parts].map(([start, inside], k) => {
     const one = inside.length === 1, path = one ? names[inside[0]] : start;
@@ -166,7 +165,7 @@ function divide(parts, x, y, w, h, place) {
 }
 /** Draws the parts of the module shown, with their parts inside as far as there is room. */
 function drawTreemap() {
-  const map = byId('treemap'), { clientWidth: width, clientHeight: height } = map, drawn = [];
+  const { clientWidth: width, clientHeight: height } = byId('treemap'), drawn = [];
   const draw = (parts, above, ...place) => divide(parts.filter((part) => part.bytes), ...place,
     ({ path, list, bytes, label, note, act, shade: own }, x, y, w, h) => {
       const open = list.length > 1 && w > 30 && h > 34, shade = above ?? own;
@@ -180,7 +179,7 @@ function drawTreemap() {
       if (open) draw(partsOf(path, list), shade, x + 2, y + 17, w - 4, h - 19);
     });
   draw(state.parts, null, 0, 0, width, height);
-  fill(map, { viewBox: `0 0 ${width} ${height}` }).replaceChildren(...drawn);
+  byId('treemap').replaceChildren(...drawn);
 }
 function histogram(i, width, height) {
   const bins = binsOf(i), bar = width / bins.length, top = (n) => rounded(height * (1 - n / 255));
@@ -188,7 +187,7 @@ function histogram(i, width, height) {
   return picture('histogram', width, height, range, svg('path', { d: bins.map((n, b) =>
     `M${b * bar} ${height}V${top(n)}h${bar - 0.5}V${height}z`).join('') }));
 }
-/** Values over the steps, with a gap where a step lacks the tensor; the title is that in view. */
+/** Values over the steps, with a gap where a step lacks the tensor; the first NaN has a circle. */
 function curve(title, values, width, height) {
   const real = values.filter((v) => v !== null), most = Math.max(...real, 0);
   const least = title === 'norm' && real.length ? Math.min(...real) : 0, end = values.length - 1;
@@ -201,9 +200,13 @@ function curve(title, values, width, height) {
     const s = Math.max(0, Math.round((clientX - left) / w * end)), v = figure(values[s] ?? null);
     drawn.firstChild.textContent = `step ${run.steps[s]}: ${title} ${v || 'without a value'}`;
   };
-  return fill(picture(`curve ${title === 'NaN + Inf' && most ? 'bad' : ''}`, width, height,
-    `steps ${run.steps[0]} to ${run.steps[end]}: ${figure(least)} to ${figure(most)}`,
-    svg('path', { d: path })), { pointermove: point });
+  const bad = title === 'NaN + Inf' ? values.findIndex((v) => v > 0) : -1;
+  const cx = x(bad), cy = y(values[bad]), mark = bad < 0 ? [] : [svg('circle', { cx, cy, r: 2.5 }),
+    svg('text', { x: Math.max(60, cx - 6), y: Math.max(12, cy - 4) }, `step ${run.steps[bad]}`)];
+  const range = real.length ? `min ${figure(Math.min(...real))}, max ${figure(most)}` : 'no values';
+  return fill(picture(`curve ${mark.length ? 'bad' : ''}`, width, height,
+    `steps ${run.steps[0]} to ${run.steps[end]}: ${range}`, svg('path', { d: path }), ...mark),
+  { pointermove: point });
 }
 /** The name as a link, whose front is cut off where it has no room. */
 function nameCell(i) {
@@ -224,19 +227,18 @@ function tableColumns() {
   add('boxes', boxesOf);
   Object.entries(run ? CURVES : {}).forEach(([title, values]) =>
     draw(title, (i) => Math.max(...values(i)), (i) => curve(title, values(i), 96, 20)));
-  if (run) add('first NaN', firstNaN, (i) => `${run.steps[firstNaN(i) - 1] ?? ''}`);
+  if (run) add('first NaN', (i) => firstStep[i] + 1 || null, (i) => run.steps[firstStep[i]] ?? '');
   if (!stats) return list;
-  draw('histogram', (i) => (stats.bins[i] ? sum(binsOf(i)) : null),
-    (i) => (stats.bins[i] ? histogram(i, 96, 20) : ''));
-  for (const key of 'min max mean std norm zeros nan inf'.split(' ')) add(key, (i) => stat(key, i));
+  draw('histogram', (i) => sum(binsOf(i)) || null, (i) => histogram(i, 96, 20));
+  for (const key of 'nan inf min max mean std norm zeros'.split(' ')) add(key, (i) => stat(key, i));
   const states = Object.values(optimizer).flatMap(Object.keys).filter((k) => k !== 'step');
   for (const key of new Set(states)) add(`${key} norm`, (i) => stat('norm', optimizer[i]?.[key]));
   return list;
 }
 function sortBy(c = 0) {
-  state.descending = state.sort === c ? !state.descending : c > 2;
+  state.falling = state.sort === c ? !state.falling : c > 2 && columns[c].title !== 'first NaN';
   state.sort = c;
-  const [order, sign] = state.descending ? ['descending', -1] : ['ascending', 1];
+  const [order, sign] = state.falling ? ['descending', -1] : ['ascending', 1];
   const keys = Float64Array.from(tensors, (i) => columns[c].value(i) ?? sign * Infinity); // last
   state.order = tensors.slice().sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
   byId('head').replaceChildren(...columns.map(({ title, number, width }, k) => html('th', {
@@ -339,23 +341,24 @@ function showDetail(i) {
     ['the same memory as', alias[i]]].filter(([, other]) => other !== undefined);
   const part = (title, drawn, text = drawn.getAttribute('aria-label')) =>
     html('figure', {}, html('h3', {}, title), drawn, html('figcaption', {}, text));
+  const last = run ? nonFinite(i).findLastIndex((n) => n !== null) : -1; // step with the tensor
+  const when = last < 0 ? '' : ` in step ${run.steps[last]}`;
   const legend = html('ul', { class: 'sizes' }), each = data.bytes[i] / (elementsOf(i) || 1);
   showList(legend, data.bytes[i], holderLines({ [data.layout[i]]: each }));
   byId('detail').replaceChildren(
     html('button', { 'aria-label': 'close', click: () => search(state.query) }, '✕'),
     html('h2', { id: 'detail-name', tabindex: -1 }, names[i]),
     html('p', { class: 'dam' }, damage[i] ?? ''),
-    html('dl', {}, ...columns.slice(1).filter(({ drawn }) => !drawn).map(({ title, cell }) =>
-      html('div', {}, html('dt', {}, title), html('dd', {}, cell(i))))),
-    ...links.map(([text, other]) => html('p', {}, `${text} `,
-      html('a', { href: linkOf(other) }, names[other]))),
+    html('dl', {}, ...columns.slice(1).filter(({ drawn }) => !drawn)
+      .map(({ title, cell }) => fact(title, cell(i)))),
+    ...links.map(([text, other]) => html('p', {}, `${text} `, linkTo(other))),
     part('Shards', shardMap(i), 'Point at a box for its offset and size.'), legend,
-    stats?.bins[i] ? part('Values', histogram(i, 640, 120)) : '',
+    stat('count', i) === null ? '' : part('Values', histogram(i, 640, 120),
+      stats.bins[i] ? undefined : `no finite values${when}`),
     ...Object.entries(run ? CURVES : {}).map(([title, values]) =>
       part(title, curve(title, values(i), 640, 90))));
   byId('detail-name').focus();
 }
-
 const search = (text) => location.replace(`#?q=${encodeURIComponent(text)}`);
 /** Shows the address: #<stem> opens a tensor, #?q=TEXT searches. */
 function followAddress() {
@@ -383,7 +386,6 @@ function pressKey(event) {
   else return;
   event.preventDefault();
 }
-
 const columns = tableColumns(), made = new Map(); // rows of the document, by tensor
 for (const show of [showHead, showDtypes, showRanks, sortBy, zoom, followAddress]) show();
 addEventListener('hashchange', followAddress);
@@ -395,6 +397,6 @@ byId('scroller').addEventListener('scroll', () => state.rows.length > ALL_ROWS &
 new ResizeObserver(drawTreemap).observe(byId('treemap'));
 addEventListener('pointermove', ({ target }) => { // what a part of a picture is, without delay
   const caption = target.closest('figure')?.querySelector('figcaption');
-  const titles = caption ? [target, target.parentNode].map((at) => at.querySelector('title')) : [];
-  if (titles.some(Boolean)) caption.textContent = titles.find(Boolean).textContent;
+  const title = target.querySelector('title') ?? target.parentNode.querySelector('title');
+  if (caption && title) caption.textContent = title.textContent;
 });
