@@ -4,8 +4,7 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const { names, stats, run, alias = {}, damage = {}, optimizer = {} } = data;
 const PALETTE = document.body.dataset.palette.split(/\s+/);
-const ALL_ROWS = 1000; // up to so many rows are all in the document
-const ROW_HEIGHT = 28; // as in style.css
+const ALL_ROWS = 1000, ROW_HEIGHT = 28; // at most all rows in the document; pixels, see style.css
 const byId = (id) => document.getElementById(id);
 /** Adds attributes, listeners (functions) and children to an element; strings become text. */
 function fill(element, attributes, children = []) {
@@ -16,9 +15,9 @@ function fill(element, attributes, children = []) {
   element.append(...children);
   return element;
 }
+const SVG = 'http://www.w3.org/2000/svg';
 const html = (tag, given, ...inside) => fill(document.createElement(tag), given, inside);
-const svg = (tag, given, ...inside) =>
-  fill(document.createElementNS('http://www.w3.org/2000/svg', tag), given, inside);
+const svg = (tag, given, ...inside) => fill(document.createElementNS(SVG, tag), given, inside);
 const picture = (name, width, height, label, ...inside) => svg('svg', { class: name, role: 'img',
   viewBox: `0 0 ${width} ${height}`, 'aria-label': label }, svg('title', {}, label), ...inside);
 const fact = (name, value) =>
@@ -43,11 +42,10 @@ function figure(v) {
 }
 // Facts of tensor i
 const tensors = names.map((_, i) => i);
-const layoutOf = (i) => data.layouts[data.layout[i]], shapeOf = (i) => layoutOf(i).shape;
-const dtypeOf = (i) => data.dtypes[data.dtype[i]];
+const layoutOf = (i) => data.layouts[data.layout[i]], dtypeOf = (i) => data.dtypes[data.dtype[i]];
+const shapeOf = (i) => layoutOf(i).shape, elementsOf = (i) => product(shapeOf(i));
 const alphabetical = (i) => data.dtypes.filter((dtype) => dtype < dtypeOf(i)).length;
 const shapeText = (i) => shapeOf(i).join(' × ') || 'scalar';
-const elementsOf = (i) => product(shapeOf(i));
 const boxesOf = (i) => layoutOf(i).total ?? layoutOf(i).boxes.length;
 const ownBytes = (i) => (i in alias ? 0 : data.bytes[i]);
 const stemOf = (i) => data.stems?.[i] ?? names[i];
