@@ -4,7 +4,7 @@ need python3
 
 operations=$(cases CKPTFS_OPERATIONS 300 100000)
 number=$(seed 1)
-for name in dtensor_columns sample; do
+for name in dtensor_columns ${CKPTFS_ALL:+sample}; do
 	source=$(fixture "$name")
 	mounted "$source" -o write,patch
 	mapfile -t stems < <(stems "$name" | head -n 40)
