@@ -4,6 +4,7 @@
  * printed: rectangles, labels above all of them, legend. No state; any thread.
  */
 #include "shard_map.h"
+#include "ckptfs/json.h"
 #include "xml_text.h"
 
 #include <inttypes.h>
@@ -79,23 +80,6 @@ struct map {
 
 /* --- numbers -------------------------------------------------------------------------- */
 
-/* A map has many numbers, and each `ls -l` prints all maps: printf(3) takes three times as long. */
-static void add_decimal(struct ck_buf *out, uint64_t value)
-{
-	char digits[20];
-	size_t at = sizeof(digits);
-
-	do
-		digits[--at] = (char)('0' + value % 10);
-	while ((value /= 10) > 0);
-	ck_buf_add(out, digits + at, sizeof(digits) - at);
-}
-
-static uint64_t magnitude(int64_t v)
-{
-	return v < 0 ? (uint64_t) - (v + 1) + 1 : (uint64_t)v;
-}
-
 static size_t digits_of(uint64_t value)
 {
 	size_t n = 1;
@@ -105,17 +89,18 @@ static size_t digits_of(uint64_t value)
 	return n;
 }
 
-/* Appends a number that is not negative, with at most two decimals, rounded half up. */
+/* Appends a number that is not negative, with at most two decimals, rounded half up. Each `ls -l`
+ * prints all maps, and printf(3) takes three times as long. */
 static void add_number(struct ck_buf *out, double v)
 {
 	uint64_t hundredths = (uint64_t)(100 * v + 0.5);
 	uint64_t rest = hundredths % 100;
 
-	add_decimal(out, hundredths / 100);
+	ck_buf_decimal(out, hundredths / 100);
 	if (rest == 0)
 		return;
 	ck_buf_text(out, rest < 10 ? ".0" : ".");
-	add_decimal(out, rest % 10 ? rest : rest / 10);
+	ck_buf_decimal(out, rest % 10 ? rest : rest / 10);
 }
 
 /* Appends ` name="v"`. */
@@ -140,8 +125,7 @@ static void add_dims(struct ck_buf *out, const int64_t *dims, uint32_t ndim,
 {
 	for (uint32_t d = 0; d < ndim; d++) {
 		ck_buf_text(out, d ? between : "");
-		ck_buf_text(out, dims[d] < 0 ? "-" : "");
-		add_decimal(out, magnitude(dims[d]));
+		ck_buf_i64(out, dims[d]);
 	}
 }
 
@@ -201,7 +185,7 @@ static void add_owner(struct ck_buf *out, const struct map *m,
 		      const struct owner *o)
 {
 	if (o->rank != CK_NO_RANK)
-		add_decimal(out, o->rank);
+		ck_buf_decimal(out, o->rank);
 	else if (o->file != CK_NO_FILE)
 		ck_buf_xml(out, ck_catalog_file(m->c, o->file)->path);
 }
@@ -393,7 +377,7 @@ static void add_label(struct ck_buf *out, const struct box *b)
 	add_attribute(out, "x", b->x + b->width / 2);
 	add_attribute(out, "y", b->y + b->height / 2 + 4);
 	ck_buf_text(out, is_rank ? ">" : ">#");
-	add_decimal(out, number);
+	ck_buf_decimal(out, number);
 	ck_buf_text(out, "</text>\n");
 }
 

@@ -211,19 +211,23 @@ void ck_buf_json_float(struct ck_buf *b, double value)
 
 /* --- integers --------------------------------------------------------------- */
 
-void ck_buf_i64(struct ck_buf *b, int64_t value)
+void ck_buf_decimal(struct ck_buf *b, uint64_t value)
 {
-	uint64_t left = value < 0 ? ~(uint64_t)value + 1 : (uint64_t)value;
 	char text[20];
 	size_t i = sizeof(text);
 
 	do {
-		text[--i] = (char)('0' + left % 10);
-		left /= 10;
-	} while (left);
-	if (value < 0)
-		text[--i] = '-';
+		text[--i] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
 	ck_buf_add(b, text + i, sizeof(text) - i);
+}
+
+void ck_buf_i64(struct ck_buf *b, int64_t value)
+{
+	if (value < 0)
+		ck_buf_text(b, "-");
+	ck_buf_decimal(b, value < 0 ? ~(uint64_t)value + 1 : (uint64_t)value);
 }
 
 /* The magnitude of a two's complement number in base 2^32, little-endian;

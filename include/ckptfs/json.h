@@ -12,6 +12,8 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s);
 /* Appends the shortest number that reads back as `value`, always with '.' or
  * 'e', or {"$float":"nan"}. */
 void ck_buf_json_float(struct ck_buf *b, double value);
+/* Append an integer in decimal. */
+void ck_buf_decimal(struct ck_buf *b, uint64_t value);
 void ck_buf_i64(struct ck_buf *b, int64_t value);
 /* Appends an integer of any width: two's complement, little-endian. The time
  * grows with the square of the width and is taken from *steps, of about 4 ns

@@ -4,7 +4,6 @@
  * read back. No state.
  */
 #include "html_json.h"
-#include "ckptfs/json.h"
 
 #include <math.h>
 
@@ -72,25 +71,13 @@ void ck_html_json_str(struct ck_buf *b, struct ck_str s)
 	ck_buf_text(b, "\"");
 }
 
-void ck_html_json_number(struct ck_buf *b, uint64_t n)
-{
-	char text[20];
-	size_t at = sizeof(text);
-
-	do {
-		text[--at] = (char)('0' + n % 10);
-		n /= 10;
-	} while (n);
-	ck_buf_add(b, text + at, sizeof(text) - at);
-}
-
 void ck_html_json_float(struct ck_buf *b, double value)
 {
 	if (!isfinite(value))
 		ck_buf_text(b, "null");
 	else if (value >= 0 && value < 1e15 && value == floor(value) &&
 		 !signbit(value))
-		ck_html_json_number(b, (uint64_t)value);
+		ck_buf_decimal(b, (uint64_t)value);
 	else
 		ck_buf_json_float(b, value);
 }

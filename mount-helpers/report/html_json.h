@@ -6,11 +6,10 @@
 #ifndef CKPTFS_HTML_JSON_H
 #define CKPTFS_HTML_JSON_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/json.h"
 
 /* Appends "..."; each surrogate, and each other byte that is not UTF-8, becomes U+FFFD. */
 void ck_html_json_str(struct ck_buf *b, struct ck_str s);
-void ck_html_json_number(struct ck_buf *b, uint64_t n);
 /* Appends the shortest number that reads back as `value`; null if it is not finite. */
 void ck_html_json_float(struct ck_buf *b, double value);
 

@@ -4,7 +4,6 @@
  * are one, with copies. No state.
  */
 #include "html_layouts.h"
-#include "ckptfs/json.h"
 #include "html_json.h"
 
 static void dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim)
@@ -29,7 +28,7 @@ static void rank_print(const struct ck_catalog *c, const struct ck_item *item,
 	}
 	file = ck_catalog_file(c, item->file);
 	if (file->rank != CK_NO_RANK)
-		ck_html_json_number(out, file->rank);
+		ck_buf_decimal(out, file->rank);
 	else
 		ck_html_json_str(out, file->path);
 }
@@ -159,9 +158,9 @@ void ck_html_layout_print(const struct ck_catalog *c, uint32_t tensor,
 	ck_buf_text(out, ",\"boxes\":[");
 	if (b.n > CK_HTML_BOXES) {
 		ck_buf_text(out, "],\"omitted\":");
-		ck_html_json_number(out, b.n);
+		ck_buf_decimal(out, b.n);
 		ck_buf_text(out, ",\"total\":");
-		ck_html_json_number(out, b.n);
+		ck_buf_decimal(out, b.n);
 		ck_buf_text(out, "}");
 		return;
 	}

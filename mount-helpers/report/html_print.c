@@ -60,11 +60,11 @@ static void source_print(const struct ck_html_source *s, struct ck_buf *out)
 	text_print(",\"why\":", s->why, out);
 	ck_buf_text(out, ",\"ranks\":");
 	if (s->ranks)
-		ck_html_json_number(out, s->ranks);
+		ck_buf_decimal(out, s->ranks);
 	else
 		ck_buf_text(out, "null");
 	ck_buf_text(out, ",\"objects\":");
-	ck_html_json_number(out, s->objects);
+	ck_buf_decimal(out, s->objects);
 	ck_buf_text(out, "}");
 }
 
@@ -112,7 +112,7 @@ static void some_print(const struct ck_html_data *d, const char *name,
 			continue;
 		next(&n, out);
 		ck_buf_text(out, "\"");
-		ck_html_json_number(out, i);
+		ck_buf_decimal(out, i);
 		ck_buf_text(out, "\":");
 		print(&d->rows[i], out);
 	}
@@ -136,17 +136,17 @@ static void stem_print(const struct ck_html_row *row, struct ck_buf *out)
 
 static void dtype_print(const struct ck_html_row *row, struct ck_buf *out)
 {
-	ck_html_json_number(out, row->dtype);
+	ck_buf_decimal(out, row->dtype);
 }
 
 static void layout_print(const struct ck_html_row *row, struct ck_buf *out)
 {
-	ck_html_json_number(out, row->layout);
+	ck_buf_decimal(out, row->layout);
 }
 
 static void bytes_print(const struct ck_html_row *row, struct ck_buf *out)
 {
-	ck_html_json_number(out, row->bytes);
+	ck_buf_decimal(out, row->bytes);
 }
 
 static bool has_alias(const struct ck_html_row *row)
@@ -156,7 +156,7 @@ static bool has_alias(const struct ck_html_row *row)
 
 static void alias_print(const struct ck_html_row *row, struct ck_buf *out)
 {
-	ck_html_json_number(out, row->alias);
+	ck_buf_decimal(out, row->alias);
 }
 
 static bool has_damage(const struct ck_html_row *row)
@@ -186,7 +186,7 @@ static bool has_finite(const struct ck_html_row *row)
 				  struct ck_buf *out)                          \
 	{                                                                      \
 		if (has_values(row))                                           \
-			ck_html_json_number(out, row->figures->field);         \
+			ck_buf_decimal(out, row->figures->field);              \
 		else                                                           \
 			ck_buf_text(out, "null");                              \
 	}
@@ -283,14 +283,14 @@ static void optimizer_print(const struct ck_html_data *d, struct ck_buf *out)
 			ck_buf_text(out, before ? "}" : "");
 			next(&n, out);
 			ck_buf_text(out, "\"");
-			ck_html_json_number(out, s->parameter);
+			ck_buf_decimal(out, s->parameter);
 			ck_buf_text(out, "\":{");
 		} else {
 			ck_buf_text(out, ",");
 		}
 		ck_html_json_str(out, d->states.all[s->name]);
 		ck_buf_text(out, ":");
-		ck_html_json_number(out, s->tensor);
+		ck_buf_decimal(out, s->tensor);
 		before = s;
 	}
 	ck_buf_text(out, before ? "}}" : "}");

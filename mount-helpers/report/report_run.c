@@ -172,8 +172,8 @@ static void print_number(const struct ck_run_curve *curve, enum figure which,
 	double x;
 
 	if (which == NANS || which == INFS) {
-		ck_html_json_number(out, which == NANS ? curve->nan[i]
-						       : curve->inf[i]);
+		ck_buf_decimal(out,
+			       which == NANS ? curve->nan[i] : curve->inf[i]);
 		return;
 	}
 	x = which == NORM ? curve->norm[i] : curve->change[i];
