@@ -69,3 +69,41 @@ void ck_table_fini(struct ck_table *t)
 	t->slots = NULL;
 	t->n = t->used = 0;
 }
+
+/* --- texts ------------------------------------------------------------------------- */
+
+static struct ck_str text_of(const void *arg, uint32_t number)
+{
+	const struct ck_texts *t = arg;
+
+	return t->all[number];
+}
+
+int ck_texts_add(struct ck_texts *t, struct ck_str text, bool copy,
+		 uint32_t *number)
+{
+	int64_t found = ck_table_find(&t->table, text);
+	struct ck_str *all;
+
+	*number = (uint32_t)found;
+	if (found >= 0)
+		return 0;
+	all = ck_grow(t->all, &t->cap, t->n, 1, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	t->all = all;
+	all[t->n] = copy ? ck_arena_copy(&t->copies, text) : text;
+	if (copy && !all[t->n].p)
+		return -ENOMEM;
+	t->table.key = text_of;
+	t->table.arg = t;
+	t->n++;
+	return ck_table_add(&t->table, all[t->n - 1], t->n - 1, number);
+}
+
+void ck_texts_fini(struct ck_texts *t)
+{
+	ck_table_fini(&t->table);
+	ck_arena_fini(&t->copies);
+	free(t->all);
+}

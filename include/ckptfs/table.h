@@ -2,7 +2,8 @@
 /*
  * table: lookups. A hash table from texts to numbers: the caller stores the texts, and
  * a callback returns the text of a number. Any threads may call ck_table_find() at the
- * same time; a change needs exclusive access. And binary search. A part of base.
+ * same time; a change needs exclusive access. A list of texts over it, and binary search.
+ * A part of base.
  */
 #ifndef CKPTFS_TABLE_H
 #define CKPTFS_TABLE_H
@@ -28,6 +29,23 @@ CK_MUST_USE int ck_table_add(struct ck_table *t, struct ck_str text,
 			     uint32_t number, uint32_t *out);
 /* Removes all texts and frees the memory. */
 void ck_table_fini(struct ck_table *t);
+
+/* Texts, each once, with a number that never changes: its position in `all`. Zero-initialise.
+ * It must not move once it has a text. One thread. */
+struct ck_texts {
+	struct ck_str *all;
+	uint32_t n;
+	/* private */
+	struct ck_table table;
+	struct ck_arena copies;
+	size_t cap;
+};
+
+/* Finds or adds a text; a copy of it, if `copy`, else caller keeps it. Returns 0, or
+ * -ENOMEM. */
+CK_MUST_USE int ck_texts_add(struct ck_texts *t, struct ck_str text, bool copy,
+			     uint32_t *number);
+void ck_texts_fini(struct ck_texts *t);
 
 /* Binary search: the number of leading indexes i in [0, n) for which `before`, an
  * expression of the variable i, is true. It must be false for all later ones. */

@@ -57,15 +57,15 @@ static int row_fill(struct adding *a, uint32_t tensor, struct ck_html_row *row)
 	if (rc == 0 && !ck_str_eq(names.stem, names.name))
 		rc = text_copy(a->d, names.stem, &row->stem);
 	if (rc == 0)
-		rc = ck_html_text_add(&a->d->dtypes, t->facts->dtype_name,
-				      &row->dtype);
+		rc = ck_texts_add(&a->d->dtypes, t->facts->dtype_name, true,
+				  &row->dtype);
 	a->text.len = 0;
 	ck_html_layout_print(a->c, tensor, &a->text);
 	if (rc == 0)
 		rc = a->text.err;
 	return rc ? rc
-		  : ck_html_text_add(&a->d->layouts, text_of(&a->text),
-				     &row->layout);
+		  : ck_texts_add(&a->d->layouts, text_of(&a->text), true,
+				 &row->layout);
 }
 
 static int row_add(struct adding *a, uint32_t tensor)
@@ -205,7 +205,7 @@ static int state_add(void *arg, const struct ck_optim_state *s)
 	if (new.parameter == CK_HTML_NO_ROW || new.parameter < a->first ||
 	    new.tensor == CK_HTML_NO_ROW)
 		return 0;
-	rc = ck_html_text_add(&d->states, s->name, &new.name);
+	rc = ck_texts_add(&d->states, s->name, true, &new.name);
 	if (rc)
 		return rc;
 	all = ck_grow(d->optimizer, &d->optimizer_cap, d->noptimizer, 1,

@@ -8,9 +8,9 @@ void ck_html_data_fini(struct ck_html_data *d)
 {
 	free(d->rows);
 	free(d->optimizer);
-	ck_html_texts_fini(&d->dtypes);
-	ck_html_texts_fini(&d->states);
-	ck_html_texts_fini(&d->layouts);
+	ck_texts_fini(&d->dtypes);
+	ck_texts_fini(&d->states);
+	ck_texts_fini(&d->layouts);
 	ck_table_fini(&d->names);
 	ck_buf_fini(&d->faults);
 	ck_arena_fini(&d->texts);
@@ -48,7 +48,7 @@ static int row_cmp(const void *a, const void *b, void *rows)
 static int state_cmp(const void *a, const void *b, void *states)
 {
 	const struct ck_html_state *x = a, *y = b;
-	const struct ck_html_texts *names = states;
+	const struct ck_texts *names = states;
 
 	if (x->parameter != y->parameter)
 		return x->parameter < y->parameter ? -1 : 1;

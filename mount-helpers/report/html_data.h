@@ -8,7 +8,7 @@
 #define CKPTFS_HTML_DATA_H
 
 #include "ckptfs/format.h"
-#include "html_texts.h"
+#include "ckptfs/table.h"
 #include "values/value_tally.h"
 
 enum {
@@ -45,9 +45,9 @@ struct ck_html_data {
 	/* Private: */
 	struct ck_html_state *optimizer;
 	size_t noptimizer, rows_cap, optimizer_cap;
-	struct ck_html_texts dtypes, states;
-	struct ck_html_texts layouts; /* as JSON */
-	struct ck_table names;	      /* of rows */
+	struct ck_texts dtypes, states;
+	struct ck_texts layouts; /* as JSON */
+	struct ck_table names;	 /* of rows */
 	/* Lines about faults of other entries and of files, as JSON. */
 	struct ck_buf faults;
 	size_t nfaults;

@@ -50,7 +50,7 @@ struct optim {
 	/* Under lock: */
 	/* of the newest generation that was requested; or NULL */
 	struct ck_view_plan *plan;
-	struct ck_optim_texts paths;
+	struct ck_texts paths;
 	/* the listing for which is_empty was found; held, or NULL */
 	const struct ck_listing *listing;
 	bool is_empty;
@@ -92,7 +92,7 @@ static void optim_free(const void *state)
 	struct optim *s = optim_of(state);
 
 	ck_view_plan_put(s->plan);
-	ck_optim_texts_fini(&s->paths);
+	ck_texts_fini(&s->paths);
 	ck_listing_put(s->listing);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

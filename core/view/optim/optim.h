@@ -110,23 +110,9 @@ void ck_optim_found_free(struct ck_optim_found *f); /* NULL is allowed */
 
 /* --- optim_names.c ------------------------------------------------------------------ */
 
-/* Texts, each once, with a number that never changes. Zero-initialise. */
-struct ck_optim_texts {
-	struct ck_table table;
-	struct ck_str *all;
-	uint32_t n;
-	size_t cap;
-	struct ck_arena copies;
-};
-
-/* Finds or adds a text; a copy of it, if `copy`. Returns 0, or -ENOMEM. */
-CK_MUST_USE int ck_optim_text_add(struct ck_optim_texts *t, struct ck_str text,
-				  bool copy, uint32_t *number);
-void ck_optim_texts_fini(struct ck_optim_texts *t);
-
 /* Names of parameters that are known from the model or from groups. */
 struct ck_optim_names {
-	struct ck_optim_texts known;
+	struct ck_texts known;
 	struct ck_hf_chosen *model; /* owns the names of the model */
 };
 
@@ -161,7 +147,7 @@ struct ck_optim_shared {
 	uint32_t left; /* names that may still be found in all: a limit */
 	struct ck_table table;
 	/* Names that the groups of the present tree list. */
-	struct ck_optim_texts listed;
+	struct ck_texts listed;
 };
 
 /* True if any tensor has several names. */
@@ -211,7 +197,7 @@ struct ck_optim_keys {
 	struct ck_optim_file *files;
 	/* the indexes of each key's files, sorted by code, and by name */
 	uint32_t *by_code, *by_name;
-	struct ck_optim_texts names; /* of files */
+	struct ck_texts names; /* of files */
 	uint32_t n, nfiles;
 	size_t cap; /* private */
 };
@@ -255,7 +241,7 @@ struct ck_optim_map {
  * error. Returns 0, or: -ENOMEM. Caller must call ck_optim_map_free(). */
 CK_MUST_USE int ck_optim_map_make(struct ck_optim_found *found,
 				  const struct ck_view_options *o,
-				  struct ck_optim_texts *paths,
+				  struct ck_texts *paths,
 				  struct ck_optim_map **out);
 void ck_optim_map_free(struct ck_optim_map *m); /* NULL is allowed */
 /* Appends lines of `status`: which directories are absent, and why. */

@@ -108,10 +108,9 @@ static int row_add(struct making *m, const struct ck_optim_row *of)
 	rc = key_add(m, of->tree, fqn,
 		     type == CK_PATH_INT || type == CK_PATH_INDEX, &row->key);
 	if (rc == 0)
-		rc = ck_optim_text_add(
-			&m->k->names,
-			(struct ck_str){ m->file.data, m->file.len }, true,
-			&row->name);
+		rc = ck_texts_add(&m->k->names,
+				  (struct ck_str){ m->file.data, m->file.len },
+				  true, &row->name);
 	m->nrows += rc == 0;
 	return rc;
 }
@@ -199,9 +198,9 @@ static int file_rename(struct ck_optim_keys *k, uint32_t file, uint32_t nth)
 		      suffix);
 	rc = text.err;
 	if (rc == 0)
-		rc = ck_optim_text_add(&k->names,
-				       (struct ck_str){ text.data, text.len },
-				       true, &k->files[file].name);
+		rc = ck_texts_add(&k->names,
+				  (struct ck_str){ text.data, text.len }, true,
+				  &k->files[file].name);
 	ck_buf_fini(&text);
 	return rc;
 }
@@ -258,7 +257,7 @@ int ck_optim_keys_make(const struct ck_optim_found *f,
 
 void ck_optim_keys_fini(struct ck_optim_keys *k)
 {
-	ck_optim_texts_fini(&k->names);
+	ck_texts_fini(&k->names);
 	free(k->all);
 	free(k->files);
 	free(k->by_code);

@@ -20,7 +20,7 @@
 
 struct making {
 	struct ck_optim_map *m;
-	struct ck_optim_texts *paths;
+	struct ck_texts *paths;
 	struct ck_optim_names names;
 	uint32_t *order; /* of keys, by tree */
 	uint32_t *first; /* of each tree in `order`, and the end */
@@ -161,7 +161,7 @@ static int path_number(struct making *b, struct ck_str path, uint32_t *out)
 {
 	struct ck_optim_map *m = b->m;
 	uint32_t *numbers;
-	int rc = ck_optim_text_add(b->paths, path, true, out);
+	int rc = ck_texts_add(b->paths, path, true, out);
 
 	if (rc || *out < m->nnumbers)
 		return rc;
@@ -472,8 +472,8 @@ static int map_fill(struct making *b, const struct ck_view_options *o)
 }
 
 int ck_optim_map_make(struct ck_optim_found *found,
-		      const struct ck_view_options *o,
-		      struct ck_optim_texts *paths, struct ck_optim_map **out)
+		      const struct ck_view_options *o, struct ck_texts *paths,
+		      struct ck_optim_map **out)
 {
 	struct making b = { .paths = paths,
 			    .m = calloc(1, sizeof(struct ck_optim_map)) };

@@ -13,47 +13,11 @@
 /* A name behind a parameter has few dots: only so many are tried. */
 enum { DOTS_MAX = 64 };
 
-static struct ck_str text_of(const void *arg, uint32_t number)
-{
-	const struct ck_optim_texts *t = arg;
-
-	return t->all[number];
-}
-
-int ck_optim_text_add(struct ck_optim_texts *t, struct ck_str text, bool copy,
-		      uint32_t *number)
-{
-	int64_t found = ck_table_find(&t->table, text);
-	struct ck_str *all;
-
-	*number = (uint32_t)found;
-	if (found >= 0)
-		return 0;
-	all = ck_grow(t->all, &t->cap, t->n, 1, sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	t->all = all;
-	all[t->n] = copy ? ck_arena_copy(&t->copies, text) : text;
-	if (copy && !all[t->n].p)
-		return -ENOMEM;
-	t->table.key = text_of;
-	t->table.arg = t;
-	t->n++;
-	return ck_table_add(&t->table, all[t->n - 1], t->n - 1, number);
-}
-
-void ck_optim_texts_fini(struct ck_optim_texts *t)
-{
-	ck_table_fini(&t->table);
-	ck_arena_fini(&t->copies);
-	free(t->all);
-}
-
 static int name_add(struct ck_optim_names *names, struct ck_str name)
 {
 	uint32_t number;
 
-	return ck_optim_text_add(&names->known, name, false, &number);
+	return ck_texts_add(&names->known, name, false, &number);
 }
 
 /* Adds the names of the model; with "module." before them, too, if the model has them
@@ -118,7 +82,7 @@ int ck_optim_names_make(const struct ck_optim_found *f,
 
 void ck_optim_names_fini(struct ck_optim_names *names)
 {
-	ck_optim_texts_fini(&names->known);
+	ck_texts_fini(&names->known);
 	if (names->model)
 		ck_hf_chosen_fini(names->model);
 	free(names->model);

@@ -86,7 +86,7 @@ int ck_optim_shared_make(const struct ck_catalog *c,
 void ck_optim_shared_fini(struct ck_optim_shared *s)
 {
 	ck_table_fini(&s->table);
-	ck_optim_texts_fini(&s->listed);
+	ck_texts_fini(&s->listed);
 	free(s->all);
 }
 
@@ -101,11 +101,11 @@ int ck_optim_shared_list(struct ck_optim_shared *s,
 	uint32_t number;
 	int rc = 0;
 
-	ck_optim_texts_fini(&s->listed);
-	s->listed = (struct ck_optim_texts){ 0 };
+	ck_texts_fini(&s->listed);
+	s->listed = (struct ck_texts){ 0 };
 	for (uint32_t i = 0; i < t->nparams && rc == 0; i++)
-		rc = ck_optim_text_add(&s->listed, f->params[t->param + i].name,
-				       false, &number);
+		rc = ck_texts_add(&s->listed, f->params[t->param + i].name,
+				  false, &number);
 	for (uint32_t i = 0; i < t->ngroups && is_flat && rc == 0; i++) {
 		const struct ck_entry *e =
 			ck_optim_entry(f->c, f->groups[t->group + i].entry);
@@ -115,7 +115,7 @@ int ck_optim_shared_list(struct ck_optim_shared *s,
 		if (!ck_optim_find(e, &at) || !at.is_flat)
 			continue;
 		ck_optim_split(names, at.rest, &fqn, &rest);
-		rc = ck_optim_text_add(&s->listed, fqn, false, &number);
+		rc = ck_texts_add(&s->listed, fqn, false, &number);
 	}
 	return rc;
 }

@@ -122,7 +122,7 @@ int ck_optim_states_each(const struct ck_catalog *c,
 			 void *arg)
 {
 	const struct ck_view_options none = { 0 };
-	struct ck_optim_texts paths = { 0 };
+	struct ck_texts paths = { 0 };
 	struct ck_optim_found *found = NULL;
 	struct ck_optim_map *map = NULL;
 	int rc;
@@ -135,6 +135,6 @@ int ck_optim_states_each(const struct ck_catalog *c,
 	if (rc == 0)
 		rc = map_each(c, map, each, arg);
 	ck_optim_map_free(map);
-	ck_optim_texts_fini(&paths);
+	ck_texts_fini(&paths);
 	return rc;
 }
