@@ -3,36 +3,11 @@
  * a model, in which dtypes, saved by how many ranks. */
 #include "inspect_summary.h"
 #include "ckptfs/json.h"
-#include <errno.h>
+#include "model/catalog/items.h"
 
 enum { DTYPES = 8 }; /* named at most */
 
 /* --- counting --------------------------------------------------------------- */
-
-static int rank_cmp(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* That saved data files. */
-static int count_ranks(const struct ck_catalog *c, size_t *out)
-{
-	ck_auto_free uint64_t *ranks = calloc(c->files.n + 1UL, sizeof(*ranks));
-	size_t n = 0;
-
-	*out = 0;
-	if (!ranks)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < c->files.n; i++)
-		if ((ranks[n] = ck_catalog_file(c, i)->rank) != CK_NO_RANK)
-			n++;
-	qsort(ranks, n, sizeof(*ranks), rank_cmp);
-	for (size_t i = 0; i < n; i++)
-		*out += i == 0 || ranks[i] != ranks[i - 1];
-	return 0;
-}
 
 int ck_summary_make(struct ck_checkpoint *cp, const struct ck_totals *dtypes,
 		    size_t objects, struct ck_summary *out)
@@ -49,7 +24,7 @@ int ck_summary_make(struct ck_checkpoint *cp, const struct ck_totals *dtypes,
 		ck_total_add(&out->all, &dtypes->rows[i]);
 	if (ck_checkpoint_dead(cp, &out->dead))
 		out->dead_known = false;
-	return count_ranks(c, &out->ranks);
+	return ck_catalog_count_ranks(c, &out->ranks);
 }
 
 /* --- for people --------------------------------------------------------------- */

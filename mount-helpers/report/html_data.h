@@ -76,7 +76,7 @@ CK_MUST_USE int ck_html_data_damage(struct ck_html_data *d, uint32_t row,
 /* Facts about the source. Texts are the caller's. */
 struct ck_html_source {
 	const char *path, *kind, *why;
-	uint64_t ranks;	  /* that saved it; 0: not known */
+	size_t ranks;	  /* that saved it; 0: not known */
 	uint64_t objects; /* entries that are no tensors */
 };
 

@@ -4,35 +4,11 @@
  */
 #include "html_data.h"
 #include "html_json.h"
+#include "model/catalog/items.h"
 
 enum { BINS_MOST = 255 }; /* of the largest bin */
 
 /* --- the source ----------------------------------------------------------------------------- */
-
-static int rank_cmp(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Counts the ranks that saved data files. */
-static int ranks_count(const struct ck_catalog *c, uint64_t *out)
-{
-	ck_auto_free uint64_t *ranks = calloc(c->files.n + 1UL, sizeof(*ranks));
-	size_t n = 0;
-
-	*out = 0;
-	if (!ranks)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < c->files.n; i++)
-		if ((ranks[n] = ck_catalog_file(c, i)->rank) != CK_NO_RANK)
-			n++;
-	qsort(ranks, n, sizeof(*ranks), rank_cmp);
-	for (size_t i = 0; i < n; i++)
-		*out += i == 0 || ranks[i] != ranks[i - 1];
-	return 0;
-}
 
 int ck_html_source_of(const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c, struct ck_html_source *out)
@@ -44,7 +20,7 @@ int ck_html_source_of(const struct ck_checkpoint *cp,
 		out->objects += ck_object_is_there(c, i) &&
 				ck_catalog_object(c, i)->entry.role ==
 					CK_ROLE_WHOLE;
-	return ranks_count(c, &out->ranks);
+	return ck_catalog_count_ranks(c, &out->ranks);
 }
 
 static void text_print(const char *before, const char *text, struct ck_buf *out)

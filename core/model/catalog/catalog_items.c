@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * catalog_items: facts of few items: strides, locations inside an archive, and
- * replicas. They are lists sorted by chunk, because chunks are added in order.
+ * replicas. They are lists sorted by chunk, because chunks are added in order. And the
+ * number of ranks.
  */
 #include "catalog_internal.h"
 #include "ckptfs/table.h"
 #include "fault.h"
+#include "items.h"
 
 #include <errno.h>
 
@@ -99,4 +101,30 @@ bool ck_catalog_item_fits(const struct ck_catalog *c, const struct ck_tensor *t,
 	if (strides && !span(t, ck_tensor_box(t, i) + t->ndim, strides, &bytes))
 		return false;
 	return bytes <= item->length;
+}
+
+/* --- ranks -------------------------------------------------------------------------- */
+
+static int rank_cmp(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+int ck_catalog_count_ranks(const struct ck_catalog *c, size_t *out)
+{
+	ck_auto_free uint64_t *ranks = calloc(c->files.n + 1UL, sizeof(*ranks));
+	size_t n = 0;
+
+	*out = 0;
+	if (!ranks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->files.n; i++)
+		if ((ranks[n] = ck_catalog_file(c, i)->rank) != CK_NO_RANK)
+			n++;
+	qsort(ranks, n, sizeof(*ranks), rank_cmp);
+	for (size_t i = 0; i < n; i++)
+		*out += i == 0 || ranks[i] != ranks[i - 1];
+	return 0;
 }

@@ -87,6 +87,10 @@ static inline const struct ck_item *ck_item_walk_to(struct ck_item_walk *w,
 /* The same among the entries that are not selected. Slow. */
 int64_t ck_catalog_find_hidden(const struct ck_catalog *c, struct ck_str stem);
 
+/* Counts the ranks that saved data files; files of which the rank is unknown do not count.
+ * Returns 0, or -ENOMEM. */
+CK_MUST_USE int ck_catalog_count_ranks(const struct ck_catalog *c, size_t *out);
+
 /* Numbers of rows that are shown as a whole. */
 static inline uint32_t ck_shown_tensors(const struct ck_catalog *c)
 {
