@@ -6,7 +6,6 @@
  */
 #include "value_change.h"
 
-#include <endian.h>
 #include <math.h>
 
 typedef double doubles __attribute__((vector_size(32)));
@@ -162,21 +161,16 @@ static void lanes_merge(struct ck_value_change *c, const struct lanes l[2],
 	c->differences += sum_of(&l[0].differences, &l[1].differences);
 }
 
-/* Adds differences of n integers of 64 bits: those of rounded integers may be 0. */
+/* Adds differences of n integers of 64 bits. */
 static void longs_compare(struct ck_value_change *c, const uint8_t *now,
 			  const uint8_t *was, size_t n)
 {
-	/* Maps signed integers to unsigned ones of the same order. */
-	const uint64_t flip = c->form.is_signed ? UINT64_C(1) << 63 : 0;
-	double sum = 0, difference;
-	uint64_t p, q;
+	double sum = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		memcpy(&p, now + 8 * i, sizeof(p));
-		memcpy(&q, was + 8 * i, sizeof(q));
-		p = le64toh(p) ^ flip;
-		q = le64toh(q) ^ flip;
-		difference = (double)(p > q ? p - q : q - p);
+		double difference = ck_values_long_distance(
+			&c->form, now + 8 * i, was + 8 * i);
+
 		sum += difference * difference;
 	}
 	c->both += n;

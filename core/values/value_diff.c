@@ -5,7 +5,6 @@
  */
 #include "value_diff.h"
 
-#include <endian.h>
 #include <math.h>
 
 struct ck_value_diff ck_value_diff_make(uint8_t dtype, struct ck_tolerance t)
@@ -118,25 +117,17 @@ static void reals_add(struct ck_value_diff *d, const double *x, const double *y,
 	block_end(d, &k);
 }
 
-/* Differences of integers are rounded once: those of rounded integers may be 0. y: the values of
- * `b`. */
+/* y: the values of `b`. */
 static void longs_add(struct ck_value_diff *d, const uint8_t *a,
 		      const uint8_t *b, const double *y, size_t n)
 {
-	/* Maps signed integers to unsigned ones of the same order. */
-	const uint64_t flip = d->form.is_signed ? UINT64_C(1) << 63 : 0;
 	struct block k = { 0 };
 
-	for (size_t i = 0; i < n; i++) {
-		uint64_t p, q;
-
-		memcpy(&p, a + 8 * i, sizeof(p));
-		memcpy(&q, b + 8 * i, sizeof(q));
-		p = le64toh(p) ^ flip;
-		q = le64toh(q) ^ flip;
-		finite_add(&k, &d->tolerance, (double)(p > q ? p - q : q - p),
-			   fabs(y[i]));
-	}
+	for (size_t i = 0; i < n; i++)
+		finite_add(
+			&k, &d->tolerance,
+			ck_values_long_distance(&d->form, a + 8 * i, b + 8 * i),
+			fabs(y[i]));
 	block_end(d, &k);
 }
 

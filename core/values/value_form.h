@@ -9,6 +9,7 @@
 #define CKPTFS_VALUE_FORM_H
 
 #include "ckptfs/model.h"
+#include <endian.h>
 
 enum { CK_VALUES_BLOCK = 320 }; /* most values of a call: 2.5 KiB as double */
 
@@ -31,5 +32,21 @@ struct ck_value_form ck_value_form_part(const struct ck_value_form *f);
 /* Converts n elements, at most CK_VALUES_BLOCK / each. The bytes need no alignment. */
 void ck_values_load(const struct ck_value_form *f, const uint8_t *from,
 		    size_t n, double *to);
+
+/* The distance of two integers of 64 bits, stored at `a` and `b`. It is rounded once: that of two
+ * rounded integers may be 0. f: a form that is_long. */
+static inline double ck_values_long_distance(const struct ck_value_form *f,
+					     const uint8_t *a, const uint8_t *b)
+{
+	/* Maps signed integers to unsigned ones of the same order. */
+	const uint64_t flip = f->is_signed ? UINT64_C(1) << 63 : 0;
+	uint64_t p, q;
+
+	memcpy(&p, a, sizeof(p));
+	memcpy(&q, b, sizeof(q));
+	p = le64toh(p) ^ flip;
+	q = le64toh(q) ^ flip;
+	return (double)(p > q ? p - q : q - p);
+}
 
 #endif
