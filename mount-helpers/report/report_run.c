@@ -121,15 +121,14 @@ static bool has_numbers(const struct ck_run_list *l)
 	return true;
 }
 
-/* Appends the number of a step, or else its name. key: as a text. */
-static void print_step(const struct ck_report_run *r, size_t step, bool key,
+/* Appends the number of a step, or its stem. key: as a text. */
+static void print_step(const struct ck_step *step, bool is_number, bool key,
 		       struct ck_buf *out)
 {
-	struct ck_str text = ck_str_from(r->list.all[step]->stem);
-	bool is_number = has_numbers(&r->list);
+	struct ck_str text = ck_str_from(step->stem);
 
 	if (is_number)
-		(void)!ck_step_number(r->list.all[step]->name, &text);
+		(void)!ck_step_number(step->name, &text);
 	if (is_number && !key)
 		ck_buf_str(out, text);
 	else
@@ -139,14 +138,15 @@ static void print_step(const struct ck_report_run *r, size_t step, bool key,
 static void print_steps(const struct ck_report_run *r, struct ck_buf *out)
 {
 	const struct ck_run_curves *c = &r->curves;
-	bool first = true;
+	bool is_number = has_numbers(&r->list), first = true;
 
 	ck_buf_text(out, "\"steps\":[");
 	for (size_t i = 0; i < c->nsamples; i++) {
 		if (c->samples[i].why)
 			continue;
 		ck_buf_text(out, first ? "" : ",");
-		print_step(r, c->samples[i].step, false, out);
+		print_step(r->list.all[c->samples[i].step], is_number, false,
+			   out);
 		first = false;
 	}
 	ck_buf_printf(out, "],\n\"all\":%zu,\n\"skipped\":{", r->list.n);
@@ -155,7 +155,8 @@ static void print_steps(const struct ck_report_run *r, struct ck_buf *out)
 		if (!c->samples[i].why)
 			continue;
 		ck_buf_text(out, first ? "" : ",");
-		print_step(r, c->samples[i].step, true, out);
+		print_step(r->list.all[c->samples[i].step], is_number, true,
+			   out);
 		ck_buf_text(out, ":");
 		ck_html_json_str(out, ck_str_from(c->samples[i].why));
 		first = false;
