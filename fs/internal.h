@@ -189,6 +189,10 @@ void ck_fs_readlink(fuse_req_t req, fuse_ino_t ino);
 void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    size_t size);
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+/* Replies with an attribute's value or a list of names, or with its error. rc: 0 or a
+ * negative errno. size: of the caller's memory; 0 requests the length. */
+void ck_fs_reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
+		       size_t size);
 /* On a writable mount: accepted for the names of ckptfs, without effect. */
 void ck_fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    const char *value, size_t size, int flags);

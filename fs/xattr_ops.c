@@ -58,9 +58,8 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 	return 0;
 }
 
-/* size 0 requests the length of the value. */
-static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
-			size_t size)
+void ck_fs_reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
+		       size_t size)
 {
 	if (rc == 0)
 		rc = value->err;
@@ -92,7 +91,7 @@ static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
 	struct ck_buf value = { 0 };
 	int rc = do_getxattr(fuse_req_userdata(req), ino, name, NULL, &value);
 
-	reply_value(req, rc, &value, size);
+	ck_fs_reply_value(req, rc, &value, size);
 	ck_buf_fini(&value);
 }
 
@@ -121,7 +120,7 @@ static void question_answer(struct question *q)
 
 	if (rc > 0)
 		return;
-	reply_value(q->req, rc, &q->value, q->size);
+	ck_fs_reply_value(q->req, rc, &q->value, q->size);
 	ck_async_fetch_end(&q->fetch);
 	ck_buf_fini(&q->value);
 	free(q);
@@ -181,7 +180,7 @@ void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	struct ck_buf names = { 0 };
 	int rc = do_listxattr(fuse_req_userdata(req), ino, &names);
 
-	reply_value(req, rc, &names, size);
+	ck_fs_reply_value(req, rc, &names, size);
 	ck_buf_fini(&names);
 }
 

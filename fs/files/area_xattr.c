@@ -60,20 +60,6 @@ static void names_filter(struct ck_buf *names)
 	names->len = kept;
 }
 
-/* size 0 requests the length of the value. */
-static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
-			size_t size)
-{
-	if (rc == 0 && size > 0 && size < value->len)
-		rc = -ERANGE;
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else if (size == 0)
-		fuse_reply_xattr(req, value->len);
-	else
-		fuse_reply_buf(req, value->data, value->len);
-}
-
 static void getxattr_run(struct ck_area_job *j)
 {
 	struct ck_area_node *n = ck_area_get(&j->area->table, j->ino);
@@ -84,7 +70,7 @@ static void getxattr_run(struct ck_area_job *j)
 	if (fd >= 0)
 		close(fd);
 	ck_area_put(&j->area->table, n);
-	reply_value(j->req, rc, &value, j->size);
+	ck_fs_reply_value(j->req, rc, &value, j->size);
 	free(value.data);
 }
 
@@ -101,7 +87,7 @@ static void listxattr_run(struct ck_area_job *j)
 	if (rc == -ENODATA || rc == -EOPNOTSUPP || rc == -EACCES)
 		rc = 0;
 	names_filter(&names);
-	reply_value(j->req, rc, &names, j->size);
+	ck_fs_reply_value(j->req, rc, &names, j->size);
 	free(names.data);
 }
 
