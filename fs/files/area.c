@@ -341,10 +341,13 @@ void ck_area_forget_all(struct ck_area *a, size_t count,
 			const struct fuse_forget_data *all)
 {
 	struct forgetting *f;
+	size_t n = 0;
 
-	if (!a)
+	for (size_t i = 0; i < count; i++)
+		n += ck_area_has(all[i].ino);
+	if (!a || n == 0)
 		return;
-	f = malloc(sizeof(*f) + count * sizeof(*all));
+	f = malloc(sizeof(*f) + n * sizeof(*all));
 	if (!f) {
 		forget_here(a, count, all);
 		return;
@@ -353,9 +356,7 @@ void ck_area_forget_all(struct ck_area *a, size_t count,
 	for (size_t i = 0; i < count; i++)
 		if (ck_area_has(all[i].ino))
 			f->all[f->n++] = all[i];
-	if (f->n == 0)
-		free(f);
-	else if (!ck_pool_add(a->pool, &f->job))
+	if (!ck_pool_add(a->pool, &f->job))
 		forget_run(&f->job, true);
 }
 
