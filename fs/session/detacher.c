@@ -3,10 +3,9 @@
  * detacher: the process that unmounts for a daemon of root. After it has
  * mounted, such a daemon drops the privilege to unmount (see privileges.c).
  *
- * The process is forked before the daemon opens anything, so it has no device,
- * lock or memory of the daemon. It waits at a pipe. When the other end closes,
- * it executes the last message that it has read. The kernel closes that end for
- * a daemon that is killed, too.
+ * The process (apart.h) waits at a pipe. When the other end closes, it executes
+ * the last message that it has read. The kernel closes that end for a daemon
+ * that is killed, too.
  *
  * By then the path may lead to another mount: ours may be unmounted already, or
  * covered. Only the mount with the identity from the message is detached.
@@ -15,14 +14,13 @@
  * Threads: the daemon calls these functions from one thread at a time.
  */
 #include "detacher.h"
+#include "apart.h"
 #include "base/system/privileges.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,28 +58,12 @@ static int detach_mount(const char *mountpoint,
 		       : -1;
 }
 
-/* Closes everything of the daemon's caller but the pipe. Signals are blocked. */
-static void leave_all(int *orders)
+static int wait_and_detach(int orders, const void *arg)
 {
-	int null = open("/dev/null", O_RDWR);
-
-	setsid();
-	(void)!chdir("/");
-	for (int fd = 0; null >= 0 && fd <= 2; fd++)
-		dup2(null, fd);
-	if (*orders != 3)
-		dup2(*orders, 3);
-	*orders = 3;
-	(void)syscall(SYS_close_range, 4U, ~0U, 0U);
-	prctl(PR_SET_NAME, "ckptfs-detacher");
-}
-
-static int wait_and_detach(const char *mountpoint, int orders)
-{
+	const char *mountpoint = arg;
 	struct order order = { .detach = false }, next;
 	struct ck_diag d = { 0 };
 
-	leave_all(&orders);
 	if (ck_privileges_drop(CK_ROLE_DETACHER, CK_SOCKETS_NONE, &d))
 		return 1;
 	while (read(orders, &next, sizeof(next)) == sizeof(next))
@@ -90,24 +72,6 @@ static int wait_and_detach(const char *mountpoint, int orders)
 }
 
 /* --- its daemon ----------------------------------------------------------- */
-
-/* Signals are blocked before the fork: one for the process group of the daemon,
- * as a terminal sends it, would end the new process. */
-static pid_t start(const char *mountpoint, const int ends[2])
-{
-	sigset_t all, old;
-	pid_t process;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	process = fork();
-	if (process == 0) {
-		close(ends[1]);
-		_exit(wait_and_detach(mountpoint, ends[0]));
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return process;
-}
 
 int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
 		      struct ck_diag *d)
@@ -123,11 +87,10 @@ int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
 		return ck_fail(d, errno, "no pipe: %s", strerror(errno));
 	}
 	detacher->mountpoint = mountpoint;
-	detacher->process = start(mountpoint, ends);
-	close(ends[0]);
+	detacher->process = ck_apart_start(ends, "ckptfs-detacher",
+					   wait_and_detach, mountpoint);
 	detacher->orders = ends[1];
 	if (detacher->process < 0) {
-		close(ends[1]);
 		free(detacher);
 		return ck_fail(d, errno, "no process: %s", strerror(errno));
 	}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * apart: processes that do for the daemon what it may not do itself. Each is forked before
+ * the daemon opens anything, so it has no device, lock or memory of the daemon, only one end
+ * of a pipe or socket. It ends when the other end is closed.
+ */
+#ifndef CKPTFS_APART_H
+#define CKPTFS_APART_H
+
+#include <sys/types.h>
+
+/* Starts a process without signals, with this name, that ends with the value of
+ * run(ends[0], arg). Closes ends[0] here and, if there is no process, ends[1], too. Must be
+ * called before threads are started. Returns the process, or -1 and errno. */
+pid_t ck_apart_start(const int ends[2], const char *name,
+		     int (*run)(int fd, const void *arg), const void *arg);
+
+#endif
