@@ -71,6 +71,25 @@ static int write_all(int fd, const char *p, size_t len, off_t fpos)
 	return 0;
 }
 
+ssize_t ck_pwrite_upto(int fd, const void *buf, size_t len, uint64_t fpos)
+{
+	const char *p = buf;
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < len) {
+		n = pwrite(fd, p + done, len - done, (off_t)(fpos + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && done == 0)
+			return -errno;
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
 int ck_read_all(int fd, size_t most, struct ck_buf *out)
 {
 	size_t before = out->len;
