@@ -9,8 +9,6 @@
 #include "caller.h"
 #include <stdlib.h>
 
-enum { GROUPS = 1024 };
-
 void ck_caller_take(struct ck_caller *c, fuse_req_t req)
 {
 	const struct fuse_ctx *by = fuse_req_ctx(req);
@@ -19,9 +17,9 @@ void ck_caller_take(struct ck_caller *c, fuse_req_t req)
 	*c = (struct ck_caller){ .uid = by->uid, .gid = by->gid };
 	if (by->uid == 0)
 		return;
-	c->groups = calloc(GROUPS, sizeof(*c->groups));
-	n = c->groups ? fuse_req_getgroups(req, GROUPS, c->groups) : 0;
-	c->n = n < 0 ? 0 : n > GROUPS ? GROUPS : (unsigned)n;
+	c->groups = calloc(CK_GROUPS_MOST, sizeof(*c->groups));
+	n = c->groups ? fuse_req_getgroups(req, CK_GROUPS_MOST, c->groups) : 0;
+	c->n = n < 0 ? 0 : n > CK_GROUPS_MOST ? CK_GROUPS_MOST : (unsigned)n;
 }
 
 void ck_caller_fini(struct ck_caller *c)

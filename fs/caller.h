@@ -22,6 +22,9 @@
  * they decide. */
 CK_MUST_USE bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bits);
 
+/* Groups of a sender that are known. */
+enum { CK_GROUPS_MOST = 1024 };
+
 /* The sender of a request, for a check after its reply. Zero-initialise. */
 struct ck_caller {
 	uid_t uid;

@@ -69,6 +69,7 @@ struct ck_fs {
 	struct ck_pool *pool;
 	struct ck_pool *compare_pool; /* for comparing replicas */
 	struct ck_area *area;	      /* files/; or NULL */
+	struct ck_creator *creator;   /* borrowed; of a writable mount */
 	struct ck_reopen_leases *reopen_leases;
 	struct ck_write_handles *write_handles;
 	/* Constant, too; NULL on a read-only mount: */
@@ -207,6 +208,9 @@ void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd,
 			 size_t out_len);
 
+/* quiet_ops.c: sets the handlers of requests that files/ needs and a read-only tree does
+ * not. */
+void ck_fs_quiet_ops(const struct ck_fs *fs, struct fuse_lowlevel_ops *ops);
 /* Sets the handlers of all requests that change files: they are refused. */
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
 /* write_ops.c: sets the handlers of a writable mount. */

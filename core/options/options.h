@@ -14,6 +14,7 @@
 
 struct ck_backend;	 /* backend.h */
 struct ck_gather_engine; /* device.h */
+struct ck_creator;	 /* fs/files/creator.h */
 
 /* When written bytes become part of the checkpoint. */
 enum ck_commit_when {
@@ -97,6 +98,8 @@ struct ck_mount_options {
 	/* Borrowed; the engine that gathers on GPUs; NULL without a GPU. */
 	struct ck_gather_engine *gather_engine;
 	bool gathers; /* reads are gathered there */
+	/* Borrowed; makes files in files/ of a writable mount. NULL: files/ is read-only. */
+	struct ck_creator *creator;
 	/* As of ck_tree_options. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);
 	void (*gpu_status)(void *arg, struct ck_buf *out);

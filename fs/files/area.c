@@ -14,8 +14,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
@@ -35,10 +37,10 @@ static rlim_t descriptors_most(void)
 }
 
 /* True if the source is a directory of this host that files/ may show. */
-static bool is_wanted(const struct ck_fs *fs)
+bool ck_area_is_wanted(const struct ck_fs *fs)
 {
 	return !fs->cp->file && !fs->cp->no_local_dir && !fs->options->remote &&
-	       ck_view_is_wanted(&fs->view, CK_AREA_NAME);
+	       ck_view_is_wanted(&fs->options->view, CK_AREA_NAME);
 }
 
 static int root_enter(struct ck_area *a, const struct ck_checkpoint *cp,
@@ -50,6 +52,23 @@ static int root_enter(struct ck_area *a, const struct ck_checkpoint *cp,
 				       .type = S_IFDIR };
 
 	return ck_area_enter(&a->table, NULL, path, &id, -1, lookups, out);
+}
+
+/* A network file system may write, and report errors, at close(2). */
+static bool flushes_at_close(int dirfd)
+{
+	static const unsigned local[] = {
+		BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC,	  F2FS_SUPER_MAGIC,
+		TMPFS_MAGIC,	   OVERLAYFS_SUPER_MAGIC, XFS_SUPER_MAGIC,
+	};
+	struct statfs st;
+
+	if (fstatfs(dirfd, &st))
+		return true;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(local); i++)
+		if (local[i] == (unsigned)st.f_type)
+			return false;
+	return true;
 }
 
 /* The descriptor of the top directory stays pinned. */
@@ -67,8 +86,10 @@ static int area_init(struct ck_area *a)
 		rc = ck_area_pin(a, a->top);
 	if (rc < 0)
 		return rc;
+	a->protected = ck_area_protected_make(a->fs);
+	a->flushes = flushes_at_close(a->dirfd);
 	a->pool = ck_pool_make(THREADS);
-	return a->pool ? 0 : -ENOMEM;
+	return a->pool && a->protected ? 0 : -ENOMEM;
 }
 
 int ck_area_make(struct ck_fs *fs)
@@ -76,14 +97,16 @@ int ck_area_make(struct ck_fs *fs)
 	struct ck_area *a;
 	int rc;
 
-	if (!is_wanted(fs))
+	if (!ck_area_is_wanted(fs))
 		return 0;
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;
 	a->fs = fs;
 	a->dirfd = fs->cp->dirfd;
+	a->creator = fs->creator;
 	pthread_mutex_init(&a->handles_lock, NULL);
+	pthread_rwlock_init(&a->renames, NULL);
 	rc = area_init(a);
 	if (rc)
 		ck_area_free(a);
@@ -108,8 +131,15 @@ void ck_area_free(struct ck_area *a)
 	while (a->handles)
 		ck_area_handle_free(a, a->handles);
 	ck_area_table_fini(&a->table);
+	ck_area_protected_free(a->protected);
+	pthread_rwlock_destroy(&a->renames);
 	pthread_mutex_destroy(&a->handles_lock);
 	free(a);
+}
+
+bool ck_area_is_writable(const struct ck_fs *fs)
+{
+	return fs->area && fs->area->creator;
 }
 
 void ck_area_status(struct ck_area *a, struct ck_buf *out)
@@ -120,8 +150,9 @@ void ck_area_status(struct ck_area *a, struct ck_buf *out)
 	if (!a)
 		return;
 	ck_area_counts(&a->table, &nodes, &fds);
-	ck_buf_printf(out, CK_AREA_NAME "/: %zu names in use, %u descriptors\n",
-		      nodes, fds);
+	ck_buf_printf(out,
+		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors\n",
+		      a->creator ? "writable" : "read-only", nodes, fds);
 }
 
 /* --- its place in the tree ------------------------------------------------------------ */
@@ -206,11 +237,7 @@ static void lookup_run(struct ck_area_job *j)
 	int rc = dir ? ck_area_lookup(a, dir, j->name, &e) : -ESTALE;
 
 	ck_area_put(&a->table, dir);
-	if (rc)
-		fuse_reply_err(j->req, -rc);
-	else if (fuse_reply_entry(j->req, &e) == -ENOENT)
-		/* the kernel dropped the reply and will not forget it */
-		ck_area_forget(&a->table, e.ino, 1);
+	ck_area_reply_entry(j, rc, &e);
 }
 
 static void area_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
@@ -218,13 +245,26 @@ static void area_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 	ck_area_defer(req, dir, lookup_run, name, NULL);
 }
 
+/* Through an open file, which may have no name any more, or by the names. */
+static int do_getattr(struct ck_area_job *j, struct stat *st)
+{
+	int fd = j->has_fi ? ck_area_handle_of(&j->fi)->fd : -1;
+	struct ck_area_node *n;
+	int rc;
+
+	if (fd >= 0)
+		return ck_area_fd_stat(j->area, fd, st);
+	n = ck_area_get(&j->area->table, j->ino);
+	rc = n ? ck_area_stat(j->area, n, st) : -ESTALE;
+	ck_area_put(&j->area->table, n);
+	return rc;
+}
+
 static void getattr_run(struct ck_area_job *j)
 {
-	struct ck_area_node *n = ck_area_get(&j->area->table, j->ino);
 	struct stat st;
-	int rc = n ? ck_area_stat(j->area, n, &st) : -ESTALE;
+	int rc = do_getattr(j, &st);
 
-	ck_area_put(&j->area->table, n);
 	if (rc)
 		fuse_reply_err(j->req, -rc);
 	else
@@ -234,8 +274,7 @@ static void getattr_run(struct ck_area_job *j)
 static void area_getattr(fuse_req_t req, fuse_ino_t ino,
 			 struct fuse_file_info *fi)
 {
-	(void)fi;
-	ck_area_defer(req, ino, getattr_run, NULL, NULL);
+	ck_area_defer(req, ino, getattr_run, NULL, fi);
 }
 
 /* Returns the length of the target, or an error. */
@@ -279,13 +318,20 @@ static void area_readlink(fuse_req_t req, fuse_ino_t ino)
 static int do_statfs(struct ck_area *a, struct ck_area_node *n,
 		     struct statvfs *out)
 {
-	int fd = ck_area_pin(a, n->id.covered ? n->parent : n);
-	int rc;
+	char name[CK_AREA_NAME_BYTES];
+	struct ck_area_node *pinned = n;
+	int fd, rc;
 
+	if (n->id.covered)
+		fd = ck_area_pin_parent(a, n, &pinned, name);
+	else
+		fd = ck_area_pin(a, n);
 	if (fd < 0)
 		return fd;
 	rc = fstatvfs(fd, out) ? -errno : 0;
-	ck_area_fd_unpin(&a->table, n->id.covered ? n->parent : n);
+	ck_area_fd_unpin(&a->table, pinned);
+	if (n->id.covered)
+		ck_area_put(&a->table, pinned);
 	return rc;
 }
 
@@ -368,7 +414,7 @@ static void area_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 	fuse_reply_none(req);
 }
 
-struct fuse_lowlevel_ops ck_area_ops(void)
+struct fuse_lowlevel_ops ck_area_ops(const struct ck_fs *fs)
 {
 	struct fuse_lowlevel_ops ops = {
 		.lookup = area_lookup,
@@ -382,5 +428,11 @@ struct fuse_lowlevel_ops ck_area_ops(void)
 	ck_area_list_ops(&ops);
 	ck_area_xattr_ops(&ops);
 	ck_area_refuse_ops(&ops);
+	if (!ck_area_is_writable(fs))
+		return ops;
+	ck_area_write_ops(&ops);
+	ck_area_attr_ops(&ops);
+	ck_area_make_ops(&ops);
+	ck_area_name_ops(&ops);
 	return ops;
 }

@@ -35,8 +35,10 @@ static inline bool ck_area_has(fuse_ino_t number)
 	return number >= CK_AREA_FIRST;
 }
 
-/* Sets fs->area, if the source of the mount is a directory of this host and `views` has
- * files/. Returns 0, or: -ENOMEM; errors of open(2). */
+/* True if the source of the mount is a directory of this host and `views` has files/. */
+CK_MUST_USE bool ck_area_is_wanted(const struct ck_fs *fs);
+/* Sets fs->area, if it is wanted; with fs->creator it is writable. Returns 0, or: -ENOMEM;
+ * errors of open(2). */
 CK_MUST_USE int ck_area_make(struct ck_fs *fs);
 /* Ends the threads. Queued requests are answered with ECONNABORTED. NULL is allowed. */
 void ck_area_stop(struct ck_area *a);
@@ -55,8 +57,10 @@ CK_MUST_USE int ck_area_entry(const struct ck_fs *fs, const struct ck_node *dir,
 void ck_area_forget_all(struct ck_area *a, size_t count,
 			const struct fuse_forget_data *all);
 
+CK_MUST_USE bool ck_area_is_writable(const struct ck_fs *fs);
+
 /* The handlers of requests for nodes of files/. */
-struct fuse_lowlevel_ops ck_area_ops(void);
+struct fuse_lowlevel_ops ck_area_ops(const struct ck_fs *fs);
 
 /* Appends the line of `status`. */
 void ck_area_status(struct ck_area *a, struct ck_buf *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * area_data: open files of files/, for reading. An open file has a descriptor of the source,
+ * area_data: open files of files/. An open file has a descriptor of the source,
  * so it has the bytes of the file that was opened, also after its name leads to another.
  *
  * Page cache: the kernel drops its pages of a file at an open after which the file has
@@ -14,31 +14,47 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static struct ck_area_handle *handle_of(const struct fuse_file_info *fi)
+/* Flags of open(2) that the daemon opens a file with, too. */
+enum { FLAGS_KEPT = O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC };
+
+int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n, int fd,
+			struct fuse_file_info *fi)
 {
-	return (struct ck_area_handle *)fi->fh;
+	struct ck_area_handle *h;
+	int rc = ck_area_handle_make(a, n, fd, &h);
+
+	if (rc)
+		return rc;
+	h->writes = (fi->flags & O_ACCMODE) != O_RDONLY;
+	fi->fh = (uintptr_t)h;
+	fi->direct_io = a->fs->options->direct;
+	fi->noflush = !h->writes || !a->flushes;
+	return 0;
+}
+
+static int flags_check(struct ck_area *a, const struct ck_area_node *n,
+		       int flags)
+{
+	if ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))
+		return 0;
+	return a->creator ? ck_area_may_change(a, n) : -EROFS;
 }
 
 static int do_open(struct ck_area *a, struct ck_area_node *n,
 		   struct fuse_file_info *fi)
 {
-	struct ck_area_handle *h;
 	struct stat st;
-	int fd, rc;
+	int rc = flags_check(a, n, fi->flags), fd;
 
-	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))
-		return -EROFS;
-	fd = ck_area_open(a, n, &st);
-	if (fd < 0)
-		return fd;
-	rc = ck_area_handle_make(a, n, fd, &h);
 	if (rc)
 		return rc;
-	fi->fh = (uintptr_t)h;
-	fi->direct_io = a->fs->options->direct;
-	fi->keep_cache = ck_area_note_open(&a->table, n, &st);
-	fi->noflush = 1;
-	return 0;
+	fd = ck_area_open(a, n, fi->flags & FLAGS_KEPT, &st);
+	if (fd < 0)
+		return fd;
+	rc = ck_area_handle_open(a, n, fd, fi);
+	if (rc == 0)
+		fi->keep_cache = ck_area_note_open(&a->table, n, &st);
+	return rc;
 }
 
 static void open_run(struct ck_area_job *j)
@@ -51,7 +67,7 @@ static void open_run(struct ck_area_job *j)
 		fuse_reply_err(j->req, -rc);
 	else if (fuse_reply_open(j->req, &j->fi) == -ENOENT)
 		/* interrupted: the kernel sends no release */
-		ck_area_handle_free(j->area, handle_of(&j->fi));
+		ck_area_handle_free(j->area, ck_area_handle_of(&j->fi));
 }
 
 static void area_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -67,7 +83,7 @@ static void read_run(struct ck_area_job *j)
 	ssize_t n = -ENOMEM;
 
 	if (bytes)
-		n = ck_pread_upto(handle_of(&j->fi)->fd, bytes, j->size,
+		n = ck_pread_upto(ck_area_handle_of(&j->fi)->fd, bytes, j->size,
 				  (uint64_t)j->off);
 
 	if (n < 0)
@@ -90,7 +106,7 @@ static void area_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 static void release_run(struct ck_area_job *j)
 {
-	ck_area_handle_free(j->area, handle_of(&j->fi));
+	ck_area_handle_free(j->area, ck_area_handle_of(&j->fi));
 	fuse_reply_err(j->req, 0);
 }
 
@@ -107,24 +123,67 @@ static void area_release(fuse_req_t req, fuse_ino_t ino,
 	ck_area_job_queue(j);
 }
 
-/* No file is open for writing. */
+/* Some file systems report errors of writes at close(2). */
+static void flush_run(struct ck_area_job *j)
+{
+	const struct ck_area_handle *h = ck_area_handle_of(&j->fi);
+	int fd = h->writes ? fcntl(h->fd, F_DUPFD_CLOEXEC, 0) : -1;
+	int rc = 0;
+
+	if (h->writes)
+		rc = fd < 0 || close(fd) ? errno : 0;
+	fuse_reply_err(j->req, rc);
+}
+
 static void area_flush(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	(void)ino, (void)fi;
-	fuse_reply_err(req, 0);
+	ck_area_defer(req, ino, flush_run, NULL, fi);
 }
 
 static void fsync_run(struct ck_area_job *j)
 {
-	fuse_reply_err(j->req, fsync(handle_of(&j->fi)->fd) ? errno : 0);
+	int fd = ck_area_handle_of(&j->fi)->fd;
+	int rc = 0;
+
+	if (fd >= 0)
+		rc = (j->flags ? fdatasync(fd) : fsync(fd)) ? errno : 0;
+	fuse_reply_err(j->req, rc);
 }
 
+/* Of a file or a directory. */
 static void area_fsync(fuse_req_t req, fuse_ino_t ino, int data_only,
 		       struct fuse_file_info *fi)
 {
-	(void)data_only;
-	ck_area_defer(req, ino, fsync_run, NULL, fi);
+	struct ck_area_job *j = ck_area_job_make(req, ino, fsync_run, NULL, fi);
+
+	if (!j)
+		return;
+	j->flags = data_only;
+	ck_area_job_queue(j);
+}
+
+static void lseek_run(struct ck_area_job *j)
+{
+	off_t at = lseek(ck_area_handle_of(&j->fi)->fd, j->off, j->flags);
+
+	if (at < 0)
+		fuse_reply_err(j->req, errno);
+	else
+		fuse_reply_lseek(j->req, at);
+}
+
+/* SEEK_DATA and SEEK_HOLE; the kernel handles the others. */
+static void area_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
+		       struct fuse_file_info *fi)
+{
+	struct ck_area_job *j = ck_area_job_make(req, ino, lseek_run, NULL, fi);
+
+	if (!j)
+		return;
+	j->off = off;
+	j->flags = whence;
+	ck_area_job_queue(j);
 }
 
 void ck_area_data_ops(struct fuse_lowlevel_ops *ops)
@@ -134,4 +193,6 @@ void ck_area_data_ops(struct fuse_lowlevel_ops *ops)
 	ops->release = area_release;
 	ops->flush = area_flush;
 	ops->fsync = area_fsync;
+	ops->fsyncdir = area_fsync;
+	ops->lseek = area_lseek;
 }

@@ -8,7 +8,9 @@
 #include "../internal.h"
 #include "../session/pool.h"
 #include "area.h"
+#include "area_protect.h"
 #include "area_table.h"
+#include "creator.h"
 
 /* The position in an open directory, and its entries that were read and not sent yet. */
 struct ck_area_list {
@@ -25,6 +27,7 @@ struct ck_area_handle {
 	/* Constant: */
 	struct ck_area_node *node; /* held */
 	int fd;			   /* -1: an empty directory */
+	bool writes;		   /* open for writing */
 	struct ck_area_list *list; /* of a directory; owned; else NULL */
 };
 
@@ -36,6 +39,13 @@ struct ck_area {
 	struct ck_area_table table; /* of all nodes */
 	size_t handles_most;	    /* the other descriptors are for tensors */
 	struct ck_pool *pool;	    /* NULL after ck_area_stop() */
+	/* Held for writing while a directory gets another name and its node does, for reading
+	 * while names are followed. Before ck_area_table.lock. */
+	pthread_rwlock_t renames;
+	struct ck_creator *creator; /* borrowed; NULL: files/ is read-only */
+	bool flushes; /* the file system of the source may write at close(2) */
+	struct ck_area_protected
+		*protected; /* files of the checkpoint; or NULL */
 	/* Atomic: a FUSE thread handles a request itself */
 	atomic_flag has_fuse_thread;
 
@@ -60,7 +70,19 @@ struct ck_area_job {
 	size_t size;
 	off_t off;
 	struct fuse_file_info fi;
-	char name[]; /* or empty */
+	bool has_fi;
+	/* of some requests: */
+	fuse_ino_t other_ino; /* directory of other_name; second file */
+	off_t other_off;
+	struct fuse_file_info other_fi;
+	mode_t mode;
+	dev_t dev;
+	int flags;
+	struct stat attr;
+	const char
+		*bytes;	  /* `size` of them, until run() is called; or owned: */
+	char *other_name; /* or target, or bytes; owned */
+	char name[];	  /* or empty */
 };
 
 /* The area of a request. */
@@ -71,6 +93,9 @@ struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
 				     void (*run)(struct ck_area_job *j),
 				     const char *name,
 				     const struct fuse_file_info *fi);
+/* Copies a second text of a request. If memory is exhausted, replies, frees the job and
+ * returns false. */
+CK_MUST_USE bool ck_area_job_text(struct ck_area_job *j, const char *text);
 /* Runs a job here or in a thread of the pool. It is freed after its run(). */
 void ck_area_job_queue(struct ck_area_job *j);
 /* Both, for a request without other arguments. */
@@ -85,10 +110,28 @@ void ck_area_defer(fuse_req_t req, fuse_ino_t ino,
  * has the name now, or none, and the node is not open; -EXDEV if a file system is mounted there; -ENOMEM; errors of
  * openat2(2). */
 CK_MUST_USE int ck_area_pin(struct ck_area *a, struct ck_area_node *n);
-/* Opens a regular file or a directory for reading. Returns a descriptor, and the state of a
- * regular file in *st. Or: -EINVAL for other types; errors of ck_area_pin(). */
+/* Pins the parent of a node, and sets *parent, held, and the name there. Returns a
+ * descriptor, or: -EINVAL for a top; -ESTALE if the name is not known; errors of
+ * ck_area_pin(). */
+CK_MUST_USE int ck_area_pin_parent(struct ck_area *a, struct ck_area_node *n,
+				   struct ck_area_node **parent,
+				   char name[static CK_AREA_NAME_BYTES]);
+/* Opens a regular file with the flags, or a directory for reading. Returns a descriptor, and
+ * the state of a regular file in *st. Or: -EINVAL for other types; errors of
+ * ck_area_pin(). */
 CK_MUST_USE int ck_area_open(struct ck_area *a, struct ck_area_node *n,
-			     struct stat *st);
+			     int flags, struct stat *st);
+/* Identity of a file in a directory. */
+struct ck_area_id ck_area_id_of(const struct ck_area_node *dir,
+				const struct stat *st);
+/* The name of an open file, O_PATH or not, in /proc: for system calls that take only
+ * paths, and for opening it again. */
+#define CK_AREA_LINK_BYTES 32
+void ck_area_fd_link(int fd, char out[static CK_AREA_LINK_BYTES]);
+CK_MUST_USE int ck_area_fd_open(int fd, int flags);
+/* Sets attributes of an open file as they are shown. Errors of fstat(2). */
+CK_MUST_USE int ck_area_fd_stat(const struct ck_area *a, int fd,
+				struct stat *out);
 /* The state of a node, as it is shown. Errors of ck_area_pin() and fstat(2). */
 CK_MUST_USE int ck_area_stat(struct ck_area *a, struct ck_area_node *n,
 			     struct stat *out);
@@ -105,6 +148,10 @@ CK_MUST_USE int ck_area_lookup(struct ck_area *a, struct ck_area_node *dir,
 CK_MUST_USE int ck_area_handle_make(struct ck_area *a, struct ck_area_node *n,
 				    int fd, struct ck_area_handle **out);
 void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h);
+/* Makes the handle of a regular file that was opened with fi->flags, and fills fi. The same
+ * errors. Takes fd in any case. */
+CK_MUST_USE int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n,
+				    int fd, struct fuse_file_info *fi);
 /* Returns a new descriptor of an open file or directory of this node, which shares its
  * position, or: -ESTALE if none is open; errors of fcntl(2). Does no input or output. */
 CK_MUST_USE int ck_area_handle_dup(struct ck_area *a,
@@ -117,5 +164,21 @@ void ck_area_data_ops(struct fuse_lowlevel_ops *ops);
 void ck_area_list_ops(struct fuse_lowlevel_ops *ops);
 void ck_area_xattr_ops(struct fuse_lowlevel_ops *ops);
 void ck_area_refuse_ops(struct fuse_lowlevel_ops *ops);
+/* Those of a writable mount. */
+void ck_area_write_ops(struct fuse_lowlevel_ops *ops);
+void ck_area_attr_ops(struct fuse_lowlevel_ops *ops);
+void ck_area_make_ops(struct fuse_lowlevel_ops *ops);
+void ck_area_name_ops(struct fuse_lowlevel_ops *ops);
+
+/* The handle of an open file. */
+static inline struct ck_area_handle *ck_area_handle_of(
+	const struct fuse_file_info *fi)
+{
+	return (struct ck_area_handle *)fi->fh;
+}
+
+/* Replies with an entry of ck_area_lookup(), or with an error. */
+void ck_area_reply_entry(struct ck_area_job *j, int rc,
+			 const struct fuse_entry_param *e);
 
 #endif

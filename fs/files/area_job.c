@@ -17,6 +17,12 @@ struct ck_area *ck_area_of(fuse_req_t req)
 	return fs->area;
 }
 
+static void job_free(struct ck_area_job *j)
+{
+	free(j->other_name);
+	free(j);
+}
+
 static void job_run(struct ck_pool_job *job, bool ended)
 {
 	struct ck_area_job *j = (struct ck_area_job *)job;
@@ -27,7 +33,7 @@ static void job_run(struct ck_pool_job *job, bool ended)
 	else
 		j->run(j);
 	ck_request_time_end();
-	free(j);
+	job_free(j);
 }
 
 struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
@@ -49,9 +55,31 @@ struct ck_area_job *ck_area_job_make(fuse_req_t req, fuse_ino_t ino,
 	j->ino = ino;
 	if (name)
 		memcpy(j->name, name, len);
+	j->has_fi = fi != NULL;
 	if (fi)
 		j->fi = *fi;
 	return j;
+}
+
+bool ck_area_job_text(struct ck_area_job *j, const char *text)
+{
+	j->other_name = strdup(text);
+	if (j->other_name)
+		return true;
+	fuse_reply_err(j->req, ENOMEM);
+	job_free(j);
+	return false;
+}
+
+/* The bytes of a request are those of the FUSE thread, which continues. */
+static bool bytes_copy(struct ck_area_job *j)
+{
+	j->other_name = malloc(j->size ? j->size : 1);
+	if (!j->other_name)
+		return false;
+	memcpy(j->other_name, j->bytes, j->size);
+	j->bytes = j->other_name;
+	return true;
 }
 
 void ck_area_job_queue(struct ck_area_job *j)
@@ -62,6 +90,11 @@ void ck_area_job_queue(struct ck_area_job *j)
 	if (!atomic_flag_test_and_set(&a->has_fuse_thread)) {
 		job_run(&j->job, false);
 		atomic_flag_clear(&a->has_fuse_thread);
+		return;
+	}
+	if (j->bytes && !bytes_copy(j)) {
+		fuse_reply_err(j->req, ENOMEM);
+		job_free(j);
 		return;
 	}
 	/* false only if no thread could be started at all */
@@ -77,4 +110,14 @@ void ck_area_defer(fuse_req_t req, fuse_ino_t ino,
 
 	if (j)
 		ck_area_job_queue(j);
+}
+
+void ck_area_reply_entry(struct ck_area_job *j, int rc,
+			 const struct fuse_entry_param *e)
+{
+	if (rc)
+		fuse_reply_err(j->req, -rc);
+	else if (fuse_reply_entry(j->req, e) == -ENOENT)
+		/* the kernel dropped the reply and will not forget it */
+		ck_area_forget(&j->area->table, e->ino, 1);
 }

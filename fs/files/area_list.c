@@ -187,7 +187,7 @@ static int do_opendir(struct ck_area *a, struct ck_area_node *n,
 {
 	struct ck_area_handle *h;
 	struct stat st;
-	int fd = ck_area_open(a, n, &st), rc;
+	int fd = ck_area_open(a, n, O_RDONLY, &st), rc;
 
 	if (fd < 0 && fd != -EXDEV)
 		return fd;

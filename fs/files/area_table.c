@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * area_table: see area_table.h. Nodes are in two hash tables: by number, and by parent and
- * name as long as the name leads to their file. A node that is not used any more is freed
- * with its reference to its parent, which may free that too. Descriptors are closed after
- * the lock is released: close(2) may wait for the source.
+ * area_table: see area_table.h. Nodes are in two hash tables, by number and by identity. A
+ * node that is not used any more is freed with its reference to its parent, which may free
+ * that too. Descriptors are closed after the lock is released: close(2) may wait for the
+ * source.
+ *
+ * Names are hints: the source changes beside the mount. Each use compares the file behind
+ * the name with the identity of the node.
  */
-#include "area_table.h"
+#include "area_table_internal.h"
 
+#include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { CHAINS_LEAST = 256 };
@@ -21,8 +26,21 @@ int ck_area_table_init(struct ck_area_table *t, uint64_t first,
 				     .mask = CHAINS_LEAST - 1 };
 	pthread_mutex_init(&t->lock, NULL);
 	t->by_number = calloc(t->mask + 1, sizeof(struct ck_area_node *));
-	t->by_name = calloc(t->mask + 1, sizeof(struct ck_area_node *));
-	return t->by_number && t->by_name ? 0 : -ENOMEM;
+	t->by_id = calloc(t->mask + 1, sizeof(struct ck_area_node *));
+	return t->by_number && t->by_id ? 0 : -ENOMEM;
+}
+
+static void fd_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void node_free(struct ck_area_node *n)
+{
+	fd_close(n->fd);
+	free(n->name);
+	free(n);
 }
 
 void ck_area_table_fini(struct ck_area_table *t)
@@ -31,12 +49,10 @@ void ck_area_table_fini(struct ck_area_table *t)
 		for (struct ck_area_node *n = t->by_number[i], *next; n;
 		     n = next) {
 			next = n->next_number;
-			if (n->fd >= 0)
-				close(n->fd);
-			free(n);
+			node_free(n);
 		}
 	free(t->by_number);
-	free(t->by_name);
+	free(t->by_id);
 	pthread_mutex_destroy(&t->lock);
 }
 
@@ -47,39 +63,36 @@ static size_t number_slot(const struct ck_area_table *t, uint64_t number)
 	return (size_t)(number - t->first) & t->mask;
 }
 
-static size_t name_slot(const struct ck_area_table *t,
-			const struct ck_area_node *parent, const char *name)
+static size_t id_slot(const struct ck_area_table *t,
+		      const struct ck_area_id *id)
 {
-	uint64_t seed = t->seed ^ (parent ? parent->number : 0);
+	const uint64_t key[] = { id->top, id->dev, id->ino,
+				 id->type | (mode_t)id->covered };
 
-	return (size_t)ck_hash64_seeded(ck_str_from(name), seed) & t->mask;
+	return (size_t)ck_hash64_seeded(
+		       (struct ck_str){ (const char *)key, sizeof(key) },
+		       t->seed) &
+	       t->mask;
 }
 
 static void node_link(struct ck_area_table *t, struct ck_area_node *n)
 {
 	struct ck_area_node **number = &t->by_number[number_slot(t, n->number)];
-	struct ck_area_node **name =
-		&t->by_name[name_slot(t, n->parent, n->name)];
+	struct ck_area_node **id = &t->by_id[id_slot(t, &n->id)];
 
 	n->next_number = *number;
 	*number = n;
-	if (!n->has_name)
-		return;
-	n->next_name = *name;
-	*name = n;
+	n->next_id = *id;
+	*id = n;
 }
 
-static void name_unlink(struct ck_area_table *t, struct ck_area_node *n)
+static void id_unlink(struct ck_area_table *t, struct ck_area_node *n)
 {
-	struct ck_area_node **at =
-		&t->by_name[name_slot(t, n->parent, n->name)];
+	struct ck_area_node **at = &t->by_id[id_slot(t, &n->id)];
 
-	if (!n->has_name)
-		return;
 	while (*at != n)
-		at = &(*at)->next_name;
-	*at = n->next_name;
-	n->has_name = false;
+		at = &(*at)->next_id;
+	*at = n->next_id;
 }
 
 static void number_unlink(struct ck_area_table *t, struct ck_area_node *n)
@@ -96,19 +109,19 @@ static void tables_grow(struct ck_area_table *t)
 {
 	struct ck_area_table old = *t;
 	size_t chains = 2 * (t->mask + 1);
-	struct ck_area_node **number, **name;
+	struct ck_area_node **number, **id;
 
 	if (t->n <= t->mask)
 		return;
 	number = calloc(chains, sizeof(struct ck_area_node *));
-	name = calloc(chains, sizeof(struct ck_area_node *));
-	if (!number || !name) {
+	id = calloc(chains, sizeof(struct ck_area_node *));
+	if (!number || !id) {
 		free(number);
-		free(name);
+		free(id);
 		return;
 	}
 	t->by_number = number;
-	t->by_name = name;
+	t->by_id = id;
 	t->mask = chains - 1;
 	for (size_t i = 0; i <= old.mask; i++)
 		for (struct ck_area_node *n = old.by_number[i], *next; n;
@@ -117,7 +130,7 @@ static void tables_grow(struct ck_area_table *t)
 			node_link(t, n);
 		}
 	free(old.by_number);
-	free(old.by_name);
+	free(old.by_id);
 }
 
 /* --- descriptors that no request uses ---------------------------------------------- */
@@ -177,46 +190,36 @@ static int fd_excess(struct ck_area_table *t)
 	return t->unused > t->fds_max ? fd_take(t, t->oldest) : -1;
 }
 
-static void fd_close(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 /* --- lifetime ---------------------------------------------------------------------- */
 
-/* Takes nodes that are not used any more out of the tables, upwards from n; as a list by
- * next_number. Under the lock. */
-static struct ck_area_node *unused_take(struct ck_area_table *t,
-					struct ck_area_node *n)
+/* Takes nodes that are not used any more out of the tables, upwards from n, and adds them
+ * to a list by next_number. Under the lock. */
+void ck_area_table_take(struct ck_area_table *t, struct ck_area_node *n,
+			struct ck_area_node **list)
 {
-	struct ck_area_node *list = NULL;
-
 	while (n && n->refs == 0 && n->lookups == 0) {
 		struct ck_area_node *parent = n->parent;
 
-		name_unlink(t, n);
+		id_unlink(t, n);
 		number_unlink(t, n);
 		if (is_listed(n))
 			unused_remove(t, n);
 		if (n->fd >= 0)
 			t->fds--;
 		t->n--;
-		n->next_number = list;
-		list = n;
+		n->next_number = *list;
+		*list = n;
 		n = parent;
 		if (n)
 			n->refs--;
 	}
-	return list;
 }
 
-static void nodes_free(struct ck_area_node *list)
+void ck_area_table_free(struct ck_area_node *list)
 {
 	for (struct ck_area_node *next; list; list = next) {
 		next = list->next_number;
-		fd_close(list->fd);
-		free(list);
+		node_free(list);
 	}
 }
 
@@ -252,15 +255,15 @@ void ck_area_hold(struct ck_area_table *t, struct ck_area_node *n)
 
 void ck_area_put(struct ck_area_table *t, struct ck_area_node *n)
 {
-	struct ck_area_node *list;
+	struct ck_area_node *list = NULL;
 
 	if (!n)
 		return;
 	pthread_mutex_lock(&t->lock);
 	n->refs--;
-	list = unused_take(t, n);
+	ck_area_table_take(t, n, &list);
 	pthread_mutex_unlock(&t->lock);
-	nodes_free(list);
+	ck_area_table_free(list);
 }
 
 void ck_area_forget(struct ck_area_table *t, uint64_t number, uint64_t n)
@@ -271,51 +274,93 @@ void ck_area_forget(struct ck_area_table *t, uint64_t number, uint64_t n)
 	node = number_find(t, number);
 	if (node) {
 		node->lookups -= ck_min(node->lookups, n);
-		list = unused_take(t, node);
+		ck_area_table_take(t, node, &list);
 	}
 	pthread_mutex_unlock(&t->lock);
-	nodes_free(list);
+	ck_area_table_free(list);
 }
 
 /* --- names -------------------------------------------------------------------------- */
 
+/* Under the lock. */
+static void name_drop(struct ck_area_table *t, struct ck_area_node *n,
+		      struct ck_area_node **unused)
+{
+	struct ck_area_node *parent = n->parent;
+
+	free(n->name);
+	n->name = NULL;
+	n->parent = NULL;
+	if (!parent)
+		return;
+	parent->refs--;
+	ck_area_table_take(t, parent, unused);
+}
+
+/* A directory that was moved below one that was below it: the old name of that one would
+ * close a circle. Under the lock. */
+static void circle_break(struct ck_area_table *t, struct ck_area_node *n,
+			 struct ck_area_node *parent,
+			 struct ck_area_node **unused)
+{
+	struct ck_area_node *at = parent;
+
+	while (at && at->parent != n)
+		at = at->parent;
+	if (at)
+		name_drop(t, at, unused);
+}
+
+/* The caller refers to n and parent. Under the lock. Returns 0, or -ENOMEM. */
+static int name_set(struct ck_area_table *t, struct ck_area_node *n,
+		    struct ck_area_node *parent, const char *name,
+		    struct ck_area_node **unused)
+{
+	char *copy;
+
+	if (parent == n ||
+	    (n->name && n->parent == parent && strcmp(n->name, name) == 0))
+		return 0;
+	copy = strdup(name);
+	circle_break(t, n, parent, unused);
+	if (parent && copy)
+		parent->refs++;
+	name_drop(t, n, unused);
+	if (!copy)
+		return -ENOMEM;
+	n->parent = parent;
+	n->name = copy;
+	return 0;
+}
+
 static bool is_same(const struct ck_area_id *a, const struct ck_area_id *b)
 {
-	return a->dev == b->dev && a->ino == b->ino && a->type == b->type &&
-	       a->covered == b->covered;
+	return a->top == b->top && a->dev == b->dev && a->ino == b->ino &&
+	       a->type == b->type && a->covered == b->covered;
 }
 
 /* Under the lock. */
-static struct ck_area_node *name_find(const struct ck_area_table *t,
-				      const struct ck_area_node *parent,
-				      const char *name)
+static struct ck_area_node *id_find(const struct ck_area_table *t,
+				    const struct ck_area_id *id)
 {
-	struct ck_area_node *n = t->by_name[name_slot(t, parent, name)];
+	struct ck_area_node *n = t->by_id[id_slot(t, id)];
 
-	while (n && (n->parent != parent || strcmp(n->name, name) != 0))
-		n = n->next_name;
+	while (n && !is_same(&n->id, id))
+		n = n->next_id;
 	return n;
 }
 
 /* Under the lock. */
 static struct ck_area_node *node_make(struct ck_area_table *t,
-				      struct ck_area_node *parent,
-				      const char *name,
 				      const struct ck_area_id *id)
 {
-	size_t len = strlen(name) + 1;
-	struct ck_area_node *n = calloc(1, sizeof(*n) + len);
+	struct ck_area_node *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return NULL;
 	n->number = t->next++;
-	n->parent = parent;
 	n->id = *id;
 	n->fd = -1;
-	n->has_name = true;
-	memcpy(n->name, name, len);
-	if (parent)
-		parent->refs++;
 	t->n++;
 	tables_grow(t);
 	node_link(t, n);
@@ -337,25 +382,75 @@ int ck_area_enter(struct ck_area_table *t, struct ck_area_node *parent,
 		  const char *name, const struct ck_area_id *id, int fd,
 		  unsigned lookups, struct ck_area_node **out)
 {
-	struct ck_area_node *n;
+	struct ck_area_node *n, *unused = NULL;
+	int rc = -ENOMEM;
 
+	*out = NULL;
 	pthread_mutex_lock(&t->lock);
-	n = name_find(t, parent, name);
-	if (n && !is_same(&n->id, id)) {
-		name_unlink(t, n);
-		n = NULL;
-	}
+	n = id_find(t, id);
 	if (!n)
-		n = node_make(t, parent, name, id);
+		n = node_make(t, id);
 	if (n) {
 		n->refs++;
+		rc = name_set(t, n, parent, name, &unused);
+	}
+	if (rc == 0) {
 		n->lookups += lookups;
 		fd = fd_keep(t, n, fd);
+		*out = n;
+	} else if (n) {
+		n->refs--;
+		ck_area_table_take(t, n, &unused);
 	}
 	pthread_mutex_unlock(&t->lock);
 	fd_close(fd);
-	*out = n;
-	return n ? 0 : -ENOMEM;
+	ck_area_table_free(unused);
+	return rc;
+}
+
+void ck_area_renamed(struct ck_area_table *t, const struct ck_area_id *id,
+		     struct ck_area_node *parent, const char *name)
+{
+	struct ck_area_node *n, *unused = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	n = id_find(t, id);
+	if (n) {
+		n->refs++;
+		(void)!name_set(t, n, parent, name, &unused);
+		n->refs--;
+		ck_area_table_take(t, n, &unused);
+	}
+	pthread_mutex_unlock(&t->lock);
+	ck_area_table_free(unused);
+}
+
+uint64_t ck_area_top_of(const struct ck_area_node *n)
+{
+	return n->id.top ? n->id.top : n->number;
+}
+
+struct ck_area_id ck_area_id_covered(const struct ck_area_table *t,
+				     const struct ck_area_node *parent,
+				     const char *name)
+{
+	uint64_t hash = ck_hash64_seeded(ck_str_from(name),
+					 t->seed ^ parent->number);
+
+	return (struct ck_area_id){ .top = ck_area_top_of(parent),
+				    .ino = hash,
+				    .type = S_IFDIR,
+				    .covered = true };
+}
+
+/* Under the lock. */
+int ck_area_table_pin(struct ck_area_table *t, struct ck_area_node *n)
+{
+	if (is_listed(n))
+		unused_remove(t, n);
+	if (n->fd >= 0)
+		n->pins++;
+	return n->fd;
 }
 
 /* --- descriptors -------------------------------------------------------------------- */
@@ -365,11 +460,7 @@ int ck_area_fd_pin(struct ck_area_table *t, struct ck_area_node *n)
 	int fd;
 
 	pthread_mutex_lock(&t->lock);
-	fd = n->fd;
-	if (is_listed(n))
-		unused_remove(t, n);
-	if (fd >= 0)
-		n->pins++;
+	fd = ck_area_table_pin(t, n);
 	pthread_mutex_unlock(&t->lock);
 	return fd;
 }
@@ -405,42 +496,6 @@ void ck_area_fd_unpin(struct ck_area_table *t, struct ck_area_node *n)
 	}
 	pthread_mutex_unlock(&t->lock);
 	fd_close(excess);
-}
-
-/* --- open files --------------------------------------------------------------------- */
-
-static bool is_at(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-/* A file that changed within the last seconds may change again within one tick of the
- * clock of its file system. */
-static bool is_settled(const struct stat *st)
-{
-	enum { SECONDS = 2 };
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return st->st_ctim.tv_sec < now.tv_sec - SECONDS;
-}
-
-bool ck_area_note_open(struct ck_area_table *t, struct ck_area_node *n,
-		       const struct stat *st)
-{
-	const struct ck_area_opened now = { .mtime = st->st_mtim,
-					    .ctime = st->st_ctim,
-					    .size = st->st_size,
-					    .known = is_settled(st) };
-	bool same;
-
-	pthread_mutex_lock(&t->lock);
-	same = n->opened.known && now.known && now.size == n->opened.size &&
-	       is_at(now.mtime, n->opened.mtime) &&
-	       is_at(now.ctime, n->opened.ctime);
-	n->opened = now;
-	pthread_mutex_unlock(&t->lock);
-	return same;
 }
 
 void ck_area_counts(struct ck_area_table *t, size_t *nodes, unsigned *fds)

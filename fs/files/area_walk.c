@@ -14,13 +14,16 @@
 #include "base/system/rights.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 /* --- descriptors -------------------------------------------------------------------- */
 
-static struct ck_area_id id_of(const struct stat *st)
+struct ck_area_id ck_area_id_of(const struct ck_area_node *dir,
+				const struct stat *st)
 {
-	return (struct ck_area_id){ .dev = st->st_dev,
+	return (struct ck_area_id){ .top = ck_area_top_of(dir),
+				    .dev = st->st_dev,
 				    .ino = st->st_ino,
 				    .type = st->st_mode & S_IFMT };
 }
@@ -38,12 +41,12 @@ static int name_open(int dirfd, const char *name, int flags)
 			       CK_BENEATH_NO_SYMLINKS);
 }
 
-/* Opens the file of a node by its name in its parent directory. The kernel looks the name
- * up again after ESTALE. */
-static int node_open(int dirfd, const struct ck_area_node *n, int flags,
-		     struct stat *st)
+/* Opens the file of a node by a name in a directory. The kernel looks the name up again after
+ * ESTALE. */
+static int node_open(int dirfd, const struct ck_area_node *n, const char *name,
+		     int flags, struct stat *st)
 {
-	int fd = name_open(dirfd, n->name, flags);
+	int fd = name_open(dirfd, name, flags);
 	int rc;
 
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)
@@ -59,24 +62,27 @@ static int node_open(int dirfd, const struct ck_area_node *n, int flags,
 	return rc;
 }
 
-/* Opens the nodes of path[0..n-1], each in the one before it; the first in `above`, which is
- * pinned, or NULL for the source. Unpins all but the last. Returns its descriptor. */
-static int path_pin(struct ck_area *a, struct ck_area_node *above, int fd,
-		    struct ck_area_node **path, size_t n)
+/* Opens the steps of a way, each in the one before it. Unpins all but the last. Returns its
+ * descriptor. */
+static int way_pin(struct ck_area *a, const struct ck_area_way *w)
 {
+	struct ck_area_node *above = w->above;
+	int fd = above ? w->fd : a->dirfd;
 	struct stat st;
 
-	for (size_t i = 0; i < n; i++) {
-		int next = path[i]->id.covered
+	for (size_t i = 0; i < w->n; i++) {
+		const struct ck_area_step *step = &w->steps[i];
+		int next = step->node->id.covered
 				   ? -EXDEV
-				   : node_open(fd, path[i], O_PATH, &st);
+				   : node_open(fd, step->node, step->name,
+					       O_PATH, &st);
 
 		if (above)
 			ck_area_fd_unpin(&a->table, above);
 		if (next < 0)
 			return next;
-		fd = ck_area_fd_give(&a->table, path[i], next);
-		above = path[i];
+		fd = ck_area_fd_give(&a->table, step->node, next);
+		above = step->node;
 	}
 	return fd;
 }
@@ -84,40 +90,40 @@ static int path_pin(struct ck_area *a, struct ck_area_node *above, int fd,
 /* By the names from the nearest node above that has a descriptor. */
 static int names_pin(struct ck_area *a, struct ck_area_node *n)
 {
-	ck_auto_free struct ck_area_node **path = NULL;
-	struct ck_area_node *at = n;
-	size_t depth = 0;
-	int fd = -1;
+	struct ck_area_way w;
+	int fd = ck_area_fd_pin(&a->table, n);
 
-	for (; at && (fd = ck_area_fd_pin(&a->table, at)) < 0; at = at->parent)
-		depth++;
-	if (depth == 0)
+	if (fd >= 0)
 		return fd;
-	path = calloc(depth, sizeof(struct ck_area_node *));
-	if (!path) {
-		if (at)
-			ck_area_fd_unpin(&a->table, at);
-		return -ENOMEM;
+	pthread_rwlock_rdlock(&a->renames);
+	fd = ck_area_way_find(&a->table, n, &w);
+	if (fd == 0) {
+		fd = way_pin(a, &w);
+		ck_area_way_fini(&a->table, &w);
 	}
-	for (size_t i = depth; i > 0; n = n->parent)
-		path[--i] = n;
-	return path_pin(a, at, at ? fd : a->dirfd, path, depth);
+	pthread_rwlock_unlock(&a->renames);
+	return fd;
 }
 
-/* Names lead elsewhere now: from the nearest node that a program has open, which has
- * another name or none. */
+/* A program has the file open, or a directory above it, which has another name or none. */
 static int opened_pin(struct ck_area *a, struct ck_area_node *n)
 {
-	struct ck_area_node *at = n;
-	int fd = -ESTALE;
+	struct ck_area_node *at = n, *above;
+	char name[CK_AREA_NAME_BYTES];
+	int fd;
 
-	while (at && (fd = ck_area_handle_dup(a, at)) == -ESTALE)
-		at = at->parent;
-	if (fd < 0)
-		return fd;
-	ck_area_fd_give(&a->table, at, fd);
-	fd = names_pin(a, n);
-	ck_area_fd_unpin(&a->table, at);
+	ck_area_hold(&a->table, at);
+	while ((fd = ck_area_handle_dup(a, at)) == -ESTALE &&
+	       ck_area_name_of(&a->table, at, &above, name) == 0) {
+		ck_area_put(&a->table, at);
+		at = above;
+	}
+	if (fd >= 0) {
+		ck_area_fd_give(&a->table, at, fd);
+		fd = names_pin(a, n);
+		ck_area_fd_unpin(&a->table, at);
+	}
+	ck_area_put(&a->table, at);
 	return fd;
 }
 
@@ -128,17 +134,33 @@ int ck_area_pin(struct ck_area *a, struct ck_area_node *n)
 	return fd == -ESTALE ? opened_pin(a, n) : fd;
 }
 
-static int file_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
+int ck_area_pin_parent(struct ck_area *a, struct ck_area_node *n,
+		       struct ck_area_node **parent,
+		       char name[static CK_AREA_NAME_BYTES])
 {
-	/* O_NONBLOCK: the name may lead to a FIFO now */
-	enum { FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
+	int fd = ck_area_name_of(&a->table, n, parent, name);
 
-	int dirfd = ck_area_pin(a, n->parent), fd;
+	if (fd < 0)
+		return fd;
+	fd = ck_area_pin(a, *parent);
+	if (fd < 0)
+		ck_area_put(&a->table, *parent);
+	return fd;
+}
+
+static int file_open(struct ck_area *a, struct ck_area_node *n, int flags,
+		     struct stat *st)
+{
+	char name[CK_AREA_NAME_BYTES];
+	struct ck_area_node *parent;
+	int dirfd = ck_area_pin_parent(a, n, &parent, name), fd;
 
 	if (dirfd < 0)
 		return dirfd;
-	fd = node_open(dirfd, n, FLAGS, st);
-	ck_area_fd_unpin(&a->table, n->parent);
+	/* O_NONBLOCK: the name may lead to a FIFO now */
+	fd = node_open(dirfd, n, name, flags | O_NONBLOCK | O_NOCTTY, st);
+	ck_area_fd_unpin(&a->table, parent);
+	ck_area_put(&a->table, parent);
 	return fd;
 }
 
@@ -153,9 +175,29 @@ static int dir_open(struct ck_area *a, struct ck_area_node *n)
 	return fd;
 }
 
-/* A root is opened by its path from the source, other nodes by their name; a file that
- * has lost it, through another open of it. */
-int ck_area_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
+/* Opens the file of an open file again, which has no name. */
+static int opened_open(struct ck_area *a, const struct ck_area_node *n,
+		       int flags, struct stat *st)
+{
+	int rc, fd, opened = ck_area_handle_dup(a, n);
+
+	if (opened < 0)
+		return opened;
+	fd = ck_area_fd_open(opened, flags);
+	close(opened);
+	if (fd < 0)
+		return fd;
+	rc = fstat(fd, st) ? -errno : 0;
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* A top is opened by its path from the source, other nodes by their name; a file that has
+ * lost it, through another open of it. */
+int ck_area_open(struct ck_area *a, struct ck_area_node *n, int flags,
+		 struct stat *st)
 {
 	int fd;
 
@@ -163,17 +205,25 @@ int ck_area_open(struct ck_area *a, struct ck_area_node *n, struct stat *st)
 		return -EXDEV;
 	if (S_ISDIR(n->id.type))
 		return dir_open(a, n);
-	if (!S_ISREG(n->id.type) || !n->parent)
+	if (!S_ISREG(n->id.type))
 		return -EINVAL;
-	fd = file_open(a, n, st);
-	if (fd != -ESTALE)
-		return fd;
-	fd = ck_area_handle_dup(a, n);
-	if (fd >= 0 && fstat(fd, st)) {
-		close(fd);
-		return -EIO;
-	}
-	return fd;
+	fd = file_open(a, n, flags, st);
+	return fd == -ESTALE ? opened_open(a, n, flags, st) : fd;
+}
+
+int ck_area_fd_open(int fd, int flags)
+{
+	char link[CK_AREA_LINK_BYTES];
+	int opened;
+
+	ck_area_fd_link(fd, link);
+	opened = open(link, flags | O_CLOEXEC);
+	return opened < 0 ? -errno : opened;
+}
+
+void ck_area_fd_link(int fd, char out[static CK_AREA_LINK_BYTES])
+{
+	snprintf(out, CK_AREA_LINK_BYTES, "/proc/self/fd/%d", fd);
 }
 
 /* --- attributes --------------------------------------------------------------------- */
@@ -197,7 +247,7 @@ static void shown_as(const struct ck_area *a, int fd, struct stat *st)
 		st->st_gid = o->gid;
 }
 
-static int fd_stat(const struct ck_area *a, int fd, struct stat *out)
+int ck_area_fd_stat(const struct ck_area *a, int fd, struct stat *out)
 {
 	if (fstat(fd, out))
 		return -errno;
@@ -207,11 +257,17 @@ static int fd_stat(const struct ck_area *a, int fd, struct stat *out)
 
 /* The attributes of the parent directory are those of the empty one, but for its number,
  * which is not known. */
-static int covered_stat(struct ck_area *a, struct ck_area_node *n,
+static int covered_stat(struct ck_area *a, const struct ck_area_node *n,
 			struct stat *out)
 {
-	int rc = ck_area_stat(a, n->parent, out);
+	char name[CK_AREA_NAME_BYTES];
+	struct ck_area_node *parent;
+	int rc = ck_area_name_of(&a->table, n, &parent, name);
 
+	if (rc)
+		return rc;
+	rc = ck_area_stat(a, parent, out);
+	ck_area_put(&a->table, parent);
 	if (rc == 0) {
 		out->st_ino = n->number | CK_AREA_INO;
 		out->st_nlink = 2;
@@ -228,7 +284,7 @@ int ck_area_stat(struct ck_area *a, struct ck_area_node *n, struct stat *out)
 	fd = ck_area_pin(a, n);
 	if (fd < 0)
 		return fd;
-	rc = fd_stat(a, fd, out);
+	rc = ck_area_fd_stat(a, fd, out);
 	ck_area_fd_unpin(&a->table, n);
 	return rc;
 }
@@ -250,7 +306,7 @@ static int name_look(struct ck_area *a, struct ck_area_node *dir,
 	rc = name_open(dirfd, name, O_PATH);
 	ck_area_fd_unpin(&a->table, dir);
 	if (rc == -EXDEV) {
-		*id = (struct ck_area_id){ .type = S_IFDIR, .covered = true };
+		*id = ck_area_id_covered(&a->table, dir, name);
 		return 0;
 	}
 	if (rc < 0)
@@ -258,7 +314,7 @@ static int name_look(struct ck_area *a, struct ck_area_node *dir,
 	*fd = rc;
 	if (fstat(*fd, st))
 		return -errno;
-	*id = id_of(st);
+	*id = ck_area_id_of(dir, st);
 	shown_as(a, *fd, st);
 	return 0;
 }
@@ -271,6 +327,8 @@ int ck_area_lookup(struct ck_area *a, struct ck_area_node *dir,
 	int fd, rc;
 
 	*out = (struct fuse_entry_param){ .ino = 0 };
+	if (strlen(name) >= CK_AREA_NAME_BYTES)
+		return -ENAMETOOLONG;
 	rc = name_look(a, dir, name, &id, &out->attr, &fd);
 	if (rc) {
 		if (fd >= 0)

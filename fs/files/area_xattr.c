@@ -5,6 +5,7 @@
  */
 #include "area_internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 static int attributes_open(struct ck_area *a, struct ck_area_node *n)
 {
 	struct stat st;
-	int fd = ck_area_open(a, n, &st);
+	int fd = ck_area_open(a, n, O_RDONLY, &st);
 
 	return fd == -EINVAL || fd == -EXDEV ? -ENODATA : fd;
 }

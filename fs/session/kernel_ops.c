@@ -17,6 +17,7 @@ static const struct {
 	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
 	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
 	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
+	{ FUSE_CAP_DONT_MASK, "a default ACL of files/ replaces the umask" },
 	/* Not requested, though libfuse would: AUTO_INVAL_DATA: a buffered read
 	 * of files/ would be a request for attributes, too;
 	 * EXPLICIT_INVAL_DATA: the last page of a file of files/ that has grown
@@ -91,6 +92,8 @@ struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs)
 	};
 
 	ck_fs_readonly_ops(&ops);
+	if (fs->area)
+		ck_fs_quiet_ops(fs, &ops);
 	if (fs->writer)
 		ck_fs_write_ops(&ops);
 	return ops;

@@ -25,6 +25,19 @@ static void wait_for_reopens(void *arg)
 	ck_reopen_leases_wait(fs->reopen_leases);
 }
 
+/* True if the kind of the checkpoint cannot be written, but files/ can. */
+static bool is_of_files(const struct ck_fs *fs)
+{
+	struct ck_diag d = { 0 };
+
+	if (!fs->creator || !ck_area_is_wanted(fs) ||
+	    ck_checkpoint_can_be_written(fs->cp, &d) == 0)
+		return false;
+	ck_log("%s: note: %s, only " CK_AREA_NAME "/ can",
+	       ck_show(ck_str_from(fs->cp->path)), d.text);
+	return true;
+}
+
 /* Before threads exist: it prepares the catalog for changes. */
 int ck_fs_open_writer(struct ck_fs *fs, struct ck_diag *d)
 {
@@ -38,11 +51,14 @@ int ck_fs_open_writer(struct ck_fs *fs, struct ck_diag *d)
 	rc = ck_options_check(fs->options, d);
 	if (rc || !fs->options->write || fs->options->ro)
 		return rc;
+	fs->creator = fs->options->creator;
 	if (fs->options->remote)
 		return ck_fail(d, EINVAL,
 			       "option write: data files of other hosts cannot "
 			       "be written");
 	rc = ck_fs_check_proc(fs->cp, d);
+	if (rc == 0 && is_of_files(fs))
+		return 0;
 	if (rc == 0)
 		rc = ck_writer_open(fs->cp, &options, &fs->writer, d);
 	if (rc == 0 &&

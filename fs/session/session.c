@@ -92,7 +92,8 @@ static void mount_text(const struct session *s, struct ck_buf *out)
 	ck_buf_printf(out,
 		      "%s,nosuid,nodev,default_permissions,max_read=%u,"
 		      "subtype=ckptfs,fsname=",
-		      fs->writer ? "rw" : "ro", CK_READ_MAX);
+		      fs->writer || ck_area_is_writable(fs) ? "rw" : "ro",
+		      CK_READ_MAX);
 	add_escaped(out, fsname_of(fs));
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");

@@ -75,6 +75,19 @@
 	  (fuse_req_t req, fuse_ino_t ino, int mode, off_t at, off_t len,      \
 	   struct fuse_file_info *fi),                                         \
 	  (req, ino, mode, at, len, fi), ino)                                  \
+	X(fsyncdir,                                                            \
+	  (fuse_req_t req, fuse_ino_t ino, int data_only,                      \
+	   struct fuse_file_info *fi),                                         \
+	  (req, ino, data_only, fi), ino)                                      \
+	X(lseek,                                                               \
+	  (fuse_req_t req, fuse_ino_t ino, off_t at, int whence,               \
+	   struct fuse_file_info *fi),                                         \
+	  (req, ino, at, whence, fi), ino)                                     \
+	X(copy_file_range,                                                     \
+	  (fuse_req_t req, fuse_ino_t ino, off_t at,                           \
+	   struct fuse_file_info * fi, fuse_ino_t to, off_t to_at,             \
+	   struct fuse_file_info * to_fi, size_t len, int flags),              \
+	  (req, ino, at, fi, to, to_at, to_fi, len, flags), either(ino, to))   \
 	X(readdir,                                                             \
 	  (fuse_req_t req, fuse_ino_t ino, size_t size, off_t at,              \
 	   struct fuse_file_info * fi),                                        \
@@ -140,7 +153,7 @@ struct fuse_lowlevel_ops ck_fs_timed_ops(const struct ck_fs *fs)
 	struct fuse_lowlevel_ops ops;
 
 	handlers = ops = ck_fs_ops(fs);
-	area_handlers = ck_area_ops();
+	area_handlers = ck_area_ops(fs);
 	HANDLERS(SET)
 	return ops;
 }

@@ -89,9 +89,11 @@ struct create_request {
 static int do_create(struct create_request *r, struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(r->req);
-	struct stat attr = { .st_mode = S_IFREG | (r->mode & 07777),
-			     .st_uid = fuse_req_ctx(r->req)->uid,
-			     .st_gid = fuse_req_ctx(r->req)->gid };
+	const struct fuse_ctx *by = fuse_req_ctx(r->req);
+	struct stat attr = { .st_mode = S_IFREG |
+					(r->mode & 07777 & ~by->umask),
+			     .st_uid = by->uid,
+			     .st_gid = by->gid };
 	struct ck_node dir, n;
 	int rc = ck_node_find(fs, r->parent, &dir);
 

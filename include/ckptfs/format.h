@@ -112,6 +112,9 @@ CK_MUST_USE int ck_kind_named(const char *name, const char **out,
 void ck_checkpoint_print_unshown(struct ck_checkpoint *cp, struct ck_buf *out);
 /* Name of its format, a constant. */
 const char *ck_checkpoint_kind(const struct ck_checkpoint *cp);
+/* Returns 0 if tensors of checkpoints of its kind can be written, or -EOPNOTSUPP. */
+CK_MUST_USE int ck_checkpoint_can_be_written(const struct ck_checkpoint *cp,
+					     struct ck_diag *d);
 /* Current catalog: that of the last commit. Never blocks on I/O. Caller must call
  * ck_catalog_put(). A catalog never changes. */
 const struct ck_catalog *ck_checkpoint_catalog(const struct ck_checkpoint *cp);

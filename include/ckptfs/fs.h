@@ -21,6 +21,13 @@ CK_MUST_USE int ck_detacher_start(const char *mountpoint,
 /* Makes it execute its last message and end. NULL is allowed. */
 void ck_detacher_end(struct ck_detacher *detacher);
 
+/* Starts the process that makes files in files/ of a writable mount, as the users who
+ * request it. Must be called as ck_detacher_start(). Caller must call ck_creator_end(). */
+struct ck_creator;
+CK_MUST_USE int ck_creator_start(struct ck_creator **out, struct ck_diag *d);
+/* Lets it end. NULL is allowed. */
+void ck_creator_end(struct ck_creator *creator);
+
 /* Returns the hook for threads that are started before the mount. It drops the
  * privileges of root that serving does not need; a failure is logged. For other
  * users it does nothing. *o must stay valid. */

@@ -117,6 +117,8 @@ static int serve(struct mount *m)
 	m->options.format.write = m->options.write && !m->options.ro;
 	m->options.hosts.thread_init = ck_fs_thread_init(&m->options);
 	rc = ck_detacher_start(m->target, &detacher, &d);
+	if (rc == 0 && m->options.format.write)
+		rc = ck_creator_start(&m->options.creator, &d);
 	if (rc == 0)
 		rc = ck_gpus_make(&m->options, &m->gpus, &d);
 	if (rc == 0)
@@ -140,6 +142,7 @@ static int serve(struct mount *m)
 		ck_mount_record_remove(m->record);
 	}
 	ck_detacher_end(detacher);
+	ck_creator_end(m->options.creator);
 	ck_gpus_part(m->gpus);
 	ck_cluster_end(m->cluster);
 	ck_gpus_end(m->gpus);

@@ -33,8 +33,8 @@ equal 'time, owner and mode are those of the lowest rank' "$(stat -c '%Y %u %g' 
 unmounted
 fails 'it cannot be written' \
 	'checkpoints of kind dcp with __<rank>.metadata cannot be written' \
-	"$CKPTFS" mount -o write ranks "$mnt"
-equal 'it cannot be written: status' "$("$CKPTFS" mount -o write ranks "$mnt" 2>/dev/null; echo $?)" 2
+	"$CKPTFS" mount -o write,views=full ranks "$mnt"
+equal 'it cannot be written: status' "$("$CKPTFS" mount -o write,views=full ranks "$mnt" 2>/dev/null; echo $?)" 2
 
 # lost REASON: exactly the data of rank 2 is lost.
 lost() {

@@ -5,7 +5,6 @@
     files-area.py listing DIRECTORY         cookies of a listing
     files-area.py crowd MOUNT               tensors beside many open files
     files-area.py changes SOURCE SHOWN      the source changes while its files are open
-    files-area.py refused MOUNT TENSOR      calls that change files/, on a mount for writing
 """
 
 import ctypes
@@ -242,32 +241,6 @@ def crowd(mount):
 
 # --- refused -----------------------------------------------------------------------
 
-def refused(mount, tensor):
-    """Errors of calls between files/ and other directories, and of the rest."""
-    shown = f'{mount}/files'
-    calls = {
-        'rename out of files/': (lambda: os.rename(f'{shown}/config.json', f'{mount}/raw/x'), errno.EXDEV),
-        'rename into files/': (lambda: os.rename(f'{mount}/raw/{tensor}', f'{shown}/x'), errno.EXDEV),
-        'link out of files/': (lambda: os.link(f'{shown}/config.json', f'{mount}/raw/x'), errno.EXDEV),
-        'link into files/': (lambda: os.link(f'{mount}/raw/{tensor}', f'{shown}/x'), errno.EXDEV),
-        'rename in files/': (lambda: os.rename(f'{shown}/config.json', f'{shown}/x'), errno.EROFS),
-        'link in files/': (lambda: os.link(f'{shown}/config.json', f'{shown}/x'), errno.EROFS),
-        'open for writing': (lambda: os.open(f'{shown}/config.json', os.O_RDWR), errno.EROFS),
-        'remove .metadata': (lambda: os.unlink(f'{shown}/.metadata'), errno.EROFS),
-        'mkdir': (lambda: os.mkdir(f'{shown}/x'), errno.EROFS),
-        'chmod': (lambda: os.chmod(f'{shown}/config.json', 0), errno.EROFS),
-        'truncate': (lambda: os.truncate(f'{shown}/config.json', 0), errno.EROFS),
-        'setxattr': (lambda: os.setxattr(f'{shown}/config.json', 'user.x', b'y'), errno.EROFS),
-    }
-    for name, (call, want) in calls.items():
-        try:
-            call()
-            got = 0
-        except OSError as e:
-            got = e.errno
-        expect(name, errno.errorcode.get(got), errno.errorcode[want])
-
-
-commands = (same, listing, changes, crowd, refused)
+commands = (same, listing, changes, crowd)
 {f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

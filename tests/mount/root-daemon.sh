@@ -17,13 +17,17 @@ of() {
 	cat /proc/"$1"/task/*/status | sed -n "s/^$2:[[:space:]]*//p" | sort -u
 }
 
-# The process that unmounts for a daemon; others of its processes serve.
-detacher() {
+# child PID NAME: the process of a daemon with this name.
+child() {
 	local child
 	for child in $(cat /proc/"$1"/task/*/children); do
-		tr '\0' '\n' <"/proc/$child/cmdline" | grep -qx serve ||
-			echo "$child"
+		[ "$(cat "/proc/$child/comm")" != "$2" ] || echo "$child"
 	done
+}
+
+# The process that unmounts for a daemon.
+detacher() {
+	child "$1" ckptfs-detacher
 }
 
 # ended PID WHAT OTHER: the daemon and its other process are gone; they may be zombies.
@@ -63,10 +67,17 @@ mounted "$source" -o write
 pid=$(daemon)
 other=$(detacher "$pid")
 has_only 'a writer' 000000000000001f "$pid"
+creator=$(child "$pid" ckptfs-creator)
+has_only 'the process that creates files' 00000000080000d2 "$creator"
+equal 'the process that creates files: descriptors' \
+	"$(find "/proc/$creator/fd" -mindepth 1 -printf '%f %l\n' |
+		sed 's/:.*//' | sort | xargs)" \
+	'0 /dev/null 1 /dev/null 2 /dev/null 3 socket'
 check 'a writer: commits' cp "$FIXTURES/plain/../$(basename "$source")/.metadata" \
 	"$mnt/raw/scratch"
 kill -TERM "$pid"
 ended "$pid" 'a writer' "$other"
+check 'a writer: so is the process that creates files' gone "$creator"
 
 # Files, and a path to the mount point, that only CAP_DAC_READ_SEARCH opens.
 private=$(fixture sample)
@@ -110,7 +121,7 @@ ended "$pid" 'auto_unmount: umount(8)' "$other"
 # --- no mount but its own --------------------------------------------------------
 
 # In a private mount namespace, since the test covers and leaves mounts.
-export -f detacher
+export -f detacher child
 unshare -m bash -u -c '. "$HERE/functions.sh"
 for end in KILL TERM; do
 	mounted "$1" -o auto_unmount

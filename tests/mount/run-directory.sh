@@ -65,7 +65,7 @@ equal 'cp: one that is there is replaced, a directory is not' \
 	"$? $(readlink "$WORK/links/latest") $(grep -c 'best: is a directory' "$WORK/out")" \
 	'2 step-10 1'
 fails 'it cannot be written' 'checkpoints of kind run cannot be written' \
-	"$CKPTFS" mount -o write "$run" "$mnt"
+	"$CKPTFS" mount -o write,views=full "$run" "$mnt"
 check 'mount' "$CKPTFS" mount "$run" "$mnt"
 equal 'a link' "$(readlink "$mnt/best")" step-2
 equal 'latest' "$(readlink "$mnt/latest")" step-10

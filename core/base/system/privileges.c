@@ -31,6 +31,10 @@ static const struct {
 	[CK_ROLE_WRITER] = { 5,
 			     { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN,
 			       CAP_FOWNER, CAP_FSETID } },
+	/* Rights with regard to files are those of root, until it acts as another user. */
+	[CK_ROLE_CREATOR] = { 5,
+			      { CAP_SETUID, CAP_SETGID, CAP_DAC_OVERRIDE,
+				CAP_FSETID, CAP_MKNOD } },
 	/* The directories above the mount point may be private to a user. */
 	[CK_ROLE_DETACHER] = { 2, { CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH } },
 };

@@ -14,6 +14,7 @@
 enum ck_role {
 	CK_ROLE_READER,	  /* reads the checkpoint */
 	CK_ROLE_WRITER,	  /* reads and writes it */
+	CK_ROLE_CREATOR,  /* makes files as any user */
 	CK_ROLE_DETACHER, /* unmounts */
 };
 

@@ -15,17 +15,25 @@
 
 /* --- names and metadata, by the format --------------------------------------- */
 
+int ck_checkpoint_can_be_written(const struct ck_checkpoint *cp,
+				 struct ck_diag *d)
+{
+	const char *why = cp->format->unwritable;
+
+	if (cp->format->write)
+		return 0;
+	return ck_fail(d, EOPNOTSUPP,
+		       "checkpoints of kind %s%s cannot be written",
+		       cp->format->name, why ? why : "");
+}
+
 int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 			 struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
-	if (!cp->format->write)
-		return ck_fail(d, EOPNOTSUPP,
-			       "checkpoints of kind %s%s cannot be written",
-			       cp->format->name,
-			       cp->format->unwritable ? cp->format->unwritable
-						      : "");
+	if (ck_checkpoint_can_be_written(cp, d))
+		return -EOPNOTSUPP;
 	if (!cp->write)
 		return ck_fail(d, EINVAL, "was not opened for writing");
 	for (size_t i = 0; !keep_unknown && i < c->nglobals; i++)

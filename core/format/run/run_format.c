@@ -166,9 +166,6 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	int rc;
 
 	(void)fetched;
-	if (options->write)
-		return ck_fail(d, EOPNOTSUPP,
-			       "checkpoints of kind run cannot be written");
 	rc = run_make(cp, options);
 	if (rc == 0)
 		rc = ck_metadata_directory(cp, c);

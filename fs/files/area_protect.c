@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * area_protect: see area_protect.h. The list of files is made at the first check, and again
+ * after each commit. Since a job may save the checkpoint beside the mount, it is also made
+ * again after a second, or after twenty times the duration of the last making.
+ *
+ * Lock: ck_area_protected.lock, held while the list is made.
+ */
+#include "area_protect.h"
+#include "area_internal.h"
+#include "format/run/run.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* A file that may not be changed. */
+struct row {
+	dev_t dev;
+	ino_t ino;
+	bool holds;  /* a directory with such files */
+	bool logged; /* the refusal is in the log */
+};
+
+struct ck_area_protected {
+	/* Constant: */
+	const struct ck_fs *fs;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct row *rows; /* sorted; owned */
+	size_t n, room;
+	bool made;
+	unsigned commits;     /* ck_fs.commits when it was made */
+	uint64_t valid_until; /* ns of CLOCK_MONOTONIC */
+	bool logged;	      /* the refusal of a name is in the log */
+};
+
+struct ck_area_protected *ck_area_protected_make(const struct ck_fs *fs)
+{
+	struct ck_area_protected *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->fs = fs;
+	pthread_mutex_init(&p->lock, NULL);
+	return p;
+}
+
+void ck_area_protected_free(struct ck_area_protected *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_destroy(&p->lock);
+	free(p->rows);
+	free(p);
+}
+
+/* --- the list ------------------------------------------------------------------------- */
+
+static int row_cmp(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+static struct row *row_find(const struct ck_area_protected *p, dev_t dev,
+			    ino_t ino)
+{
+	const struct row key = { .dev = dev, .ino = ino };
+
+	return p->n ? bsearch(&key, p->rows, p->n, sizeof(key), row_cmp) : NULL;
+}
+
+static int row_add(struct ck_area_protected *p, dev_t dev, ino_t ino,
+		   bool holds)
+{
+	struct row *rows;
+
+	if (p->n == p->room) {
+		p->room = 2 * p->room + 64;
+		rows = realloc(p->rows, p->room * sizeof(*rows));
+		if (!rows)
+			return -ENOMEM;
+		p->rows = rows;
+	}
+	p->rows[p->n++] = (struct row){ dev, ino, holds, false };
+	return 0;
+}
+
+/* Adds the file with a path beneath the checkpoint, if there is one. flags: O_NOFOLLOW for a
+ * link itself. */
+static int path_add(struct ck_area_protected *p, struct ck_str path, int flags)
+{
+	ck_auto_fd int fd = ck_open_beneath(
+		p->fs->cp->dirfd, path, O_PATH | flags, CK_BENEATH_SYMLINKS);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return 0;
+	return row_add(p, st.st_dev, st.st_ino, S_ISDIR(st.st_mode));
+}
+
+/* Adds the directories on a path, but for those of the path before. */
+static int above_add(struct ck_area_protected *p, struct ck_str path,
+		     struct ck_str before)
+{
+	size_t same = 0;
+	int rc = 0;
+
+	while (same < path.len && same < before.len &&
+	       path.p[same] == before.p[same])
+		same++;
+	for (size_t i = same; rc == 0 && i < path.len; i++)
+		if (path.p[i] == '/' && i > 0)
+			rc = path_add(p, (struct ck_str){ path.p, i },
+				      O_DIRECTORY);
+	return rc;
+}
+
+static int file_add(struct ck_area_protected *p, uint32_t i,
+		    struct ck_str before)
+{
+	const struct ck_files *files = p->fs->cp->files;
+	struct ck_str path = ck_files_info(files, i)->path;
+	struct ck_file_id id;
+	int rc = 0;
+
+	if (ck_files_is_remote(files, i))
+		return 0;
+	if (ck_files_identify(files, i, &id) == 0)
+		rc = row_add(p, id.dev, id.ino, false);
+	id = ck_files_id(files, i);
+	if (rc == 0 && id.ino)
+		rc = row_add(p, id.dev, id.ino, false);
+	if (rc == 0)
+		rc = path_add(p, path, O_NOFOLLOW);
+	return rc ? rc : above_add(p, path, before);
+}
+
+static int metadata_add(struct ck_area_protected *p)
+{
+	const struct ck_checkpoint *cp = p->fs->cp;
+	struct ck_str name = ck_str_from(ck_metadata_name(cp));
+	int rc = row_add(p, cp->dev, cp->ino, true);
+
+	if (rc == 0)
+		rc = path_add(p, name, O_NOFOLLOW);
+	return rc ? rc : path_add(p, name, 0);
+}
+
+static void equal_remove(struct ck_area_protected *p)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		if (kept == 0 || row_cmp(&p->rows[kept - 1], &p->rows[i]))
+			p->rows[kept++] = p->rows[i];
+	p->n = kept;
+}
+
+/* Rows whose refusal is in the log. */
+static void logged_keep(struct ck_area_protected *p, const struct row *old,
+			size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct row *row = row_find(p, old[i].dev, old[i].ino);
+
+		if (row)
+			row->logged = old[i].logged;
+	}
+}
+
+static int list_fill(struct ck_area_protected *p)
+{
+	const struct ck_files *files = p->fs->cp->files;
+	struct ck_str before = CK_STR("");
+	int rc = metadata_add(p);
+
+	for (uint32_t i = 0; rc == 0 && i < ck_files_count(files); i++) {
+		rc = file_add(p, i, before);
+		before = ck_files_info(files, i)->path;
+	}
+	return rc;
+}
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* Under the lock. */
+static int list_make(struct ck_area_protected *p)
+{
+	enum { SHARE = 20 };
+	ck_auto_free struct row *old = p->rows;
+	uint64_t begin = now(), took;
+	size_t nold = p->n;
+	int rc;
+
+	p->rows = NULL;
+	p->n = p->room = 0;
+	p->commits = atomic_load(&p->fs->commits);
+	rc = list_fill(p);
+	p->made = rc == 0;
+	if (rc)
+		return rc;
+	qsort(p->rows, p->n, sizeof(*p->rows), row_cmp);
+	equal_remove(p);
+	logged_keep(p, old, nold);
+	took = now() - begin;
+	p->valid_until = begin + ck_max(SECOND, SHARE * took);
+	return 0;
+}
+
+/* Under the lock. */
+static int list_renew(struct ck_area_protected *p)
+{
+	if (p->made && p->commits == atomic_load(&p->fs->commits) &&
+	    now() < p->valid_until)
+		return 0;
+	return list_make(p);
+}
+
+/* --- checks --------------------------------------------------------------------------- */
+
+static int refuse(bool *logged, const char *name, const char *why)
+{
+	if (!*logged)
+		ck_log(CK_AREA_NAME "/: %s %s", ck_show(ck_str_from(name)),
+		       why);
+	*logged = true;
+	return -EPERM;
+}
+
+static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
+		    const char *name)
+{
+	struct row *row;
+	int rc;
+
+	pthread_mutex_lock(&p->lock);
+	rc = list_renew(p);
+	row = rc == 0 ? row_find(p, dev, ino) : NULL;
+	if (row)
+		rc = refuse(&row->logged, name,
+			    row->holds ? "holds files of the checkpoint: it "
+					 "is not changed"
+				       : "is a file of the checkpoint, which "
+					 "only commits change");
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+/* Names that are for commits, in a directory with files of the checkpoint. */
+static bool is_reserved(const struct ck_checkpoint *cp, const char *name)
+{
+	const char *metadata = ck_metadata_name(cp);
+
+	return strcmp(metadata, ".metadata") == 0 &&
+	       (strncmp(name, metadata, strlen(metadata)) == 0 ||
+		fnmatch("__*_ckptfs-*", name, 0) == 0);
+}
+
+/* Sets *step to the step of a run directory that a name in it is. */
+static bool is_step(const struct ck_area *a, const char *name)
+{
+	struct ck_rundir *run = ck_checkpoint_run(a->fs->cp);
+	const struct ck_steps *steps;
+	bool found = false;
+
+	if (!run || ck_run_steps(run, &steps))
+		return false;
+	for (uint32_t i = 0; i < steps->n && !found; i++)
+		found = !steps->all[i].why &&
+			strcmp(steps->all[i].name, name) == 0;
+	ck_steps_put(steps);
+	return found;
+}
+
+/* A directory of another top than that of the mount is a step, or beneath one. `name`: in
+ * dir; or NULL for dir itself. */
+static int step_check(struct ck_area *a, const struct ck_area_node *dir,
+		      const char *name)
+{
+	char first[CK_AREA_NAME_BYTES];
+	bool is_of_step = ck_area_top_of(dir) != a->top->number;
+	int rc;
+
+	if (!ck_checkpoint_run(a->fs->cp))
+		return 0;
+	rc = ck_area_first_name(&a->table, dir, first);
+	if (rc)
+		return rc;
+	if (first[0])
+		name = first;
+	if (!is_of_step && !(name && is_step(a, name)))
+		return 0;
+	pthread_mutex_lock(&a->protected->lock);
+	rc = refuse(&a->protected->logged, name ? name : CK_AREA_NAME,
+		    "is a step of the run: mount the step to change files "
+		    "beside its checkpoint");
+	pthread_mutex_unlock(&a->protected->lock);
+	return rc;
+}
+
+static const char *name_shown(struct ck_area *a, const struct ck_area_node *n,
+			      char name[static CK_AREA_NAME_BYTES])
+{
+	struct ck_area_node *parent;
+
+	if (ck_area_name_of(&a->table, n, &parent, name))
+		return CK_AREA_NAME;
+	ck_area_put(&a->table, parent);
+	return name;
+}
+
+int ck_area_may_change(struct ck_area *a, const struct ck_area_node *n)
+{
+	char name[CK_AREA_NAME_BYTES];
+	int rc = step_check(a, n, NULL);
+
+	if (rc || n->id.covered)
+		return rc;
+	return id_check(a->protected, n->id.dev, n->id.ino,
+			name_shown(a, n, name));
+}
+
+int ck_area_may_remove(struct ck_area *a, const struct ck_area_node *dir,
+		       const char *name, const struct stat *st)
+{
+	int rc = step_check(a, dir, name);
+
+	return rc ? rc : id_check(a->protected, st->st_dev, st->st_ino, name);
+}
+
+int ck_area_may_name(struct ck_area *a, const struct ck_area_node *dir,
+		     const char *name)
+{
+	struct ck_area_protected *p = a->protected;
+	int rc = step_check(a, dir, name);
+
+	if (rc || !is_reserved(a->fs->cp, name))
+		return rc;
+	pthread_mutex_lock(&p->lock);
+	rc = list_renew(p);
+	if (rc == 0 && row_find(p, dir->id.dev, dir->id.ino))
+		rc = refuse(&p->logged, name, "is a name for commits");
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}

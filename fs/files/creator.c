@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * creator: see creator.h. A request is one message on a socket, with the descriptor of the
+ * directory; so is the reply, with the descriptor of a new file.
+ *
+ * Identity: the process has the user, group and groups of the last sender for which it made
+ * a file, in terms of setfsuid(2), so that the kernel drops the rights of root with regard
+ * to files, and gives them back with user 0.
+ *
+ * Lock: ck_creator.lock, held from a request to its reply. It is taken after all others.
+ */
+#include "creator.h"
+#include "../session/apart.h"
+#include "area_table.h"
+#include "base/system/privileges.h"
+#include "ckptfs/fs.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sys/fsuid.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct ck_creator {
+	/* Constant: */
+	pid_t process;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	int fd; /* of the socket */
+};
+
+struct request {
+	enum ck_made what;
+	mode_t mode, umask;
+	dev_t dev;
+	int flags;
+	uid_t uid;
+	gid_t gid;
+	uint32_t ngroups;
+	gid_t groups[CK_GROUPS_MOST];
+	char name[CK_AREA_NAME_BYTES];
+	char target[PATH_MAX];
+};
+
+struct reply {
+	int rc; /* 0, or a negative errno */
+};
+
+/* --- messages ------------------------------------------------------------------------- */
+
+/* Room for one descriptor in a message. */
+union control {
+	char bytes[CMSG_SPACE(sizeof(int))];
+	struct cmsghdr align;
+};
+
+/* fd: -1 to send none. Returns 0 or a negative errno. */
+static int message_send(int socket, void *bytes, size_t len, int fd)
+{
+	struct iovec part = { bytes, len };
+	union control control = { 0 };
+	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (fd >= 0) {
+		m.msg_control = control.bytes;
+		m.msg_controllen = sizeof(control.bytes);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(fd));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	do
+		n = sendmsg(socket, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+/* Sets *fd to the descriptor of the message, or -1. Returns 0, or: -EPIPE at the end; a
+ * negative errno. */
+static int message_receive(int socket, void *bytes, size_t len, int *fd)
+{
+	struct iovec part = { bytes, len };
+	union control control = { 0 };
+	struct msghdr m = { .msg_iov = &part,
+			    .msg_iovlen = 1,
+			    .msg_control = control.bytes,
+			    .msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	*fd = -1;
+	do
+		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(fd, CMSG_DATA(c), sizeof(*fd));
+	return n == 0 ? -EPIPE : (size_t)n != len ? -EBADMSG : 0;
+}
+
+/* --- the process ---------------------------------------------------------------------- */
+
+/* setfsuid(2) and setfsgid(2) return the old value also when they fail. */
+static bool take_ids(const struct request *r)
+{
+	setfsgid(r->gid);
+	setfsuid(r->uid);
+	return setfsgid((gid_t)-1) == (int)r->gid &&
+	       setfsuid((uid_t)-1) == (int)r->uid;
+}
+
+/* Takes the identity of a sender. Root in a user namespace may not be allowed to set
+ * groups; then only root can send. */
+static int identity_take(const struct request *r)
+{
+	if (geteuid() != 0)
+		return r->uid == geteuid() && take_ids(r) ? 0 : -EPERM;
+	if (setgroups(r->ngroups, r->groups) && r->uid != 0)
+		return -EPERM;
+	return take_ids(r) ? 0 : -EPERM;
+}
+
+static int file_make(int dirfd, const struct request *r)
+{
+	int fd;
+
+	switch (r->what) {
+	case CK_MADE_FILE:
+		fd = openat(dirfd, r->name,
+			    r->flags | O_CREAT | O_EXCL | O_NOFOLLOW |
+				    O_CLOEXEC | O_NOCTTY,
+			    r->mode);
+		return fd < 0 ? -errno : fd;
+	case CK_MADE_NODE:
+		return mknodat(dirfd, r->name, r->mode, r->dev) ? -errno : 0;
+	case CK_MADE_DIRECTORY:
+		return mkdirat(dirfd, r->name, r->mode) ? -errno : 0;
+	case CK_MADE_LINK:
+		return symlinkat(r->target, dirfd, r->name) ? -errno : 0;
+	}
+	return -EINVAL;
+}
+
+/* Serves one request. False at the end. */
+static bool serve_one(int socket, struct request *r)
+{
+	struct reply reply;
+	int dirfd, fd = -1;
+	int rc = message_receive(socket, r, sizeof(*r), &dirfd);
+
+	if (rc == 0 && dirfd < 0)
+		rc = -EBADMSG;
+	if (rc)
+		return false;
+	umask(r->umask & 0777);
+	rc = identity_take(r);
+	if (rc == 0)
+		rc = file_make(dirfd, r);
+	if (rc >= 0 && r->what == CK_MADE_FILE)
+		fd = rc;
+	close(dirfd);
+	reply.rc = rc < 0 ? rc : 0;
+	rc = message_send(socket, &reply, sizeof(reply), fd);
+	if (fd >= 0)
+		close(fd);
+	return rc == 0;
+}
+
+static int serve(int socket, const void *arg)
+{
+	static struct request request;
+	struct ck_diag d = { 0 };
+
+	(void)arg;
+	if (geteuid() == 0 &&
+	    ck_privileges_drop(CK_ROLE_CREATOR, CK_SOCKETS_NONE, &d))
+		return 1;
+	while (serve_one(socket, &request))
+		;
+	return 0;
+}
+
+/* --- its daemon ----------------------------------------------------------------------- */
+
+int ck_creator_start(struct ck_creator **out, struct ck_diag *d)
+{
+	struct ck_creator *c = calloc(1, sizeof(*c));
+	int ends[2];
+
+	*out = NULL;
+	if (!c)
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		free(c);
+		return ck_fail(d, errno, "no socket: %s", strerror(errno));
+	}
+	c->process = ck_apart_start(ends, "ckptfs-creator", serve, NULL);
+	if (c->process < 0) {
+		free(c);
+		return ck_fail(d, errno, "no process: %s", strerror(errno));
+	}
+	c->fd = ends[1];
+	pthread_mutex_init(&c->lock, NULL);
+	*out = c;
+	return 0;
+}
+
+/* The process may wait for a source that does not answer, and ends after that. */
+void ck_creator_end(struct ck_creator *c)
+{
+	if (!c)
+		return;
+	close(c->fd);
+	(void)waitpid(c->process, NULL, WNOHANG);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static struct request *request_make(const struct ck_creation *what)
+{
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->what = what->what;
+	r->mode = what->mode;
+	r->umask = what->umask;
+	r->dev = what->dev;
+	r->flags = what->flags;
+	r->uid = what->by->uid;
+	r->gid = what->by->gid;
+	r->ngroups = (uint32_t)ck_min(what->by->n, CK_GROUPS_MOST);
+	if (r->ngroups)
+		memcpy(r->groups, what->by->groups,
+		       r->ngroups * sizeof(*r->groups));
+	strncpy(r->name, what->name, sizeof(r->name) - 1);
+	if (what->target)
+		strncpy(r->target, what->target, sizeof(r->target) - 1);
+	return r;
+}
+
+int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
+{
+	ck_auto_free struct request *r = request_make(what);
+	struct reply reply;
+	int fd, rc;
+
+	if (!r)
+		return -ENOMEM;
+	pthread_mutex_lock(&c->lock);
+	rc = message_send(c->fd, r, sizeof(*r), what->dirfd);
+	if (rc == 0)
+		rc = message_receive(c->fd, &reply, sizeof(reply), &fd);
+	pthread_mutex_unlock(&c->lock);
+	if (rc) {
+		ck_log("files/: the process that creates files is gone: %s",
+		       strerror(-rc));
+		return -EIO;
+	}
+	return reply.rc == 0 && fd >= 0 ? fd : reply.rc;
+}

@@ -1,0 +1,468 @@
+# SPDX-License-Identifier: MIT
+"""Calls that change files, in files/ of a mount or in any other directory.
+
+    files-calls.py calls DIRECTORY           each call and class of errno of pjdfstest, in an
+                                             empty directory: prints the result of each
+    files-calls.py protected FILES OTHER     calls that would change the checkpoint in files/;
+                                             OTHER: a hard link to a data file
+    files-calls.py across MOUNT TENSOR       calls between files/ and the tree
+    files-calls.py steps FILES               calls in files/ of a run directory
+
+The output of `calls` in files/ must be that of the same calls in a plain directory.
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import stat
+import sys
+import time
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
+KEEP_SIZE, PUNCH_HOLE, ZERO = 1, 2, 16
+USER, OTHER, GROUP = 65534, 65533, 65532
+is_root = os.geteuid() == 0
+problems = 0
+
+
+def libc(name, *args):
+    """Calls a function of the C library; raises its errno."""
+    args = [a.encode() if isinstance(a, str) else ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    if getattr(LIBC, name)(*args) < 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def rename2(old, new, flags):
+    libc('renameat2', -100, old, -100, new, flags)
+
+
+def fallocate(path, mode, at, length):
+    with open(path, 'r+b', buffering=0) as f:
+        libc('fallocate', f.fileno(), mode, at, length)
+
+
+def outcome(call, *args):
+    """The result of a call: its value, or the name of its errno."""
+    try:
+        got = call(*args)
+    except OSError as e:
+        return errno.errorcode.get(e.errno, str(e.errno))
+    if isinstance(got, int) and not isinstance(got, bool):
+        return 'fine'
+    return 'fine' if got is None else repr(got)
+
+
+def as_user(uid, groups, call, *args):
+    """The same in a process of another user, or of this one if it is not root."""
+    if not is_root:
+        return outcome(call, *args)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups(groups)
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        os.umask(0o022)
+        os.write(write, outcome(call, *args).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as f:
+        said = f.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def state(path):
+    """The attributes of a file that do not depend on the place."""
+    try:
+        s = os.lstat(path)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    size = s.st_size if not stat.S_ISDIR(s.st_mode) else '-'
+    links = s.st_nlink if not stat.S_ISDIR(s.st_mode) else '-'
+    device = f' {os.major(s.st_rdev)}:{os.minor(s.st_rdev)}' if s.st_rdev else ''
+    return f'{oct(s.st_mode)} {links} {s.st_uid}:{s.st_gid} {size}{device}'
+
+
+def show(what, got, *paths):
+    print(f'{what}: {got}' + ''.join(f'; {p[:20]} {state(p)}' for p in paths))
+
+
+def touch(path, mode=0o644, text=''):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    os.write(fd, text.encode())
+    os.close(fd)
+
+
+def make(kind, path):
+    {'file': touch, 'dir': os.mkdir, 'fifo': os.mkfifo,
+     'link': lambda p: os.symlink('target', p),
+     'socket': lambda p: socket.socket(socket.AF_UNIX).bind(p),
+     'char': lambda p: os.mknod(p, 0o600 | stat.S_IFCHR, os.makedev(1, 3)),
+     'block': lambda p: os.mknod(p, 0o600 | stat.S_IFBLK, os.makedev(1, 3))}[kind](path)
+
+
+def remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+KINDS = ['file', 'dir', 'fifo', 'link', 'socket'] + (['char', 'block'] if is_root else [])
+
+
+# --- calls by the kind of their file -------------------------------------------------------
+
+def kinds():
+    for kind in KINDS:
+        show(f'make {kind}', outcome(make, kind, 'x'), 'x')
+        show(f'make {kind} again', outcome(make, kind, 'x'))
+        if kind != 'link':
+            show(f'chmod {kind}', outcome(os.chmod, 'x', 0o4751), 'x')
+        show(f'chown {kind}', outcome(os.lchown, 'x', USER if is_root else -1, -1), 'x')
+        show(f'link {kind}', outcome(lambda: os.link('x', 'y', follow_symlinks=False)), 'x', 'y')
+        remove('y')
+        show(f'times of {kind}', outcome(lambda: os.utime('x', ns=(10 ** 18, 2 * 10 ** 18 + 1), follow_symlinks=False)))
+        s = os.lstat('x')
+        show(f'times of {kind} are', (s.st_atime_ns, s.st_mtime_ns) if kind != 'link' else s.st_mtime_ns)
+        show(f'rename {kind}', outcome(os.rename, 'x', 'y'), 'x', 'y')
+        for other in KINDS:
+            make(other, 'z')
+            show(f'rename {kind} to {other}', outcome(os.rename, 'y', 'z'), 'z')
+            if not os.path.lexists('y'):
+                os.rename('z', 'y')
+            make(other, 'w') if not os.path.lexists('w') else None
+            show(f'exchange {kind} with {other}', outcome(rename2, 'y', 'w', EXCHANGE), 'y', 'w')
+            outcome(rename2, 'y', 'w', EXCHANGE)
+            show(f'rename {kind} to {other}, if it is not there', outcome(rename2, 'y', 'w', NOREPLACE))
+            remove('z')
+            remove('w')
+        show(f'unlink {kind}', outcome(os.unlink, 'y'), 'y')
+        make(kind, 'y') if not os.path.lexists('y') else None
+        show(f'rmdir {kind}', outcome(os.rmdir, 'y'), 'y')
+        remove('y')
+
+
+# --- calls by their errors ---------------------------------------------------------------
+
+ONE_NAME = {
+    'open': lambda p: os.close(os.open(p, os.O_RDONLY)),
+    'create': lambda p: os.close(os.open(p, os.O_WRONLY | os.O_CREAT, 0o644)),
+    'create, exclusive': lambda p: os.close(os.open(p, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)),
+    'mkdir': os.mkdir, 'mkfifo': os.mkfifo,
+    'mknod': lambda p: os.mknod(p, 0o644 | stat.S_IFREG),
+    'symlink': lambda p: os.symlink('target', p),
+    'unlink': os.unlink, 'rmdir': os.rmdir, 'chmod': lambda p: os.chmod(p, 0o600),
+    'chown': lambda p: os.chown(p, os.getuid(), os.getgid()),
+    'lchown': lambda p: os.lchown(p, os.getuid(), os.getgid()),
+    'truncate': lambda p: os.truncate(p, 3), 'utime': os.utime,
+    'link from': lambda p: os.link(p, 'new'), 'link to': lambda p: os.link('file', p),
+    'rename from': lambda p: os.rename(p, 'new'), 'rename to': lambda p: os.rename('other', p),
+    'setxattr': lambda p: os.setxattr(p, 'user.x', b'y'),
+}
+
+
+def restore():
+    """What paths() begins with, where a call has changed it."""
+    if os.path.isdir('new') and not os.path.isdir('dir'):
+        os.rename('new', 'dir')
+    for left in ('new', 'x' * 255):
+        remove(left)
+    for name in ('file', 'other'):
+        if not os.path.lexists(name):
+            touch(name, text='bytes')
+
+
+def paths():
+    """ENOENT, ENOTDIR, ENAMETOOLONG, ELOOP, EEXIST, EISDIR, ENOTEMPTY, EINVAL, ENXIO."""
+    restore()
+    os.mkdir('dir')
+    touch('dir/inside')
+    os.symlink('loop', 'loop')
+    os.mkfifo('fifo')
+    for path in ('missing/x', 'file/x', 'x' * 255, 'x' * 256, 'x/' * 2100, 'loop/x', 'loop', 'dir', 'dir/', 'file/',
+                 'dir/.', 'dir/..', ''):
+        for name, call in ONE_NAME.items():
+            show(f'{name} {path[:12]}[{len(path)}]', outcome(call, path))
+            restore()
+    os.chmod('dir', 0o755)
+    show('rename of a directory into itself', outcome(os.rename, 'dir', 'dir/below'))
+    show('rename of a directory onto a full one', outcome(lambda: (os.mkdir('d2'), os.rename('d2', 'dir'))))
+    show('rename of a file onto itself', outcome(os.rename, 'file', 'file'), 'file')
+    os.link('file', 'file2')
+    show('rename between two links of a file', outcome(os.rename, 'file', 'file2'), 'file', 'file2')
+    show('rename with unknown flags', outcome(rename2, 'file', 'z', 64))
+    show('exchange with a missing file', outcome(rename2, 'file', 'zz', EXCHANGE))
+    show('open of a FIFO that has no reader', outcome(os.open, 'fifo', os.O_WRONLY | os.O_NONBLOCK))
+    show('open of a directory for writing', outcome(os.open, 'dir', os.O_WRONLY))
+    show('open of a link, not followed', outcome(os.open, 'loop', os.O_RDONLY | os.O_NOFOLLOW))
+    show('truncate to a negative size', outcome(os.truncate, 'file', -1))
+    show('ftruncate of a file open for reading', outcome(lambda: os.ftruncate(os.open('file', os.O_RDONLY), 3)))
+    show('rename of ..', outcome(os.rename, 'dir/..', 'new'))
+    show('a link to a directory', outcome(os.link, 'dir', 'new'))
+    show('a symbolic link of 4,095 bytes', outcome(os.symlink, 'y' * 4095, 'long'), 'long')
+    show('it is', len(os.readlink('long')) if os.path.lexists('long') else '-')
+
+
+# --- calls by permissions ----------------------------------------------------------------
+
+def users():
+    """EACCES and EPERM for other users, sticky directories, owners and set-ID bits."""
+    os.mkdir('open', 0o777)
+    os.chmod('open', 0o777)
+    os.mkdir('sticky')
+    os.chmod('sticky', 0o1777)
+    os.mkdir('closed', 0o755)
+    touch('closed/file', 0o644)
+    os.mkdir('hidden', 0o700)
+    touch('hidden/file')
+    for where in ('open', 'sticky', 'closed', 'hidden'):
+        for name, call in ONE_NAME.items():
+            if 'link to' in name or 'rename' in name or 'link from' in name:
+                continue
+            show(f'{where}: {name} by a user', as_user(USER, [], call, f'{where}/file'), f'{where}/file')
+    for where in ('open', 'sticky'):
+        for uid in (USER, OTHER):
+            remove(f'{where}/mine')
+            as_user(USER, [], touch, f'{where}/mine')
+            for name, call in {'unlink': os.unlink, 'rename': lambda p: os.rename(p, p + '2'),
+                               'chmod': lambda p: os.chmod(p, 0o777), 'truncate': lambda p: os.truncate(p, 0),
+                               'chown': lambda p: os.chown(p, OTHER, -1), 'times': lambda p: os.utime(p, (1, 1)),
+                               'now': os.utime, 'link': lambda p: os.link(p, p + '3')}.items():
+                if not os.path.lexists(f'{where}/mine'):
+                    as_user(USER, [], touch, f'{where}/mine')
+                show(f'{where}: {name} by {"its owner" if uid == USER else "another"}',
+                     as_user(uid, [], call, f'{where}/mine'), f'{where}/mine')
+                for left in ('2', '3'):
+                    remove(f'{where}/mine{left}')
+    owners()
+
+
+def owners():
+    as_user(USER, [GROUP], touch, 'open/owned')
+    show('a file of a user', 'is', 'open/owned')
+    for kind in KINDS[:5]:
+        show(f'{kind} of a user', as_user(USER, [], make, kind, f'open/{kind}'), f'open/{kind}')
+    for kind in KINDS[5:]:
+        show(f'{kind} by a user', as_user(USER, [], make, kind, f'open/{kind}'))
+    os.mkdir('setgid')
+    if is_root:
+        os.chown('setgid', USER, GROUP)
+    os.chmod('setgid', 0o2777)
+    show('a file in a set-group-ID directory', as_user(USER, [], touch, 'setgid/f'), 'setgid/f')
+    show('a directory in it', as_user(USER, [], os.mkdir, 'setgid/d'), 'setgid/d')
+    show('owner gives its file a group of his', as_user(USER, [GROUP], os.chown, 'open/owned', -1, GROUP), 'open/owned')
+    os.chmod('open/owned', 0o6755)
+    show('set-ID bits after chown by its owner', as_user(USER, [GROUP], os.chown, 'open/owned', -1, GROUP), 'open/owned')
+    os.chmod('open/owned', 0o6755)
+    show('set-ID bits after chown by root', outcome(os.chown, 'open/owned', -1, -1), 'open/owned')
+    os.chmod('open/owned', 0o6777)
+
+    def write(path):
+        with open(path, 'r+b', buffering=0) as f:
+            f.write(b'x')
+    show('set-ID bits after a write', as_user(OTHER, [], write, 'open/owned'), 'open/owned')
+    os.chmod('open/owned', 0o6777)
+    show('set-ID bits after truncate', as_user(OTHER, [], os.truncate, 'open/owned', 0), 'open/owned')
+    show('set-group-ID for a group that is not his', as_user(USER, [], os.chmod, 'open/owned', 0o2755), 'open/owned')
+    for mask in (0o077, 0o000):
+        os.umask(mask)
+        touch(f'masked-{mask}', 0o666)
+        os.mkdir(f'masked-dir-{mask}', 0o777)
+        os.umask(0o022)
+        show(f'umask {mask}', 'is', f'masked-{mask}', f'masked-dir-{mask}')
+
+
+# --- bytes ----------------------------------------------------------------------------------
+
+def bytes_of(path):
+    with open(path, 'rb') as f:
+        return f.read()
+
+
+def data():
+    """Bytes, sizes, holes, times, mappings, locks, attributes, open files without a name."""
+    touch('d', text='0123456789')
+    show('truncate up', outcome(os.truncate, 'd', 20), 'd')
+    show('bytes', bytes_of('d'))
+    show('truncate down', outcome(os.truncate, 'd', 4), 'd')
+    with open('d', 'ab') as f:
+        f.write(b'more')
+    show('appended', bytes_of('d'))
+    a, b = os.open('d', os.O_WRONLY | os.O_APPEND), os.open('d', os.O_WRONLY | os.O_APPEND)
+    for i in range(3):
+        os.write(a, b'a%d' % i), os.write(b, b'b%d' % i)
+    os.close(a), os.close(b)
+    show('appended by two', bytes_of('d'))
+    for mode in (0, KEEP_SIZE, KEEP_SIZE | PUNCH_HOLE, ZERO):
+        show(f'fallocate {mode}', outcome(fallocate, 'd', mode, 4096, 8192), 'd')
+    show('bytes', bytes_of('d').count(b'\0'))
+    with open('holes', 'wb') as f:
+        f.seek(1 << 20)
+        f.write(b'end')
+    with open('holes', 'rb') as f:
+        show('SEEK_DATA', outcome(lambda: str(os.lseek(f.fileno(), 0, os.SEEK_DATA))))
+        show('SEEK_HOLE', outcome(lambda: str(os.lseek(f.fileno(), 0, os.SEEK_HOLE))))
+        show('SEEK_DATA at the end', outcome(os.lseek, f.fileno(), 1 << 21, os.SEEK_DATA))
+    with open('holes', 'rb') as f, open('copy', 'w+b') as g:
+        show('copy_file_range', str(os.copy_file_range(f.fileno(), g.fileno(), 100, (1 << 20) - 50, 10)), 'copy')
+    show('copied', bytes_of('copy')[10:70].strip(b'\0'))
+    with open('mapped', 'w+b') as f:
+        f.truncate(10000)
+        m = mmap.mmap(f.fileno(), 10000)
+        m[5000:5005] = b'bytes'
+        m.flush()
+        show('a mapping is written', bytes_of('mapped')[5000:5005], 'mapped')
+        os.pwrite(f.fileno(), b'other', 100)
+        show('it has what is written', bytes(m[100:105]))
+        m.close()
+    os.link('mapped', 'mapped2')
+    with open('mapped', 'r+b') as f, open('mapped2', 'r+b') as g:
+        m, n = mmap.mmap(f.fileno(), 10000), mmap.mmap(g.fileno(), 10000)
+        m[0:4] = b'both'
+        show('so has a mapping of its other name', bytes(n[0:4]))
+        m.close(), n.close()
+    show('setxattr', outcome(os.setxattr, 'd', 'user.a', b'value'))
+    show('setxattr, as new', outcome(os.setxattr, 'd', 'user.a', b'v', os.XATTR_CREATE))
+    show('setxattr, of another', outcome(os.setxattr, 'd', 'user.b', b'v', os.XATTR_REPLACE))
+    show('listxattr', [n for n in os.listxattr('d') if n.startswith('user.')])
+    show('getxattr', os.getxattr('d', 'user.a'))
+    show('removexattr', outcome(os.removexattr, 'd', 'user.a'))
+    show('removexattr again', outcome(os.removexattr, 'd', 'user.a'))
+    with open('gone', 'w+b') as f:
+        os.unlink('gone')
+        f.write(b'still here')
+        f.flush()
+        os.fchmod(f.fileno(), 0o600)
+        os.ftruncate(f.fileno(), 5)
+        s = os.fstat(f.fileno())
+        show('a file without a name', (oct(s.st_mode), s.st_size, s.st_nlink, os.pread(f.fileno(), 10, 0)))
+    with open('d', 'r+b') as f, open('d', 'r+b') as g:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        show('flock by two', outcome(fcntl.flock, g, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        show('fsync', outcome(os.fsync, f.fileno()))
+        show('fdatasync', outcome(os.fdatasync, f.fileno()))
+    fd = os.open('.', os.O_RDONLY)
+    show('fsync of a directory', outcome(os.fsync, fd))
+    show('write beyond the largest file', outcome(lambda: os.pwrite(os.open('d', os.O_RDWR), b'x', (1 << 63) - 1)))
+    os.mkdir('cwd')
+    os.chdir('cwd')
+    touch('inside', text='x')
+    os.rename('../cwd', '../moved')
+    show('a directory that was renamed is the current one', bytes_of('inside'), 'inside', '../moved')
+    touch('two')
+    os.chdir('..')
+    show('its new file', sorted(os.listdir('moved')))
+
+
+def times():
+    """Calls that set ctime, and mtime of a directory."""
+    touch('t')
+    for name, call in {'chmod': lambda: os.chmod('t', 0o640), 'link': lambda: os.link('t', 't2'),
+                       'unlink': lambda: os.unlink('t2'), 'rename': lambda: os.rename('t', 't3'),
+                       'back': lambda: os.rename('t3', 't'), 'truncate': lambda: os.truncate('t', 8),
+                       'setxattr': lambda: os.setxattr('t', 'user.a', b'b'),
+                       'mkdir': lambda: os.mkdir('t4'), 'rmdir': lambda: os.rmdir('t4')}.items():
+        path = 't' if os.path.exists('t') else 't3'
+        before, above = os.stat(path), os.stat('.')
+        time.sleep(0.02)
+        call()
+        after = os.stat('t' if os.path.exists('t') else 't3')
+        show(f'{name}: times', (after.st_ctime_ns > before.st_ctime_ns, after.st_mtime_ns > before.st_mtime_ns,
+                                os.stat('.').st_mtime_ns > above.st_mtime_ns))
+
+
+def calls(directory):
+    os.umask(0o022)
+    for part in (kinds, paths, users, data, times):
+        os.chdir(directory)
+        os.mkdir(part.__name__)
+        os.chdir(part.__name__)
+        part()
+
+
+# --- refused calls --------------------------------------------------------------------------
+
+def expect(what, got, want):
+    global problems
+    if got != want:
+        problems += 1
+        print(f'{what}: got {got}, want {want}')
+
+
+def protected(top, other):
+    os.chdir(top)
+    touch('mine')
+    files = ['.metadata', '__0_0.distcp', other]
+    for path in files:
+        for name, call in {
+            'open for writing': lambda: os.open(path, os.O_WRONLY), 'open for both': lambda: os.open(path, os.O_RDWR),
+            'open and truncate': lambda: os.open(path, os.O_WRONLY | os.O_TRUNC),
+            'open or create': lambda: os.open(path, os.O_RDWR | os.O_CREAT),
+            'truncate': lambda: os.truncate(path, 0), 'unlink': lambda: os.unlink(path),
+            'rename': lambda: os.rename(path, 'x'), 'replace': lambda: os.rename('mine', path),
+            'exchange': lambda: rename2('mine', path, EXCHANGE), 'link': lambda: os.link(path, 'x'),
+            'chmod': lambda: os.chmod(path, 0o600), 'chown': lambda: os.chown(path, 1, 1),
+            'setxattr': lambda: os.setxattr(path, 'user.x', b'y'),
+            'removexattr': lambda: os.removexattr(path, 'user.note'), 'times': lambda: os.utime(path, (1, 1)),
+            'now': lambda: os.utime(path),
+        }.items():
+            expect(f'{path}: {name}', outcome(call), 'EPERM')
+    for name, call in {'chmod': lambda: os.chmod('.', 0o700), 'chown': lambda: os.chown('.', 1, 1),
+                       'times': lambda: os.utime('.', (1, 1)), 'setxattr': lambda: os.setxattr('.', 'user.x', b'y')}.items():
+        expect(f'the directory: {name}', outcome(call), 'EPERM')
+    for path in ('.metadata.tmp', '__0_7_ckptfs-1-0123456789abcdef.distcp', '.metadata.ckptfs-0123456789abcdef'):
+        for name, call in {'create': lambda: touch(path), 'mkdir': lambda: os.mkdir(path),
+                           'mkfifo': lambda: os.mkfifo(path), 'symlink': lambda: os.symlink('x', path),
+                           'link': lambda: os.link('mine', path), 'rename': lambda: os.rename('mine', path),
+                           'exchange': lambda: rename2('mine', path, EXCHANGE)}.items():
+            expect(f'{path}: {name}', outcome(call), 'ENOENT' if name == 'exchange' else 'EPERM')
+    os.mkdir('below')
+    expect('such a name in another directory', outcome(touch, 'below/.metadata'), 'fine')
+    expect('canary: another file', outcome(os.truncate, 'mine', 3), 'fine')
+    for path in ('mine', 'below/.metadata'):
+        os.unlink(path)
+    os.rmdir('below')
+
+
+def across(mount, tensor):
+    shown, raw = f'{mount}/files', f'{mount}/raw'
+    touch(f'{shown}/mine', text='bytes')
+    for name, call in {'rename out': lambda: os.rename(f'{shown}/mine', f'{raw}/x'),
+                       'rename in': lambda: os.rename(f'{raw}/{tensor}', f'{shown}/x'),
+                       'link out': lambda: os.link(f'{shown}/mine', f'{raw}/x'),
+                       'link in': lambda: os.link(f'{raw}/{tensor}', f'{shown}/x')}.items():
+        expect(name, outcome(call), 'EXDEV')
+    with open(f'{raw}/{tensor}', 'rb') as f, open(f'{shown}/copied', 'w+b') as g:
+        want = f.read()
+        os.copy_file_range(f.fileno(), g.fileno(), len(want), 0, 0)
+        g.seek(0)
+        expect('copy_file_range of a tensor', g.read() == want, True)
+        expect('SEEK_HOLE in a tensor', os.lseek(f.fileno(), 0, os.SEEK_HOLE), len(want))
+        expect('SEEK_DATA in a tensor', os.lseek(f.fileno(), 3, os.SEEK_DATA), 3)
+    os.unlink(f'{shown}/copied')
+    os.unlink(f'{shown}/mine')
+
+
+def steps(top):
+    os.chdir(top)
+    expect('a file of the run', outcome(touch, 'mine'), 'fine')
+    expect('a file in a step', outcome(touch, 'step-1/mine'), 'EPERM')
+    expect('a shard', outcome(os.truncate, 'step-1/__0_0.distcp', 0), 'EPERM')
+    expect('rename of a step', outcome(os.rename, 'step-1', 'old'), 'EPERM')
+    expect('removing a step', outcome(os.rmdir, 'step-1'), 'EPERM')
+    expect('mode of a step', outcome(os.chmod, 'step-1', 0o700), 'EPERM')
+    expect('a file into a step', outcome(os.rename, 'mine', 'step-1/mine'), 'EPERM')
+    expect('files/ of a step', outcome(touch, '../step-1/files/mine'), 'EPERM')
+    expect('a directory', outcome(os.mkdir, 'logs'), 'fine')
+    expect('a file in it', outcome(touch, 'logs/mine'), 'fine')
+
+
+commands = (calls, protected, across, steps)
+{f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
+sys.exit(1 if problems else 0)
