@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Runs scripts of this directory one after the other in forks of one process, so that PyTorch is imported only once.
 
-    several.py PROGRAM NAME[=[PROGRAM]]...   each script gets PROGRAM, or its own, which may be empty
+    several.py PROGRAM NAME[=[ARGUMENT[,ARGUMENT]...]]...   each script gets PROGRAM, or its own arguments or none
 
 The scripts run with few cases and fixed seeds, also in the long run, which runs each of them alone with many. The result
 is one TAP: the lines of each script with its name before them.
@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / part) for part in ("fixtures", "lib")]
 import make                                                                                 # noqa: E402
+import spawn                                                                                # noqa: E402
 from tap import Tap                                                                         # noqa: E402
 
 LINE = re.compile(r"(not )?ok \d+ - (.*?)(?: # SKIP (.*))?$")
@@ -81,11 +82,11 @@ def main():
     os.environ.pop("CKPTFS_ALL", None)
     if make.installed():
         make.quiet()
-        import torch._dynamo                                            # noqa: F401, most of what spawn.run needs
+        spawn.import_late()
     tap, program = Tap(), sys.argv[1]
     for word in sys.argv[2:]:
         name, equals, own = word.partition("=")
-        run(tap, name, [word for word in (own if equals else program,) if word])
+        run(tap, name, [word for word in (own.split(",") if equals else [program]) if word])
     return tap.finish()
 
 
