@@ -127,10 +127,10 @@ def problems_of(ckptfs, lot, here):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(6, 24))
+    options = live.arguments(__doc__, cases=(4, 24))
     seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
-    for world, here in live.by_world(save, (2, 3, 4), options.cases, seed):
+    for world, here in live.by_world(save, live.WORLDS, options.cases, seed):
         found, tensors, how = problems_of(options.ckptfs, lot, here)
         count += tensors
         tap.line(not found, f"{world} ranks, {how}: {tensors} tensors", found)

@@ -4,7 +4,7 @@
 
     fsdp1.py CKPTFS [--cases N]
 
-The models of sidecar.py run in 2 to 4 processes. full/ and raw/ must always have the flat parameters. With the sidecar they
+The models of sidecar.py run in 2 and 3 processes, in the long run in 4, too. full/ and raw/ must always have the flat parameters. With the sidecar they
 also have every parameter under each of its names, as it was before FSDP wrapped it. Without a sidecar, or with a malformed
 one or one of another model, they have the flat parameters only. local/rank-<r>/ is the state of that rank, with and without
 a sidecar: its part of the flat parameters, and with use_orig_params its pieces of the others. A lost rank loses the elements
@@ -21,6 +21,8 @@ import live                                                             # also f
 import interop
 import oracle
 import sidecar
+
+DAMAGE = None, "lost", "malformed", None, "other", "none", None, "lost"           # in this order; None: none
 
 
 def save(rank, world, home, seed, count):
@@ -88,10 +90,9 @@ def local_problems(top, here, world):
     return found
 
 
-def change(lot, here, world):
-    """Damages the checkpoint at random. Returns the kind of damage, or None."""
+def change(lot, how, here, world):
+    """Damages the checkpoint so."""
     path = here / "ckptfs-flat.json"
-    how = lot.choice((None, None, None, "none", "malformed", "other", "lost"))
     if how == "none":
         path.unlink()
     elif how == "malformed":
@@ -103,13 +104,12 @@ def change(lot, here, world):
         path.write_text(json.dumps(side))
     elif how == "lost":
         (here / f"local_{lot.randrange(world)}.pt").unlink()
-    return how
 
 
-def problems_of(ckptfs, lot, here, world):
+def problems_of(ckptfs, lot, how, here, world):
     import torch
     truth, flats = torch.load(here.parent / f"truth-{here.name[5:]}.pt", weights_only=False)
-    how = change(lot, here, world)
+    change(lot, how, here, world)
     table = hub.expected(flats | truth if how in (None, "lost") else flats)
     stems = {oracle.stems([oracle.key_bytes(name)])[oracle.key_bytes(name)] for name in flats}
     with interop.Mount(ckptfs, here) as top:
@@ -147,11 +147,11 @@ def sane(top, table):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(12, 24))
+    options = live.arguments(__doc__, cases=(len(DAMAGE), 24))
     seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
-    for world, here in live.by_world(save, (2, 3, 4), options.cases, seed):
-        found, tensors, how = problems_of(options.ckptfs, lot, here, world)
+    for number, (world, here) in enumerate(live.by_world(save, live.WORLDS, options.cases, seed)):
+        found, tensors, how = problems_of(options.ckptfs, lot, DAMAGE[number % len(DAMAGE)], here, world)
         count += tensors
         tap.line(not found, f"{world} ranks, {how}: {tensors} tensors", found)
     print(f"# {count} tensors")

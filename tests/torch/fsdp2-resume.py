@@ -4,9 +4,9 @@
 
     fsdp2-resume.py CKPTFS
 
-The job is train.py: FSDP2, AdamW, four processes, in the long run started by torchrun. Its checkpoint is mounted and layers
+The job is train.py: FSDP2, AdamW, two processes, in the long run four, started by torchrun. Its checkpoint is mounted and layers
 are replaced; then the daemon is killed, or the plug is pulled (see tests/crash/images.py; as root), in the middle of the
-next copy, in the long run at any time, too. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the
+next copy, in the long run at any time, too. dcp.load in as many and in half as many processes has the layers whose cp ended well, nothing else is changed, and the
 job goes on, bit by bit as one whose layers were set by PyTorch. The result is TAP.
 """
 import json
@@ -31,6 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "crash")
 import images                                                                               # noqa: E402
 
 LAYER = "layers.0.attention.{}.weight"
+WORLD = 4 if live.is_long() else 2
 TURNS = 4 if live.is_long() else 0                                      # crashes at some time among copies
 EMPTY = {"losses": [], "loaded": {}, "trained": {}}
 
@@ -194,7 +195,7 @@ def plug_pulled(trial, saved, wanted):
 
 def goes_on(trial, path):
     """The job saves over it, and that can be mounted and written, too."""
-    trial.job(4, f"--load={path}", "--steps=1", f"--save={path}")
+    trial.job(WORLD, f"--load={path}", "--steps=1", f"--save={path}")
     with live.Daemon(trial.options.ckptfs, path) as daemon:
         good = trial.copy(daemon, "wq", trial.array(5))
     trial.tap.line(good and trial.holds(path, "wq") == pathlib.Path(trial.array(5)).read_bytes()[-1024:],
@@ -209,13 +210,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="resume-") as scratch:
         trial, saved = Trial(tap, options, scratch), f"{scratch}/saved"
         try:
-            trial.job(4, "--steps=2", f"--save={saved}", torchrun=live.is_long())
+            trial.job(WORLD, "--steps=2", f"--save={saved}", torchrun=live.is_long())
             layers = [f"--set={LAYER.format(name)}={trial.array(number)}"
                       for name, number in (("wq", 1), ("wv", 2), ("wk", 4))]
-            plain = trial.job(4, f"--load={saved}", "--seed=7", "--steps=2")
-            wanted = {world: trial.job(world, f"--load={saved}", "--seed=7", "--steps=2", *layers) for world in (4, 2)}
-            changed = {key for key, entry in wanted[4]["loaded"].items() if plain["loaded"][key] != entry}
-            tap.line(changed == {stem(name) for name in ("wq", "wv", "wk")} and plain["losses"] != wanted[4]["losses"],
+            plain = trial.job(WORLD, f"--load={saved}", "--seed=7", "--steps=2")
+            wanted = {world: trial.job(world, f"--load={saved}", "--seed=7", "--steps=2", *layers)
+                      for world in (WORLD, WORLD // 2)}
+            changed = {key for key, entry in wanted[WORLD]["loaded"].items() if plain["loaded"][key] != entry}
+            tap.line(changed == {stem(name) for name in ("wq", "wv", "wk")} and plain["losses"] != wanted[WORLD]["losses"],
                      "canary: the layers make a difference", changed)
             killed(trial, saved, wanted)
             plug_pulled(trial, saved, wanted)

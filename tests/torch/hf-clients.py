@@ -7,8 +7,8 @@
 Random models are saved by torch.distributed.checkpoint in 1 to 4 processes, by torch.save and by the safetensors package,
 beside an optimizer's state; each is mounted, with a random hf_shard_size=. safe_open must list the model's names and give
 its tensors, whole and by slices; safetensors' loader of whole files, and 8 threads that read files in blocks, as vLLM does,
-must get the same. Four processes train two models of transformers under FSDP2, a llama and a GPT-2 with tied weights, and
-save them by DCP, the llama beside its optimizer. from_pretrained makes both from hf/, in one file, in several, and with a
+must get the same. Two processes, in the long run four, train two models of transformers under FSDP2, a llama and a GPT-2
+with tied weights, and save them by DCP, the llama beside its optimizer. from_pretrained makes both from hf/, in one file, in several, and with a
 template: the logits are those of the training model, bit for bit. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import concurrent.futures
@@ -178,7 +178,7 @@ def problems_of(ckptfs, lot, saver, home):
 
 # ---- transformers -------------------------------------------------------------------------------------------------
 
-RANKS = 4
+RANKS = 4 if live.is_long() else 2
 LAYERS = {"llama": "model.layers", "gpt2": "transformer.h"}
 
 
@@ -369,7 +369,7 @@ def models_of_transformers(tap, ckptfs, scratch):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(6, 30))
+    options = live.arguments(__doc__, cases=(3, 30))
     try:
         import safetensors                                                          # noqa: F401
         import transformers                                                         # noqa: F401

@@ -14,6 +14,8 @@ import interop                                                                  
 import make                                                                                 # noqa: E402
 from tap import is_long, seed                                                               # noqa: E402, F401
 
+WORLDS = (2, 3, 4) if is_long() else (2, 3)                             # processes of jobs
+
 
 def arguments(doc, **more):
     """CKPTFS, and more options with their defaults; one whose default is a list may be given several times, and one that

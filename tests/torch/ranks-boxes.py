@@ -451,7 +451,7 @@ def canary(ranked, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ranked")
-    parser.add_argument("--cases", type=int, default=number_of("CKPTFS_CASES", 500, 20000))
+    parser.add_argument("--cases", type=int, default=number_of("CKPTFS_CASES", 250, 20000))
     args = parser.parse_args()
     lot, tap = random.Random(seed()), Tap()
     with tempfile.TemporaryDirectory() as name:

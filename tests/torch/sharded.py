@@ -159,7 +159,7 @@ def compare(mnt, spec, tensors, rules, split):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(320, 5000))
+    options = live.arguments(__doc__, cases=(180, 5000))
     import torch
     lot, tap = random.Random(live.seed(39)), Tap()
     each = max(1, options.cases // (len(SPECS) + len(MODELS)))

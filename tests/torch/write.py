@@ -104,7 +104,7 @@ def check(tap, name, entry, directory, options, seed):
 
 
 def main():
-    options = live.arguments(__doc__, cases=(100, 700), only=[])
+    options = live.arguments(__doc__, cases=(60, 700), only=[])
     import cases
     import world
     seed = live.seed()
