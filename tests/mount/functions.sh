@@ -264,14 +264,14 @@ stems() {
 find_numpy() {
 	for NUMPY_PYTHON in python3 /usr/bin/python3 \
 		"$HERE/../../.venv-torch-2.13.0/bin/python"; do
-		"$NUMPY_PYTHON" -c 'import numpy' 2>/dev/null && return
+		"$NUMPY_PYTHON" -c 'import importlib.util as u; assert u.find_spec("numpy")' 2>/dev/null && return
 	done
 }
 
 # Sets TORCH_PYTHON: the Python of the tests with PyTorch, or python3 if it has torch.
 find_torch() {
 	for TORCH_PYTHON in "$HERE/../../.venv-torch-2.13.0/bin/python" python3; do
-		"$TORCH_PYTHON" -c 'import torch' 2>/dev/null && return
+		"$TORCH_PYTHON" -c 'import importlib.util as u; assert u.find_spec("torch")' 2>/dev/null && return
 	done
 	unset TORCH_PYTHON
 	return 1

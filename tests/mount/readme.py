@@ -97,7 +97,8 @@ def session(shell, where, found):
 
 
 def python(shell, where, text):
-    if 'torch' in text and shell.run('python3 -c "import torch"')[1]:
+    found = 'import importlib.util as u; assert u.find_spec("torch")'
+    if 'torch' in text and shell.run(f"python3 -c '{found}'")[1]:
         print(f'skip {where}: python: no PyTorch')
         return
     shown = re.findall(r'^\s*print\(.*\)  # (.*)$', text, re.M)
