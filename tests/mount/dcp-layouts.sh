@@ -14,7 +14,7 @@ attribute() {
 
 every() {
 	local name=$1
-	check "$name: 3 ranks and a mesh" layout 3 dp=2,tp=2,cp=3
+	check "$name: 3 ranks and a mesh" layout 3 "${CKPTFS_ALL:+dp=2,}tp=2,cp=3"
 }
 each_fixture dcp every
 
