@@ -155,6 +155,13 @@ static inline uint64_t tap_cases(const char *name, uint64_t few, uint64_t many)
 	return tap_is_long() ? many : few;
 }
 
+/* The same by a factor: n in the long run, else a quarter; a sixteenth where the
+ * build is slow. */
+static inline size_t tap_times(size_t n)
+{
+	return tap_is_long() ? n : n / (TAP_SLOW ? 16 : 4);
+}
+
 /* xorshift64*: state must not be 0. */
 #ifdef __clang__
 __attribute__((no_sanitize("integer")))

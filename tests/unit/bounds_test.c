@@ -147,12 +147,6 @@ static void add_times(struct ck_buf *b, const char *piece, size_t n)
 		ck_buf_text(b, piece);
 }
 
-/* A number of repetitions; a quarter of it but in the long run. */
-static size_t times(size_t n)
-{
-	return tap_is_long() ? n : n / 4;
-}
-
 /* head, n times piece, tail; no NUL in them. */
 static void repeated(const char *name, const char *head, const char *piece,
 		     size_t n, const char *tail)
@@ -160,7 +154,7 @@ static void repeated(const char *name, const char *head, const char *piece,
 	struct bomb b = { .name = name };
 
 	add(&b.bytes, head);
-	add_times(&b.bytes, piece, times(n));
+	add_times(&b.bytes, piece, tap_times(n));
 	add(&b.bytes, tail);
 	bounded(&b);
 }
@@ -230,7 +224,7 @@ static void test_globals(void)
 	struct bomb b = { .name = "4096 globals, each 500 times" };
 
 	add(&b.bytes, "(");
-	for (size_t k = 0; k < times(500); k++)
+	for (size_t k = 0; k < tap_times(500); k++)
 		for (int i = 0; i < 4096; i++)
 			ck_buf_printf(&b.bytes, "cm\n%d\n0", i);
 	add(&b.bytes, "l.");
@@ -242,7 +236,7 @@ static void test_long_numbers(void)
 	struct bomb b = { .name = "numbers of 4300 digits" };
 
 	add(&b.bytes, "(");
-	for (size_t k = 0; k < times(4000); k++) {
+	for (size_t k = 0; k < tap_times(4000); k++) {
 		add(&b.bytes, "L");
 		add_times(&b.bytes, "9", 4300);
 		add(&b.bytes, "L\n");

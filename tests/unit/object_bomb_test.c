@@ -84,12 +84,6 @@ static void repeat(struct ck_buf *b, const char *bytes, size_t len, size_t n)
 		ck_buf_add(b, bytes, len);
 }
 
-/* A number of values: n in the long run, else a quarter of it. */
-static size_t times(size_t n)
-{
-	return tap_is_long() ? n : n / 4;
-}
-
 #define REPEAT(b, text, n) repeat(b, text, sizeof(text) - 1, n)
 
 static void add_string(struct ck_buf *b, size_t len, char c)
@@ -141,7 +135,7 @@ static void test_short_texts_add_up(void)
 	ck_buf_text(&b, "(");
 	add_string(&b, 4000, 'x');
 	REPEAT(&b, "q\1", 1);
-	REPEAT(&b, "h\1", times(4000000));
+	REPEAT(&b, "h\1", tap_times(4000000));
 	ck_buf_text(&b, "l.");
 	eq_err(bounded("4,000,000 times", &b, &out), -EBADMSG);
 	ck_buf_fini(&out);
@@ -167,7 +161,7 @@ static void test_long_keys_add_up(void)
 	ck_buf_text(&b, "(");
 	add_string(&b, 1 << 20, 'k');
 	ck_buf_text(&b, "q\1");
-	REPEAT(&b, "}h\1Ns", times(100000));
+	REPEAT(&b, "}h\1Ns", tap_times(100000));
 	ck_buf_text(&b, "l.");
 	eq_err(bounded("one key in 100,000 dicts", &b, &out), -EBADMSG);
 	ck_buf_fini(&out);
@@ -233,7 +227,7 @@ static void test_many_small(void)
 		struct ck_buf b = { 0 }, out = { 0 };
 
 		ck_buf_text(&b, "(");
-		repeat(&b, rows[i].text, rows[i].len, times(rows[i].n));
+		repeat(&b, rows[i].text, rows[i].len, tap_times(rows[i].n));
 		ck_buf_text(&b, "l.");
 		eq_err(bounded(rows[i].what, &b, &out),
 		       rows[i].shown ? 0 : -EBADMSG);
@@ -246,7 +240,7 @@ static void test_large_dict(void)
 	struct ck_buf b = { 0 }, out = { 0 };
 
 	ck_buf_text(&b, "(");
-	for (uint32_t i = 0; i < times(500000); i++) {
+	for (uint32_t i = 0; i < tap_times(500000); i++) {
 		ck_buf_text(&b, "\x8c\4");
 		for (unsigned k = 0; k < 4; k++) {
 			char c = (char)('0' + (i >> 6 * k & 63));

@@ -204,9 +204,10 @@ struct crowd {
 static void *crowd_read(void *arg)
 {
 	struct crowd *c = arg;
+	const unsigned reads = tap_is_long() ? 2000 : 200;
 	uint8_t bytes[8];
 
-	for (unsigned i = 0; i < 2000; i++) {
+	for (unsigned i = 0; i < reads; i++) {
 		int rc = world_read_into(c->w, c->o, 0, 8, bytes);
 
 		if (rc != -EIO && (rc || memcmp(bytes + 4, content[1], 4) != 0))

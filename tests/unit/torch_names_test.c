@@ -261,6 +261,7 @@ static void test_key_cut(void)
 /* For most of the files no memory is left, which is detected early. */
 static void test_many_files(void)
 {
+	const unsigned n = TAP_SLOW && !tap_is_long() ? 40 : 200;
 	struct ck_buf text = { 0 };
 	struct ck_checkpoint *cp;
 	char name[] = "many-aa.pt";
@@ -268,7 +269,7 @@ static void test_many_files(void)
 	double begin;
 
 	key_cut(&text);
-	for (unsigned i = 0; i < 200; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		name[5] = (char)('a' + i / 26);
 		name[6] = (char)('a' + i % 26);
 		tc_put(name, tc_legacy(text.data, "", NULL));
@@ -278,7 +279,7 @@ static void test_many_files(void)
 	printf("# %.2f s\n", seconds() - begin);
 	ok(TAP_SLOW || !tap_is_long() || seconds() - begin < 8);
 	ck_checkpoint_close(cp);
-	for (unsigned i = 0; i < 200; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		name[5] = (char)('a' + i / 26);
 		name[6] = (char)('a' + i % 26);
 		unlinkat(tc_dirfd, name, 0);

@@ -430,16 +430,23 @@ static unsigned one(const char *top, const char *name)
 
 int main(int argc, char **argv)
 {
+	const int step = TAP_SLOW && !tap_is_long() ? 3 : 1;
 	unsigned compared = 0;
-	struct dirent *e;
-	DIR *list;
+	struct dirent **list;
+	int n;
 
 	if (argc != 2)
 		return 2;
-	list = opendir(argv[1]);
-	while (list && (e = readdir(list)))
-		compared += e->d_name[0] != '.' && one(argv[1], e->d_name);
-	closedir(list);
-	ok(compared > 40);
+	n = scandir(argv[1], &list, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		const char *name = list[i]->d_name;
+
+		if (name[0] != '.' &&
+		    (i % step == 0 || strcmp(name, "sample") == 0))
+			compared += one(argv[1], name);
+		free(list[i]);
+	}
+	free(n < 0 ? NULL : list);
+	ok(compared > 40U / (unsigned)step);
 	return tap_done();
 }
