@@ -312,26 +312,38 @@ static int step_check(struct ck_area *a, const struct ck_area_node *dir,
 	return rc;
 }
 
-static const char *name_shown(struct ck_area *a, const struct ck_area_node *n,
-			      char name[static CK_AREA_NAME_BYTES])
+/* A file that a commit makes is in the list after the commit, so that its name protects it
+ * meanwhile. */
+static int name_check(struct ck_area *a, const struct ck_area_node *dir,
+		      const char *name)
 {
-	struct ck_area_node *parent;
+	struct ck_area_protected *p = a->protected;
+	int rc;
 
-	if (ck_area_name_of(&a->table, n, &parent, name))
-		return CK_AREA_NAME;
-	ck_area_put(&a->table, parent);
-	return name;
+	if (!is_reserved(a->fs->cp, name))
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	rc = list_renew(p);
+	if (rc == 0 && row_find(p, dir->id.dev, dir->id.ino))
+		rc = refuse(&p->logged, name, "is a name for commits");
+	pthread_mutex_unlock(&p->lock);
+	return rc;
 }
 
 int ck_area_may_change(struct ck_area *a, const struct ck_area_node *n)
 {
-	char name[CK_AREA_NAME_BYTES];
+	char name[CK_AREA_NAME_BYTES] = CK_AREA_NAME;
+	struct ck_area_node *parent = NULL;
 	int rc = step_check(a, n, NULL);
 
 	if (rc || n->id.covered)
 		return rc;
-	return id_check(a->protected, n->id.dev, n->id.ino,
-			name_shown(a, n, name));
+	(void)!ck_area_name_of(&a->table, n, &parent, name);
+	rc = id_check(a->protected, n->id.dev, n->id.ino, name);
+	if (rc == 0 && parent)
+		rc = name_check(a, parent, name);
+	ck_area_put(&a->table, parent);
+	return rc;
 }
 
 int ck_area_may_remove(struct ck_area *a, const struct ck_area_node *dir,
@@ -339,21 +351,15 @@ int ck_area_may_remove(struct ck_area *a, const struct ck_area_node *dir,
 {
 	int rc = step_check(a, dir, name);
 
-	return rc ? rc : id_check(a->protected, st->st_dev, st->st_ino, name);
+	if (rc == 0)
+		rc = id_check(a->protected, st->st_dev, st->st_ino, name);
+	return rc ? rc : name_check(a, dir, name);
 }
 
 int ck_area_may_name(struct ck_area *a, const struct ck_area_node *dir,
 		     const char *name)
 {
-	struct ck_area_protected *p = a->protected;
 	int rc = step_check(a, dir, name);
 
-	if (rc || !is_reserved(a->fs->cp, name))
-		return rc;
-	pthread_mutex_lock(&p->lock);
-	rc = list_renew(p);
-	if (rc == 0 && row_find(p, dir->id.dev, dir->id.ino))
-		rc = refuse(&p->logged, name, "is a name for commits");
-	pthread_mutex_unlock(&p->lock);
-	return rc;
+	return rc ? rc : name_check(a, dir, name);
 }

@@ -422,6 +422,13 @@ def protected(top, other):
                            'link': lambda: os.link('mine', path), 'rename': lambda: os.rename('mine', path),
                            'exchange': lambda: rename2('mine', path, EXCHANGE)}.items():
             expect(f'{path}: {name}', outcome(call), 'ENOENT' if name == 'exchange' else 'EPERM')
+    path = '__0_8_ckptfs-1-0123456789abcdef.distcp'
+    for name, call in {'open for writing': lambda: os.open(path, os.O_WRONLY), 'unlink': lambda: os.unlink(path),
+                       'truncate': lambda: os.truncate(path, 0), 'link': lambda: os.link(path, 'x'),
+                       'rename': lambda: os.rename(path, 'x'), 'replace': lambda: os.rename('mine', path),
+                       'exchange': lambda: rename2(path, 'mine', EXCHANGE),
+                       'chmod': lambda: os.chmod(path, 0o600)}.items():
+        expect(f'a file of a commit that has not ended: {name}', outcome(call), 'EPERM')
     os.mkdir('below')
     expect('such a name in another directory', outcome(touch, 'below/.metadata'), 'fine')
     expect('canary: another file', outcome(os.truncate, 'mine', 3), 'fine')

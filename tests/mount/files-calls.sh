@@ -34,9 +34,10 @@ unmounted
 # --- files of the checkpoint
 setfattr -n user.note -v 'a value' "$source/__0_0.distcp"
 ln "$source/__0_0.distcp" "$source/old-link"
-before=$(digests "$source")
 "$CKPTFS" mount "$source" "$mnt" -o "write,log=$WORK/log$all"
 one=$(stems sample | head -n 1)
+echo shard >"$source/__0_8_ckptfs-1-0123456789abcdef.distcp"
+before=$(digests "$source")
 check 'files of the checkpoint are not changed' calls protected "$mnt/files" old-link
 equal 'the log has one line for each' "$(grep -c 'files/: .* is a file of the checkpoint' "$WORK/log")" 2
 equal 'and one for its names' "$(grep -c 'files/: .* is a name for commits' "$WORK/log")" 1
