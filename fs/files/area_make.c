@@ -174,7 +174,7 @@ static void create_run(struct ck_area_job *j)
 static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
 			mode_t mode, struct fuse_file_info *fi)
 {
-	enum { FLAGS = O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC };
+	enum { FLAGS = O_ACCMODE | O_SYNC | O_DSYNC };
 	struct ck_area_job *j = ck_area_job_make(req, dir, create_run, name,
 						 fi);
 

@@ -9,13 +9,17 @@
 #include "base/system/read_upto.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-/* An error behind the first bytes is that of the next request. */
+/* The flags are those that the file has at the write, see fcntl(2). Pages of a mapping go
+ * where they were read. An error behind the first bytes is that of the next request. */
 static void write_run(struct ck_area_job *j)
 {
+	bool appends = (j->fi.flags & O_APPEND) && !j->fi.writepage;
 	ssize_t n = ck_pwrite_upto(ck_area_handle_of(&j->fi)->fd, j->bytes,
-				   j->size, (uint64_t)j->off);
+				   j->size, (uint64_t)j->off,
+				   appends ? RWF_APPEND : 0);
 
 	if (n < 0)
 		fuse_reply_err(j->req, (int)-n);

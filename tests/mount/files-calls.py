@@ -327,6 +327,19 @@ def data():
         m[0:4] = b'both'
         show('so has a mapping of its other name', bytes(n[0:4]))
         m.close(), n.close()
+    fd = os.open('appended', os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    os.write(fd, b'a' * 5000)
+    with mmap.mmap(fd, 5000) as m:
+        m[4096:4100] = b'page'
+        m.flush()
+        show('a mapping of a file for appending', bytes_of('appended')[4096:4100], 'appended')
+    fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+    os.pwrite(fd, b'begin', 0)
+    show('no more for appending', bytes_of('appended')[:5], 'appended')
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    os.write(fd, b'end')
+    show('again for appending', bytes_of('appended')[5000:], 'appended')
+    os.close(fd)
     show('setxattr', outcome(os.setxattr, 'd', 'user.a', b'value'))
     show('setxattr, as new', outcome(os.setxattr, 'd', 'user.a', b'v', os.XATTR_CREATE))
     show('setxattr, of another', outcome(os.setxattr, 'd', 'user.b', b'v', os.XATTR_REPLACE))

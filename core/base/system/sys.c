@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* A path of more than CLIMB_MAX directories cannot exist. */
@@ -71,14 +72,17 @@ static int write_all(int fd, const char *p, size_t len, off_t fpos)
 	return 0;
 }
 
-ssize_t ck_pwrite_upto(int fd, const void *buf, size_t len, uint64_t fpos)
+ssize_t ck_pwrite_upto(int fd, const void *buf, size_t len, uint64_t fpos,
+		       int flags)
 {
-	const char *p = buf;
+	struct iovec left;
 	size_t done = 0;
 	ssize_t n;
 
 	while (done < len) {
-		n = pwrite(fd, p + done, len - done, (off_t)(fpos + done));
+		left = (struct iovec){ (void *)((uintptr_t)buf + done),
+				       len - done };
+		n = pwritev2(fd, &left, 1, (off_t)(fpos + done), flags);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && done == 0)
