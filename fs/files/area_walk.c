@@ -148,6 +148,8 @@ int ck_area_pin_parent(struct ck_area *a, struct ck_area_node *n,
 	return fd;
 }
 
+/* The name may lead to a FIFO or a device now, which is not opened, see O_PATH. O_NONBLOCK: it
+ * may be replaced between both calls. */
 static int file_open(struct ck_area *a, struct ck_area_node *n, int flags,
 		     struct stat *st)
 {
@@ -157,8 +159,12 @@ static int file_open(struct ck_area *a, struct ck_area_node *n, int flags,
 
 	if (dirfd < 0)
 		return dirfd;
-	/* O_NONBLOCK: the name may lead to a FIFO now */
-	fd = node_open(dirfd, n, name, flags | O_NONBLOCK | O_NOCTTY, st);
+	fd = node_open(dirfd, n, name, O_PATH, st);
+	if (fd >= 0) {
+		close(fd);
+		fd = node_open(dirfd, n, name, flags | O_NONBLOCK | O_NOCTTY,
+			       st);
+	}
 	ck_area_fd_unpin(&a->table, parent);
 	ck_area_put(&a->table, parent);
 	return fd;

@@ -355,6 +355,8 @@ def data():
         os.ftruncate(f.fileno(), 5)
         s = os.fstat(f.fileno())
         show('a file without a name', (oct(s.st_mode), s.st_size, s.st_nlink, os.pread(f.fileno(), 10, 0)))
+        os.mkdir('gone')
+        show('it is opened, a directory has its name', outcome(os.open, f'/proc/self/fd/{f.fileno()}', os.O_RDWR))
     with open('d', 'r+b') as f, open('d', 'r+b') as g:
         fcntl.flock(f, fcntl.LOCK_EX)
         show('flock by two', outcome(fcntl.flock, g, fcntl.LOCK_EX | fcntl.LOCK_NB))
