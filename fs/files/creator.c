@@ -267,5 +267,8 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 		       strerror(-rc));
 		return -EIO;
 	}
-	return reply.rc == 0 && fd >= 0 ? fd : reply.rc;
+	if (reply.rc == 0 && what->what == CK_MADE_FILE)
+		/* the kernel drops a descriptor for which there is no room */
+		return fd < 0 ? -ENFILE : fd;
+	return reply.rc;
 }
