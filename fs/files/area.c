@@ -22,6 +22,7 @@
 
 enum {
 	THREADS = 16,
+	MAKERS = 2,	 /* the creator makes one file at a time */
 	FDS_MOST = 1024, /* descriptors of nodes that no request uses */
 	FDS_SHARE = 8,	 /* or this part of RLIMIT_NOFILE */
 	OPEN_SHARE = 2,	 /* part of RLIMIT_NOFILE for open files */
@@ -89,7 +90,8 @@ static int area_init(struct ck_area *a)
 	a->protected = ck_area_protected_make(a->fs);
 	a->flushes = flushes_at_close(a->dirfd);
 	a->pool = ck_pool_make(THREADS);
-	return a->pool && a->protected ? 0 : -ENOMEM;
+	a->makers = ck_pool_make(MAKERS);
+	return a->pool && a->makers && a->protected ? 0 : -ENOMEM;
 }
 
 int ck_area_make(struct ck_fs *fs)
@@ -120,7 +122,8 @@ void ck_area_stop(struct ck_area *a)
 	if (!a)
 		return;
 	ck_pool_free(a->pool);
-	a->pool = NULL;
+	ck_pool_free(a->makers);
+	a->pool = a->makers = NULL;
 }
 
 void ck_area_free(struct ck_area *a)

@@ -39,6 +39,7 @@ struct ck_area {
 	struct ck_area_table table; /* of all nodes */
 	size_t handles_most;	    /* the other descriptors are for tensors */
 	struct ck_pool *pool;	    /* NULL after ck_area_stop() */
+	struct ck_pool *makers;	    /* waits for the creator; the same */
 	/* Held for writing while a directory gets another name and its node does, for reading
 	 * while names are followed. Before ck_area_table.lock. */
 	pthread_rwlock_t renames;
@@ -66,6 +67,7 @@ struct ck_area_job {
 	/* Handles the request and replies, in a thread of the pool. */
 	void (*run)(struct ck_area_job *j);
 	bool always; /* run also when the mount ends */
+	bool makes;  /* waits for the creator */
 	fuse_ino_t ino;
 	size_t size;
 	off_t off;

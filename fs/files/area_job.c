@@ -2,7 +2,8 @@
 /*
  * area_job: requests for files/ as jobs of its pool. A FUSE thread copies the arguments of
  * a request and continues; a thread of the pool handles and answers it. The queue has no
- * limit: each entry is a request that a program waits for.
+ * limit: each entry is a request that a program waits for. Requests that wait for the creator
+ * have threads of their own, so that others continue if it does not answer.
  *
  * One FUSE thread at a time handles a request itself, which saves two changes of threads
  * for a program that sends one request after the other. If the source does not answer, that
@@ -98,7 +99,7 @@ void ck_area_job_queue(struct ck_area_job *j)
 		return;
 	}
 	/* false only if no thread could be started at all */
-	if (!ck_pool_add(j->area->pool, &j->job))
+	if (!ck_pool_add(j->makes ? a->makers : a->pool, &j->job))
 		job_run(&j->job, true);
 }
 

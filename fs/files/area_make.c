@@ -63,6 +63,13 @@ static void make_run(struct ck_area_job *j, enum ck_made what)
 	ck_area_reply_entry(j, rc, &e);
 }
 
+/* Runs a job where requests wait for the creator. */
+static void make_queue(struct ck_area_job *j)
+{
+	j->makes = true;
+	ck_area_job_queue(j);
+}
+
 static void mknod_run(struct ck_area_job *j)
 {
 	make_run(j, CK_MADE_NODE);
@@ -88,7 +95,7 @@ static void area_mknod(fuse_req_t req, fuse_ino_t dir, const char *name,
 		return;
 	j->mode = mode;
 	j->dev = dev;
-	ck_area_job_queue(j);
+	make_queue(j);
 }
 
 static void area_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name,
@@ -100,7 +107,7 @@ static void area_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name,
 	if (!j)
 		return;
 	j->mode = mode;
-	ck_area_job_queue(j);
+	make_queue(j);
 }
 
 static void area_symlink(fuse_req_t req, const char *target, fuse_ino_t dir,
@@ -110,7 +117,7 @@ static void area_symlink(fuse_req_t req, const char *target, fuse_ino_t dir,
 						 NULL);
 
 	if (j && ck_area_job_text(j, target))
-		ck_area_job_queue(j);
+		make_queue(j);
 }
 
 /* --- create(2) ------------------------------------------------------------------------ */
@@ -182,7 +189,7 @@ static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
 		return;
 	j->mode = mode & 07777;
 	j->flags = fi->flags & FLAGS;
-	ck_area_job_queue(j);
+	make_queue(j);
 }
 
 void ck_area_make_ops(struct fuse_lowlevel_ops *ops)

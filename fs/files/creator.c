@@ -31,7 +31,8 @@ struct ck_creator {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	int fd; /* of the socket */
+	int fd;	   /* of the socket */
+	bool gone; /* it is in the log that the process is gone */
 };
 
 struct request {
@@ -261,12 +262,13 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 	rc = message_send(c->fd, r, sizeof(*r), what->dirfd);
 	if (rc == 0)
 		rc = message_receive(c->fd, &reply, sizeof(reply), &fd);
-	pthread_mutex_unlock(&c->lock);
-	if (rc) {
+	if (rc && !c->gone)
 		ck_log("files/: the process that creates files is gone: %s",
 		       strerror(-rc));
+	c->gone = c->gone || rc;
+	pthread_mutex_unlock(&c->lock);
+	if (rc)
 		return -EIO;
-	}
 	if (reply.rc == 0 && what->what == CK_MADE_FILE)
 		/* the kernel drops a descriptor for which there is no room */
 		return fd < 0 ? -ENFILE : fd;

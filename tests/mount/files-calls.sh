@@ -133,6 +133,44 @@ else
 	skip 'a user: a file of his' 'only root can become another user'
 fi
 
+# --- the process that creates files does not answer, or is gone
+mkdir -p "$source/many"
+for i in $(seq 20); do
+	mkdir -p "$source/many/$i"
+done
+"$CKPTFS" mount "$source" "$mnt" -o "write,log=$WORK/log-creator"
+creator=$(for child in $(cat "/proc/$(daemon)"/task/*/children); do
+	! grep -q ckptfs-creator "/proc/$child/comm" || echo "$child"
+done)
+kill -STOP "$creator"
+creating=
+for i in $(seq 20); do
+	touch "$mnt/files/many/$i/new" &
+	creating="$creating $!"
+done
+wait_for_it() {
+	local pid n=0
+	for pid in $creating; do
+		! grep -q wait "/proc/$pid/wchan" || n=$((n + 1))
+	done
+	[ "$n" = 20 ]
+}
+check 'many programs create files' comes wait_for_it
+check 'others read meanwhile' cmp "$mnt/files/__0_0.distcp" "$source/__0_0.distcp"
+check 'and change files' sh -c 'echo changed >"$1/config.json"' - "$mnt/files"
+equal 'no file is created' "$(find "$source/many" -name new | wc -l)" 0
+kill -CONT "$creator"
+# shellcheck disable=SC2086
+wait $creating
+equal 'then all are' "$(find "$source/many" -name new | wc -l)" 20
+kill -KILL "$creator"
+for i in 1 2 3; do
+	fails 'without it no file is created' 'Input/output error' mkdir "$mnt/files/many/$i/dir"
+done
+check 'others are changed' sh -c 'mv "$1/many/1/new" "$1/many/2/renamed" && echo x >"$1/many/2/renamed"' - "$mnt/files"
+equal 'the log has one line' "$(grep -c 'the process that creates files is gone' "$WORK/log-creator")" 1
+unmounted
+
 # --- a source that is full
 mkdir small
 if mount -t tmpfs -o size=4m none small 2>"$WORK/out"; then
