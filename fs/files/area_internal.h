@@ -123,9 +123,10 @@ CK_MUST_USE int ck_area_pin_parent(struct ck_area *a, struct ck_area_node *n,
  * ck_area_pin(). */
 CK_MUST_USE int ck_area_open(struct ck_area *a, struct ck_area_node *n,
 			     int flags, struct stat *st);
-/* Identity of a file in a directory. */
-struct ck_area_id ck_area_id_of(const struct ck_area_node *dir,
-				const struct stat *st);
+/* Identity of a file with a name in a directory, or of fd itself with the name "". */
+struct ck_area_id ck_area_id_of(const struct ck_area *a,
+				const struct ck_area_node *dir, int fd,
+				const char *name, const struct stat *st);
 /* The name of an open file, O_PATH or not, in /proc: for system calls that take only
  * paths, and for opening it again. */
 #define CK_AREA_LINK_BYTES 32

@@ -133,7 +133,7 @@ static int opened_enter(struct ck_area_job *j, struct ck_area_node *dir, int fd,
 				: ck_area_fd_stat(j->area, fd, &e->attr);
 
 	if (rc == 0) {
-		id = ck_area_id_of(dir, &st);
+		id = ck_area_id_of(j->area, dir, fd, "", &st);
 		rc = ck_area_enter(&j->area->table, dir, j->name, &id, -1, 1,
 				   &n);
 	}

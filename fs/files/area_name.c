@@ -94,8 +94,10 @@ static int rename_check(struct ck_area *a, struct place *from, struct place *to,
 static int names_change(struct ck_area *a, const struct place *from,
 			const struct place *to, unsigned flags)
 {
-	struct ck_area_id id = ck_area_id_of(from->dir, &from->st);
-	struct ck_area_id other = ck_area_id_of(to->dir, &to->st);
+	struct ck_area_id id = ck_area_id_of(a, from->dir, from->dirfd,
+					     from->name, &from->st);
+	struct ck_area_id other = ck_area_id_of(a, to->dir, to->dirfd, to->name,
+						&to->st);
 	int rc;
 
 	pthread_rwlock_wrlock(&a->renames);

@@ -66,7 +66,7 @@ static size_t number_slot(const struct ck_area_table *t, uint64_t number)
 static size_t id_slot(const struct ck_area_table *t,
 		      const struct ck_area_id *id)
 {
-	const uint64_t key[] = { id->top, id->dev, id->ino,
+	const uint64_t key[] = { id->top, id->dev, id->ino, id->generation,
 				 id->type | (mode_t)id->covered };
 
 	return (size_t)ck_hash64_seeded(
@@ -336,7 +336,8 @@ static int name_set(struct ck_area_table *t, struct ck_area_node *n,
 static bool is_same(const struct ck_area_id *a, const struct ck_area_id *b)
 {
 	return a->top == b->top && a->dev == b->dev && a->ino == b->ino &&
-	       a->type == b->type && a->covered == b->covered;
+	       a->generation == b->generation && a->type == b->type &&
+	       a->covered == b->covered;
 }
 
 /* Under the lock. */

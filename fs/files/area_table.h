@@ -27,7 +27,10 @@ struct ck_area_id {
 	 * inode of a directory has one parent only, so each tree has nodes of its own. */
 	uint64_t top;
 	dev_t dev;
-	ino_t ino;    /* of a covered directory: a hash of its place */
+	ino_t ino; /* of a covered directory: a hash of its place */
+	/* Tells apart files that had this number one after the other. 0: not known; of a top
+	 * always. */
+	uint64_t generation;
 	mode_t type;  /* S_IFMT bits */
 	bool covered; /* another file system is mounted there: a directory */
 };

@@ -19,19 +19,42 @@
 
 /* --- descriptors -------------------------------------------------------------------- */
 
-struct ck_area_id ck_area_id_of(const struct ck_area_node *dir,
-				const struct stat *st)
+/* A file system gives the number of a removed file to the next one. The file handle has its
+ * generation, too. That of a network file system may change. */
+static uint64_t generation_of(const struct ck_area *a, int fd, const char *name)
+{
+	union {
+		struct file_handle handle;
+		char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	} f = { .handle.handle_bytes = MAX_HANDLE_SZ };
+	struct ck_str bytes = { (char *)f.handle.f_handle, 0 };
+	int mount;
+
+	if (a->flushes || name_to_handle_at(fd, name, &f.handle, &mount,
+					    *name ? 0 : AT_EMPTY_PATH))
+		return 0;
+	bytes.len = f.handle.handle_bytes;
+	return ck_hash64_seeded(bytes, a->table.seed) | 1;
+}
+
+struct ck_area_id ck_area_id_of(const struct ck_area *a,
+				const struct ck_area_node *dir, int fd,
+				const char *name, const struct stat *st)
 {
 	return (struct ck_area_id){ .top = ck_area_top_of(dir),
 				    .dev = st->st_dev,
 				    .ino = st->st_ino,
+				    .generation = generation_of(a, fd, name),
 				    .type = st->st_mode & S_IFMT };
 }
 
-static bool is_node(const struct ck_area_node *n, const struct stat *st)
+static bool is_node(const struct ck_area *a, const struct ck_area_node *n,
+		    int fd, const struct stat *st)
 {
 	return n->id.dev == st->st_dev && n->id.ino == st->st_ino &&
-	       n->id.type == (st->st_mode & S_IFMT) && !n->id.covered;
+	       n->id.type == (st->st_mode & S_IFMT) && !n->id.covered &&
+	       (!n->id.generation ||
+		n->id.generation == generation_of(a, fd, ""));
 }
 
 /* Opens a name in a directory, not what a link there leads to. */
@@ -43,8 +66,9 @@ static int name_open(int dirfd, const char *name, int flags)
 
 /* Opens the file of a node by a name in a directory. The kernel looks the name up again after
  * ESTALE. */
-static int node_open(int dirfd, const struct ck_area_node *n, const char *name,
-		     int flags, struct stat *st)
+static int node_open(const struct ck_area *a, int dirfd,
+		     const struct ck_area_node *n, const char *name, int flags,
+		     struct stat *st)
 {
 	int fd = name_open(dirfd, name, flags);
 	int rc;
@@ -54,7 +78,7 @@ static int node_open(int dirfd, const struct ck_area_node *n, const char *name,
 	if (fd < 0)
 		return fd;
 	rc = fstat(fd, st) ? -errno : 0;
-	if (rc == 0 && !is_node(n, st))
+	if (rc == 0 && !is_node(a, n, fd, st))
 		rc = -ESTALE;
 	if (rc == 0)
 		return fd;
@@ -74,7 +98,7 @@ static int way_pin(struct ck_area *a, const struct ck_area_way *w)
 		const struct ck_area_step *step = &w->steps[i];
 		int next = step->node->id.covered
 				   ? -EXDEV
-				   : node_open(fd, step->node, step->name,
+				   : node_open(a, fd, step->node, step->name,
 					       O_PATH, &st);
 
 		if (above)
@@ -159,10 +183,10 @@ static int file_open(struct ck_area *a, struct ck_area_node *n, int flags,
 
 	if (dirfd < 0)
 		return dirfd;
-	fd = node_open(dirfd, n, name, O_PATH, st);
+	fd = node_open(a, dirfd, n, name, O_PATH, st);
 	if (fd >= 0) {
 		close(fd);
-		fd = node_open(dirfd, n, name, flags | O_NONBLOCK | O_NOCTTY,
+		fd = node_open(a, dirfd, n, name, flags | O_NONBLOCK | O_NOCTTY,
 			       st);
 	}
 	ck_area_fd_unpin(&a->table, parent);
@@ -320,7 +344,7 @@ static int name_look(struct ck_area *a, struct ck_area_node *dir,
 	*fd = rc;
 	if (fstat(*fd, st))
 		return -errno;
-	*id = ck_area_id_of(dir, st);
+	*id = ck_area_id_of(a, dir, *fd, "", st);
 	shown_as(a, *fd, st);
 	return 0;
 }

@@ -460,6 +460,13 @@ def across(mount, tensor):
                        'link out': lambda: os.link(f'{shown}/mine', f'{raw}/x'),
                        'link in': lambda: os.link(f'{raw}/{tensor}', f'{shown}/x')}.items():
         expect(name, outcome(call), 'EXDEV')
+    touch(f'{shown}/first', text='first')
+    fd = os.open(f'{shown}/first', os.O_PATH)
+    os.unlink(f'{shown}/first')
+    touch(f'{shown}/second', text='its number is that of the first')
+    expect('a removed file that is open with O_PATH', outcome(os.open, f'/proc/self/fd/{fd}', os.O_RDWR), 'ESTALE')
+    os.close(fd)
+    os.unlink(f'{shown}/second')
     with open(f'{raw}/{tensor}', 'rb') as f, open(f'{shown}/copied', 'w+b') as g:
         want = f.read()
         os.copy_file_range(f.fileno(), g.fileno(), len(want), 0, 0)
