@@ -120,9 +120,9 @@ static void area_symlink(fuse_req_t req, const char *target, fuse_ino_t dir,
 		make_queue(j);
 }
 
-/* --- create(2) ------------------------------------------------------------------------ */
+/* --- create(2), O_TMPFILE ------------------------------------------------------------- */
 
-/* Enters a new file that is open. */
+/* Enters a new file that is open, with or without a name. */
 static int opened_enter(struct ck_area_job *j, struct ck_area_node *dir, int fd,
 			struct fuse_entry_param *e)
 {
@@ -154,7 +154,7 @@ static int opened_enter(struct ck_area_job *j, struct ck_area_node *dir, int fd,
 static int do_create(struct ck_area_job *j, struct ck_area_node *dir,
 		     struct fuse_entry_param *e)
 {
-	int fd = file_make(j, dir, CK_MADE_FILE);
+	int fd = file_make(j, dir, j->name[0] ? CK_MADE_FILE : CK_MADE_UNNAMED);
 
 	*e = (struct fuse_entry_param){ .ino = 0 };
 	if (fd == -EEXIST && !(j->fi.flags & O_EXCL))
@@ -178,8 +178,9 @@ static void create_run(struct ck_area_job *j)
 	}
 }
 
-static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
-			mode_t mode, struct fuse_file_info *fi)
+/* name: NULL for a file without one. */
+static void create(fuse_req_t req, fuse_ino_t dir, const char *name,
+		   mode_t mode, const struct fuse_file_info *fi, int flags)
 {
 	enum { FLAGS = O_ACCMODE | O_SYNC | O_DSYNC };
 	struct ck_area_job *j = ck_area_job_make(req, dir, create_run, name,
@@ -188,9 +189,24 @@ static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
 	if (!j)
 		return;
 	j->mode = mode & 07777;
-	j->flags = fi->flags & FLAGS;
+	j->flags = fi->flags & (FLAGS | flags);
 	make_queue(j);
 }
+
+static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
+			mode_t mode, struct fuse_file_info *fi)
+{
+	create(req, dir, name, mode, fi, 0);
+}
+
+#ifdef CK_FUSE_TMPFILE
+/* O_EXCL: the file cannot get a name. */
+static void area_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode,
+			 struct fuse_file_info *fi)
+{
+	create(req, dir, NULL, mode, fi, O_EXCL);
+}
+#endif
 
 void ck_area_make_ops(struct fuse_lowlevel_ops *ops)
 {
@@ -198,4 +214,7 @@ void ck_area_make_ops(struct fuse_lowlevel_ops *ops)
 	ops->mkdir = area_mkdir;
 	ops->symlink = area_symlink;
 	ops->create = area_create;
+#ifdef CK_FUSE_TMPFILE
+	ops->tmpfile = area_tmpfile;
+#endif
 }

@@ -287,7 +287,7 @@ static bool is_step(const struct ck_area *a, const char *name)
 }
 
 /* A directory of another top than that of the mount is a step, or beneath one. `name`: in
- * dir; or NULL for dir itself. */
+ * dir; or NULL for dir itself, or "". */
 static int step_check(struct ck_area *a, const struct ck_area_node *dir,
 		      const char *name)
 {
@@ -305,7 +305,8 @@ static int step_check(struct ck_area *a, const struct ck_area_node *dir,
 	if (!is_of_step && !(name && is_step(a, name)))
 		return 0;
 	pthread_mutex_lock(&a->protected->lock);
-	rc = refuse(&a->protected->logged, name ? name : CK_AREA_NAME,
+	rc = refuse(&a->protected->logged,
+		    name && name[0] ? name : CK_AREA_NAME,
 		    "is a step of the run: mount the step to change files "
 		    "beside its checkpoint");
 	pthread_mutex_unlock(&a->protected->lock);

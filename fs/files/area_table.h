@@ -49,7 +49,8 @@ struct ck_area_node {
 
 	/* Under ck_area_table.lock: */
 	struct ck_area_node *parent; /* held; NULL: a top, or it has no name */
-	/* Owned. Of a top its path beneath the source, or "."; NULL: no name is known. */
+	/* Owned. Of a top its path beneath the source, or "."; NULL: no name is known; "": the
+	 * file was made without one, in `parent`. */
 	char *name;
 	uint64_t lookups; /* of the kernel */
 	unsigned refs;	  /* nodes below, requests, open files */

@@ -64,13 +64,13 @@ static int name_open(int dirfd, const char *name, int flags)
 			       CK_BENEATH_NO_SYMLINKS);
 }
 
-/* Opens the file of a node by a name in a directory. The kernel looks the name up again after
- * ESTALE. */
+/* Opens the file of a node by a name in a directory; "": it has none. The kernel looks the
+ * name up again after ESTALE. */
 static int node_open(const struct ck_area *a, int dirfd,
 		     const struct ck_area_node *n, const char *name, int flags,
 		     struct stat *st)
 {
-	int fd = name_open(dirfd, name, flags);
+	int fd = name[0] ? name_open(dirfd, name, flags) : -ENOENT;
 	int rc;
 
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO)

@@ -131,17 +131,24 @@ static int identity_take(const struct request *r)
 	return take_ids(r) ? 0 : -EPERM;
 }
 
+static int file_open(int dirfd, const char *name, int flags, mode_t mode)
+{
+	int fd = openat(dirfd, name, flags | O_CLOEXEC, mode);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Returns 0, or the descriptor of a file that is opened; or a negative errno. */
 static int file_make(int dirfd, const struct request *r)
 {
-	int fd;
-
 	switch (r->what) {
 	case CK_MADE_FILE:
-		fd = openat(dirfd, r->name,
-			    r->flags | O_CREAT | O_EXCL | O_NOFOLLOW |
-				    O_CLOEXEC | O_NOCTTY,
-			    r->mode);
-		return fd < 0 ? -errno : fd;
+		return file_open(dirfd, r->name,
+				 r->flags | O_CREAT | O_EXCL | O_NOFOLLOW |
+					 O_NOCTTY,
+				 r->mode);
+	case CK_MADE_UNNAMED:
+		return file_open(dirfd, ".", r->flags | O_TMPFILE, r->mode);
 	case CK_MADE_NODE:
 		return mknodat(dirfd, r->name, r->mode, r->dev) ? -errno : 0;
 	case CK_MADE_DIRECTORY:
@@ -150,6 +157,11 @@ static int file_make(int dirfd, const struct request *r)
 		return symlinkat(r->target, dirfd, r->name) ? -errno : 0;
 	}
 	return -EINVAL;
+}
+
+static bool is_opened(enum ck_made what)
+{
+	return what == CK_MADE_FILE || what == CK_MADE_UNNAMED;
 }
 
 /* Serves one request. False at the end. */
@@ -167,7 +179,7 @@ static bool serve_one(int socket, struct request *r)
 	rc = identity_take(r);
 	if (rc == 0)
 		rc = file_make(dirfd, r);
-	if (rc >= 0 && r->what == CK_MADE_FILE)
+	if (rc >= 0 && is_opened(r->what))
 		fd = rc;
 	close(dirfd);
 	reply.rc = rc < 0 ? rc : 0;

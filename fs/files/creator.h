@@ -17,8 +17,9 @@
 struct ck_creator;
 
 enum ck_made {
-	CK_MADE_FILE, /* a regular file, opened */
-	CK_MADE_NODE, /* a file of the type in `mode` */
+	CK_MADE_FILE,	 /* a regular file, opened */
+	CK_MADE_UNNAMED, /* the same without a name: O_TMPFILE */
+	CK_MADE_NODE,	 /* a file of the type in `mode` */
 	CK_MADE_DIRECTORY,
 	CK_MADE_LINK, /* a symbolic link */
 };
@@ -27,17 +28,17 @@ enum ck_made {
 struct ck_creation {
 	enum ck_made what;
 	int dirfd;	    /* O_PATH, of its directory */
-	const char *name;   /* shorter than CK_AREA_NAME_BYTES */
+	const char *name;   /* shorter than CK_AREA_NAME_BYTES; or "" */
 	const char *target; /* of a link, shorter than PATH_MAX; else NULL */
 	mode_t mode;	    /* without the effect of umask */
 	mode_t umask;
 	dev_t dev; /* of a device */
-	int flags; /* of open(2), for CK_MADE_FILE */
+	int flags; /* of open(2), for files that are opened */
 	const struct ck_caller *by;
 };
 
-/* Makes a file that does not exist. Returns 0, or for CK_MADE_FILE its descriptor; or:
- * -EEXIST; -EPERM if the daemon is of another user; -EIO if the process is gone; errors of
+/* Makes a file that does not exist. Returns 0, or the descriptor of a file that is opened;
+ * or: -EEXIST; -EPERM if the daemon is of another user; -EIO if the process is gone; errors of
  * openat(2), mknodat(2), mkdirat(2) and symlinkat(2). */
 CK_MUST_USE int ck_creator_make(struct ck_creator *c,
 				const struct ck_creation *what);

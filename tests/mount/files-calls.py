@@ -7,8 +7,12 @@
                                              OTHER: a hard link to a data file
     files-calls.py across MOUNT TENSOR       calls between files/ and the tree
     files-calls.py steps FILES               calls in files/ of a run directory
+    files-calls.py unnamed DIRECTORY         files that are made without a name, in an empty
+                                             directory: prints the result of each call
+    files-calls.py unnamed_refused MOUNT RUN the same where the checkpoint would change; RUN: a
+                                             mount of a run directory
 
-The output of `calls` in files/ must be that of the same calls in a plain directory.
+The output of `calls` and of `unnamed` in files/ must be that of the same calls in a plain directory.
 """
 
 import ctypes
@@ -24,6 +28,7 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
 KEEP_SIZE, PUNCH_HOLE, ZERO = 1, 2, 16
+FOLLOW, EMPTY_PATH = 0x400, 0x1000
 USER, OTHER, GROUP = 65534, 65533, 65532
 is_root = os.geteuid() == 0
 problems = 0
@@ -401,6 +406,71 @@ def calls(directory):
         part()
 
 
+# --- files that are made without a name -----------------------------------------------------
+
+def link_of(fd, name, path='/proc/self/fd/%d'):
+    """Gives an open file a name: through /proc, or directly."""
+    if path:
+        libc('linkat', -100, path % fd, -100, name, FOLLOW)
+    else:
+        libc('linkat', fd, '', -100, name, EMPTY_PATH)
+
+
+def shown_of(fd):
+    s = os.fstat(fd)
+    return f'{oct(s.st_mode)} {s.st_nlink} {s.st_uid}:{s.st_gid} {s.st_size}'
+
+
+def linked_later(where, how):
+    fd = os.open(where, os.O_RDWR | os.O_TMPFILE, 0o666)
+    print('made:', shown_of(fd))
+    os.write(fd, b'0123456789')
+    os.ftruncate(fd, 8)
+    os.fchmod(fd, 0o640)
+    print('setxattr:', outcome(os.setxattr, fd, 'user.a', b'value'), outcome(os.getxattr, fd, 'user.a'))
+    print('times:', outcome(lambda: os.utime(fd, (1, 2))), os.fstat(fd).st_mtime)
+    with open(f'/proc/self/fd/{fd}', 'r+b', buffering=0) as again:
+        print('opened again:', again.read(), again.write(b'!'))
+    m = mmap.mmap(fd, 9)
+    m[0:1] = b'x'
+    m.close()
+    print('not listed:', sorted(os.listdir(where)))
+    show('a name', outcome(link_of, fd, 'named', how), 'named')
+    show('a second one', outcome(link_of, fd, 'second', how), 'second')
+    show('one that exists', outcome(link_of, fd, 'second', how))
+    os.write(fd, b'more')
+    print('bytes:', bytes_of('named'), shown_of(fd), sorted(os.listdir()))
+    os.unlink('named'), os.unlink('second')
+    print('without a name:', os.pread(fd, 99, 0), shown_of(fd))
+    show('a name again', outcome(link_of, fd, 'third', how))
+    os.close(fd)
+
+
+def unnamed(directory):
+    os.umask(0o022)
+    os.chdir(directory)
+    os.mkdir('theirs', 0o777)
+    os.chmod('theirs', 0o2777)
+    os.mkdir('mine', 0o755)
+    for flags in ('O_RDONLY', 'O_WRONLY', 'O_RDWR', 'O_EXCL'):
+        show(flags, outcome(os.open, '.', getattr(os, flags) | os.O_TMPFILE, 0o600))
+    for how in ['/proc/self/fd/%d'] + ([None] if is_root else []):
+        linked_later('.', how)
+        linked_later('theirs', how)
+    fd = os.open('.', os.O_RDWR | os.O_TMPFILE | os.O_EXCL, 0o600)
+    show('a name after O_EXCL', outcome(link_of, fd, 'named'), 'named')
+    fd = os.open('theirs', os.O_WRONLY | os.O_APPEND | os.O_TMPFILE, 0o600)
+    os.rename('theirs', 'moved')
+    print('its directory is renamed:', os.write(fd, b'ab'), outcome(os.fchmod, fd, 0o400), shown_of(fd))
+    for place in ('moved', 'mine'):
+        print('another user:', place, as_user(USER, [GROUP], lambda: shown_of(
+            os.open(place, os.O_RDWR | os.O_TMPFILE, 0o666))))
+    gone = os.open('mine', os.O_RDONLY)
+    os.rmdir('mine')
+    show('a directory that is removed', outcome(os.open, f'/proc/self/fd/{gone}', os.O_RDWR | os.O_TMPFILE))
+    show('a file', outcome(lambda: os.open('/dev/null', os.O_RDWR | os.O_TMPFILE)))
+
+
 # --- refused calls --------------------------------------------------------------------------
 
 def expect(what, got, want):
@@ -492,6 +562,25 @@ def steps(top):
     expect('a file in it', outcome(touch, 'logs/mine'), 'fine')
 
 
-commands = (calls, protected, across, steps)
+def unnamed_refused(mount, run):
+    os.chdir(f'{mount}/files')
+    fd = os.open('.', os.O_RDWR | os.O_TMPFILE)
+    for name in ('.metadata.tmp', '__0_7_ckptfs-1-0123456789abcdef.distcp'):
+        expect(name, outcome(link_of, fd, name), 'EPERM')
+    expect('a data file', outcome(link_of, fd, '__0_0.distcp'), 'EEXIST')
+    expect('outside of files/', outcome(link_of, fd, f'{mount}/raw/x'), 'EXDEV')
+    expect('made there', outcome(os.open, f'{mount}/raw', os.O_RDWR | os.O_TMPFILE), errno.errorcode[errno.EOPNOTSUPP])
+    expect('made in files/ after that', outcome(os.open, '.', os.O_RDWR | os.O_TMPFILE), 'fine')
+    os.chdir(f'{run}/files')
+    expect('in a step', outcome(os.open, 'step-1', os.O_RDWR | os.O_TMPFILE), 'EPERM')
+    expect('in files/ of a step', outcome(os.open, f'{run}/step-1/files', os.O_RDWR | os.O_TMPFILE), 'EPERM')
+    fd = os.open('.', os.O_RDWR | os.O_TMPFILE)
+    expect('a file of the run', outcome(os.fchmod, fd, 0o600), 'fine')
+    expect('into a step', outcome(link_of, fd, 'step-1/unnamed'), 'EPERM')
+    expect('into the run', outcome(link_of, fd, 'unnamed'), 'fine')
+    os.unlink('unnamed')
+
+
+commands = (calls, protected, across, steps, unnamed, unnamed_refused)
 {f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

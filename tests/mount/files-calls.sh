@@ -104,6 +104,23 @@ check 'a run directory: its steps are not changed' calls steps "$mnt/files"
 unmounted
 fails 'views without files/' 'cannot be written' "$CKPTFS" mount "$WORK/model" "$mnt" -o write,views=full
 
+# --- files without a name: with libfuse 3.17, whose library is libfuse3.so.4
+mkdir small unnamed "$source/unnamed"
+mounted "$source" -o "write$all"
+if ldd "$CKPTFS" | grep -q 'libfuse3\.so\.3'; then
+	fails 'an old libfuse: O_TMPFILE' 'not supported' python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_TMPFILE)' "$mnt/files"
+	skip 'O_TMPFILE: each call is that of the source' 'libfuse is older than 3.17'
+else
+	calls unnamed "$WORK/unnamed" >wanted
+	calls unnamed "$mnt/files/unnamed" >got
+	check 'O_TMPFILE: each call is that of the source' diff wanted got
+	check 'canary: names are given' test "$(grep -c '^a name: fine' wanted)" -ge 2
+	"$CKPTFS" mount "$WORK/run" "$WORK/small" -o write 2>"$WORK/out"
+	check 'O_TMPFILE: the checkpoint is not changed' calls unnamed_refused "$mnt" "$WORK/small"
+	"$CKPTFS" umount "$WORK/small"
+fi
+unmounted
+
 # --- the daemon of a user
 if [ "$(id -u)" = 0 ] && unshare -m true 2>"$WORK/out"; then
 	fuse_for_all
@@ -172,7 +189,6 @@ equal 'the log has one line' "$(grep -c 'the process that creates files is gone'
 unmounted
 
 # --- a source that is full
-mkdir small
 if mount -t tmpfs -o size=4m none small 2>"$WORK/out"; then
 	cp -r "$FIXTURES/sample" small/ck
 	mounted "$WORK/small/ck" -o write
