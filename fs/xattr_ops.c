@@ -40,7 +40,9 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 	if (fs->options->noxattr)
 		/* the kernel sends no further requests then */
 		return -ENOSYS;
-	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
+	/* ls -l requests both of each file, until they are not supported. */
+	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")) ||
+	    strcmp(name, "security.selinux") == 0)
 		return -EOPNOTSUPP;
 	if (ck_node_find(fs, ino, &n))
 		return -ENODATA;

@@ -236,7 +236,8 @@ static int set_commit(struct ck_mount_options *o, const char *name,
 }
 
 static const struct option table[] = {
-	{ "write", set_write, "", "tensors can be replaced by writing" },
+	{ "write", set_write, "",
+	  "tensors of DCP, and files/, can be written" },
 	{ "commit=", set_commit, "close|manual",
 	  "with write: when tensors are committed" },
 	{ "patch", set_patch, "",

@@ -145,12 +145,18 @@ bool ck_area_is_writable(const struct ck_fs *fs)
 	return fs->area && fs->area->creator;
 }
 
-void ck_area_status(struct ck_area *a, struct ck_buf *out)
+void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 {
 	size_t nodes;
 	unsigned fds;
 
 	if (!a)
+		return;
+	if (of_step && a->creator)
+		ck_buf_text(out, CK_AREA_NAME "/: read-only; mount the step to "
+					      "change files beside its "
+					      "checkpoint\n");
+	if (of_step && a->creator)
 		return;
 	ck_area_counts(&a->table, &nodes, &fds);
 	ck_buf_printf(out,

@@ -62,7 +62,7 @@ CK_MUST_USE bool ck_area_is_writable(const struct ck_fs *fs);
 /* The handlers of requests for nodes of files/. */
 struct fuse_lowlevel_ops ck_area_ops(const struct ck_fs *fs);
 
-/* Appends the line of `status`. */
-void ck_area_status(struct ck_area *a, struct ck_buf *out);
+/* Appends the line of `status`, of the mount or of a step of its run directory. */
+void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out);
 
 #endif

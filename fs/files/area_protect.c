@@ -20,8 +20,8 @@
 struct row {
 	dev_t dev;
 	ino_t ino;
-	bool holds;  /* a directory with such files */
-	bool logged; /* the refusal is in the log */
+	bool holds;	 /* a directory with such files */
+	uint64_t logged; /* time of the last refusal in the log; 0: none */
 };
 
 struct ck_area_protected {
@@ -35,7 +35,9 @@ struct ck_area_protected {
 	bool made;
 	unsigned commits;     /* ck_fs.commits when it was made */
 	uint64_t valid_until; /* ns of CLOCK_MONOTONIC */
-	bool logged;	      /* the refusal of a name is in the log */
+	/* the last refusal of a name in the log, and its time */
+	char name[CK_AREA_NAME_BYTES];
+	uint64_t logged;
 };
 
 struct ck_area_protected *ck_area_protected_make(const struct ck_fs *fs)
@@ -89,7 +91,7 @@ static int row_add(struct ck_area_protected *p, dev_t dev, ino_t ino,
 			return -ENOMEM;
 		p->rows = rows;
 	}
-	p->rows[p->n++] = (struct row){ dev, ino, holds, false };
+	p->rows[p->n++] = (struct row){ dev, ino, holds, 0 };
 	return 0;
 }
 
@@ -232,13 +234,29 @@ static int list_renew(struct ck_area_protected *p)
 
 /* --- checks --------------------------------------------------------------------------- */
 
-static int refuse(bool *logged, const char *name, const char *why)
+/* A refusal is logged again after some seconds, so that the last lines of the log have the
+ * reason, and a program that repeats a call does not fill it. */
+static int refuse(uint64_t *logged, const char *name, const char *why)
 {
-	if (!*logged)
-		ck_log(CK_AREA_NAME "/: %s %s", ck_show(ck_str_from(name)),
-		       why);
-	*logged = true;
+	enum { SECONDS = 5 };
+
+	uint64_t at = now();
+
+	if (*logged && at - *logged < SECONDS * SECOND)
+		return -EPERM;
+	*logged = at;
+	ck_log(CK_AREA_NAME "/: %s %s", ck_show(ck_str_from(name)), why);
 	return -EPERM;
+}
+
+/* The same for a name, which has no row. Under the lock. */
+static int name_refuse(struct ck_area_protected *p, const char *name,
+		       const char *why)
+{
+	if (strcmp(p->name, name) != 0)
+		p->logged = 0;
+	strncpy(p->name, name, sizeof(p->name) - 1);
+	return refuse(&p->logged, name, why);
 }
 
 static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
@@ -252,10 +270,10 @@ static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
 	row = rc == 0 ? row_find(p, dev, ino) : NULL;
 	if (row)
 		rc = refuse(&row->logged, name,
-			    row->holds ? "holds files of the checkpoint: it "
-					 "is not changed"
-				       : "is a file of the checkpoint, which "
-					 "only commits change");
+			    row->holds ? "holds files of the checkpoint: its "
+					 "owner, mode, times and name stay"
+				       : "is a file of the checkpoint, and is "
+					 "not changed in " CK_AREA_NAME "/");
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
@@ -280,7 +298,7 @@ static bool is_step(const struct ck_area *a, const char *name)
 	if (!run || ck_run_steps(run, &steps))
 		return false;
 	for (uint32_t i = 0; i < steps->n && !found; i++)
-		found = !steps->all[i].why &&
+		found = !steps->all[i].why && !steps->all[i].is_link &&
 			strcmp(steps->all[i].name, name) == 0;
 	ck_steps_put(steps);
 	return found;
@@ -326,7 +344,9 @@ static int name_check(struct ck_area *a, const struct ck_area_node *dir,
 	pthread_mutex_lock(&p->lock);
 	rc = list_renew(p);
 	if (rc == 0 && row_find(p, dir->id.dev, dir->id.ino))
-		rc = refuse(&p->logged, name, "is a name for commits");
+		rc = name_refuse(
+			p, name,
+			"is a name for commits, as .metadata* and __*_ckptfs-*");
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }

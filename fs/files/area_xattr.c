@@ -111,7 +111,8 @@ static void area_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 	if (a->fs->options->noxattr)
 		/* the kernel sends no further requests then */
 		fuse_reply_err(req, ENOSYS);
-	else if (ck_str_starts(ck_str_from(name), CK_STR("system.")))
+	else if (ck_str_starts(ck_str_from(name), CK_STR("system.")) ||
+		 strcmp(name, "security.selinux") == 0)
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (!ck_str_starts(ck_str_from(name), USER))
 		fuse_reply_err(req, ENODATA);

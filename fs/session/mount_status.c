@@ -129,6 +129,6 @@ void ck_mount_status_report(void *arg, struct ck_root *of, struct ck_buf *out)
 	ck_buf_text(out, "options: ");
 	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
 	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());
-	ck_area_status(fs->area, out);
+	ck_area_status(fs->area, of != fs->root, out);
 	ck_status_end(of, out);
 }

@@ -53,7 +53,7 @@ for line in open(table, 'rb'):
             listed.append('error')
         expect(f'{path}: list', os.listxattr(path),
                ['user.ckptfs.' + name for name in listed])
-        for name in 'security.capability', 'system.posix_acl_access':
+        for name in 'security.capability', 'security.selinux', 'system.posix_acl_access':
             try:
                 os.getxattr(path, name)
                 expect(f'{path}: {name}', 'a value', 'none')

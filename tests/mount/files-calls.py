@@ -558,6 +558,11 @@ def steps(top):
     expect('mode of a step', outcome(os.chmod, 'step-1', 0o700), 'EPERM')
     expect('a file into a step', outcome(os.rename, 'mine', 'step-1/mine'), 'EPERM')
     expect('files/ of a step', outcome(touch, '../step-1/files/mine'), 'EPERM')
+    expect('a link to a step', outcome(os.symlink, 'step-1', 'latest'), 'fine')
+    expect('it is removed', outcome(os.unlink, 'latest'), 'fine')
+    with open('../step-1/.ckptfs/status') as f:
+        expect('status of the step', [line for line in f if line.startswith('files/:')],
+               ['files/: read-only; mount the step to change files beside its checkpoint\n'])
     expect('a directory', outcome(os.mkdir, 'logs'), 'fine')
     expect('a file in it', outcome(touch, 'logs/mine'), 'fine')
 
