@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * area_protect: see area_protect.h. The list of files is made at the first check, and again
- * after each commit. Since a job may save the checkpoint beside the mount, it is also made
+ * area_protect: see area_protect.h. The list of files is made at the first check, and each
+ * commit adds its files. Since a job may save the checkpoint beside the mount, it is made
  * again after a second, or after twenty times the duration of the last making.
  *
  * Lock: ck_area_protected.lock, held while the list is made.
@@ -33,7 +33,8 @@ struct ck_area_protected {
 	struct row *rows; /* sorted; owned */
 	size_t n, room;
 	bool made;
-	unsigned commits;     /* ck_fs.commits when it was made */
+	uint32_t nfiles;      /* data files that are in it */
+	unsigned commits;     /* ck_fs.commits when it was filled */
 	uint64_t valid_until; /* ns of CLOCK_MONOTONIC */
 	/* the last refusal of a name in the log, and its time */
 	char name[CK_AREA_NAME_BYTES];
@@ -163,6 +164,9 @@ static void equal_remove(struct ck_area_protected *p)
 	for (size_t i = 0; i < p->n; i++)
 		if (kept == 0 || row_cmp(&p->rows[kept - 1], &p->rows[i]))
 			p->rows[kept++] = p->rows[i];
+		else
+			p->rows[kept - 1].logged = ck_max(
+				p->rows[kept - 1].logged, p->rows[i].logged);
 	p->n = kept;
 }
 
@@ -178,17 +182,28 @@ static void logged_keep(struct ck_area_protected *p, const struct row *old,
 	}
 }
 
+/* Adds the metadata, and data files that were added behind the first p->nfiles. A commit that
+ * runs may not have named its files yet. */
 static int list_fill(struct ck_area_protected *p)
 {
 	const struct ck_files *files = p->fs->cp->files;
+	unsigned commits = atomic_load(&p->fs->commits);
+	uint32_t n = ck_files_count(files);
 	struct ck_str before = CK_STR("");
 	int rc = metadata_add(p);
 
-	for (uint32_t i = 0; rc == 0 && i < ck_files_count(files); i++) {
+	for (uint32_t i = p->nfiles; rc == 0 && i < n; i++) {
 		rc = file_add(p, i, before);
 		before = ck_files_info(files, i)->path;
 	}
-	return rc;
+	if (rc)
+		return rc;
+	if (commits % 2 == 0)
+		p->nfiles = n;
+	p->commits = commits;
+	qsort(p->rows, p->n, sizeof(*p->rows), row_cmp);
+	equal_remove(p);
+	return 0;
 }
 
 static uint64_t now(void)
@@ -210,13 +225,11 @@ static int list_make(struct ck_area_protected *p)
 
 	p->rows = NULL;
 	p->n = p->room = 0;
-	p->commits = atomic_load(&p->fs->commits);
+	p->nfiles = 0;
 	rc = list_fill(p);
 	p->made = rc == 0;
 	if (rc)
 		return rc;
-	qsort(p->rows, p->n, sizeof(*p->rows), row_cmp);
-	equal_remove(p);
 	logged_keep(p, old, nold);
 	took = now() - begin;
 	p->valid_until = begin + ck_max(SECOND, SHARE * took);
@@ -226,10 +239,15 @@ static int list_make(struct ck_area_protected *p)
 /* Under the lock. */
 static int list_renew(struct ck_area_protected *p)
 {
-	if (p->made && p->commits == atomic_load(&p->fs->commits) &&
-	    now() < p->valid_until)
+	int rc;
+
+	if (!p->made || now() >= p->valid_until)
+		return list_make(p);
+	if (p->commits == atomic_load(&p->fs->commits))
 		return 0;
-	return list_make(p);
+	rc = list_fill(p);
+	p->made = rc == 0;
+	return rc;
 }
 
 /* --- checks --------------------------------------------------------------------------- */
