@@ -54,7 +54,7 @@ static bool make_cold(int fd, const uint8_t **map)
  * kernel on its own account. */
 static bool comes_into_memory(const uint8_t *map, size_t fpos)
 {
-	for (int i = 0; i < 6000; i++) {
+	for (int i = 0; i < 1500; i++) {
 		unsigned n = 0;
 
 		for (size_t at = 0; at < 64; at++)
@@ -108,7 +108,8 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 	struct ck_locator locator = { .get = locate, .put = put };
 	struct ck_slice *slice;
 	struct ck_open_slice *opened;
-	struct ck_ahead_stream jumping = { 0 }, reading_on = { 0 };
+	struct ck_ahead_stream jumping = { 0 };
+	bool came = false;
 	struct ck_ahead *ahead;
 
 	layout = &all;
@@ -124,9 +125,15 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 		     i * 11 % 16 * (STEP * 40UL) % SIZE, 4096);
 	usleep(100000);
 	ok(!is_in_memory(map, FAR));
-	for (uint64_t i = 0; i < 8; i++)
-		note(ahead, &reading_on, opened, i * STEP, STEP);
-	ok(comes_into_memory(map, FAR));
+	/* Another program may drop the page cache of the machine meanwhile. */
+	for (int tries = 0; tries < 4 && !came; tries++) {
+		struct ck_ahead_stream reading_on = { 0 };
+
+		for (uint64_t i = 0; i < 8; i++)
+			note(ahead, &reading_on, opened, i * STEP, STEP);
+		came = comes_into_memory(map, FAR);
+	}
+	ok(came);
 	ok(!is_in_memory(map, SIZE - 4096));
 	ck_ahead_free(ahead);
 	ck_files_free(files);
