@@ -281,7 +281,7 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 	pthread_mutex_unlock(&c->lock);
 	if (rc)
 		return -EIO;
-	if (reply.rc == 0 && what->what == CK_MADE_FILE)
+	if (reply.rc == 0 && is_opened(what->what))
 		/* the kernel drops a descriptor for which there is no room */
 		return fd < 0 ? -ENFILE : fd;
 	return reply.rc;
