@@ -152,12 +152,12 @@ void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 
 	if (!a)
 		return;
-	if (of_step && a->creator)
+	if (of_step && a->creator) {
 		ck_buf_text(out, CK_AREA_NAME "/: read-only; mount the step to "
 					      "change files beside its "
 					      "checkpoint\n");
-	if (of_step && a->creator)
 		return;
+	}
 	ck_area_counts(&a->table, &nodes, &fds);
 	ck_buf_printf(out,
 		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors\n",

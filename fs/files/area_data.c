@@ -14,9 +14,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Flags of open(2) that the daemon opens a file with, too. */
-enum { FLAGS_KEPT = O_ACCMODE | O_SYNC | O_DSYNC };
-
 int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n, int fd,
 			struct fuse_file_info *fi)
 {
@@ -48,11 +45,11 @@ static int do_open(struct ck_area *a, struct ck_area_node *n,
 
 	if (rc)
 		return rc;
-	fd = ck_area_open(a, n, fi->flags & FLAGS_KEPT, &st);
+	fd = ck_area_open(a, n, fi->flags & CK_AREA_FLAGS_KEPT, &st);
 	/* chattr +a: the file can be opened for appending only */
 	if (fd == -EPERM && (fi->flags & O_APPEND))
-		fd = ck_area_open(a, n, fi->flags & (FLAGS_KEPT | O_APPEND),
-				  &st);
+		fd = ck_area_open(
+			a, n, fi->flags & (CK_AREA_FLAGS_KEPT | O_APPEND), &st);
 	if (fd < 0)
 		return fd;
 	rc = ck_area_handle_open(a, n, fd, fi);

@@ -11,6 +11,7 @@
 #include "area_protect.h"
 #include "area_table.h"
 #include "creator.h"
+#include <fcntl.h>
 
 /* The position in an open directory, and its entries that were read and not sent yet. */
 struct ck_area_list {
@@ -20,6 +21,9 @@ struct ck_area_list {
 	size_t at, used; /* bytes of entries, sent and read */
 	char bytes[32 << 10] __attribute__((aligned(8)));
 };
+
+/* Flags of open(2) that the daemon opens a file with, too. */
+enum { CK_AREA_FLAGS_KEPT = O_ACCMODE | O_SYNC | O_DSYNC };
 
 /* An open file or directory. */
 struct ck_area_handle {

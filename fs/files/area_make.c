@@ -182,14 +182,13 @@ static void create_run(struct ck_area_job *j)
 static void create(fuse_req_t req, fuse_ino_t dir, const char *name,
 		   mode_t mode, const struct fuse_file_info *fi, int flags)
 {
-	enum { FLAGS = O_ACCMODE | O_SYNC | O_DSYNC };
 	struct ck_area_job *j = ck_area_job_make(req, dir, create_run, name,
 						 fi);
 
 	if (!j)
 		return;
 	j->mode = mode & 07777;
-	j->flags = fi->flags & (FLAGS | flags);
+	j->flags = fi->flags & (CK_AREA_FLAGS_KEPT | flags);
 	make_queue(j);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * read_upto: reads of a file that may end before the requested bytes, and writes to one that
- * may be full before. A part of base. Any
- * thread.
+ * may be full before. A part of base. Any thread.
  */
 #ifndef CKPTFS_READ_UPTO_H
 #define CKPTFS_READ_UPTO_H
