@@ -464,12 +464,13 @@ static void random_items_check(uint64_t *seed, unsigned *failed,
 static void test_random_items(void)
 {
 	uint64_t seed = tap_seed(8);
+	uint64_t n = tap_cases("CKPTFS_CASES", TAP_SLOW ? 5000 : 20000, 50000);
 	unsigned failed = 0, sharing = 0;
 
-	for (int i = 0; i < 50000; i++)
+	for (uint64_t i = 0; i < n; i++)
 		random_items_check(&seed, &failed, &sharing);
 	eq_u64(failed, 0);
-	ok(sharing > 10000 && sharing < 290000);
+	ok(sharing > n / 5 && sharing < 6 * n - n / 5);
 }
 
 /* --- modes and times ------------------------------------------------------------------ */

@@ -126,7 +126,7 @@ static void print(const char *what, const struct rank_result *t, uint64_t since)
 
 static void test_random(uint64_t seed)
 {
-	uint64_t rounds = tap_cases("CKPTFS_CASES", TAP_SLOW ? 500 : 2000,
+	uint64_t rounds = tap_cases("CKPTFS_CASES", TAP_SLOW ? 500 : 1000,
 				    TAP_SLOW ? 5000 : 50000);
 	const struct rank_plan plan = { .seed = seed,
 					.rounds = rounds / RANKS,

@@ -239,8 +239,7 @@ static void test_garbage(void)
 	uint64_t r = tap_seed(11);
 	unsigned ended = 0, went_on = 0, wrong = 0;
 	unsigned fds = proc_count("fd"), tasks = proc_count("task");
-	uint64_t n = tap_cases("CKPTFS_CASES", TAP_SLOW ? 80 : 200,
-			       TAP_SLOW ? 500 : 10000);
+	uint64_t n = tap_cases("CKPTFS_CASES", 80, TAP_SLOW ? 500 : 10000);
 
 	for (uint64_t i = 0; i < n; i++) {
 		int rc = garbage(&r, i % 10 == 0);

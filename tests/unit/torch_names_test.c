@@ -261,7 +261,7 @@ static void test_key_cut(void)
 /* For most of the files no memory is left, which is detected early. */
 static void test_many_files(void)
 {
-	const unsigned n = TAP_SLOW && !tap_is_long() ? 40 : 200;
+	const unsigned n = TAP_SLOW ? 40 : 200;
 	struct ck_buf text = { 0 };
 	struct ck_checkpoint *cp;
 	char name[] = "many-aa.pt";
@@ -343,7 +343,8 @@ int main(void)
 	test_doubling();
 	test_pairs_again();
 	test_key_cut();
-	test_many_files();
+	if (!TAP_SLOW || tap_is_long())
+		test_many_files();
 	test_key_long();
 	test_values_again();
 	test_equal();
