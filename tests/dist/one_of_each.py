@@ -110,33 +110,18 @@ def back(hosts, reader, what):
           report(hosts, "damage"))
 
 
-def test_killed(hosts):
-    """The rank of a host; without rejoin= it stays down."""
-    dealt(hosts)
-    reader = mount(hosts, "off")
-    for pid in servers(hosts, "h2"):
-        hosts.kill(pid)
-    lost(hosts, reader, "killed", "h2")
-    end(hosts, reader)
-
-
-def test_stopped(hosts):
-    dealt(hosts)
-    reader = mount(hosts, "off")
-    pids = servers(hosts, "h2")
+def stopped(hosts, reader):
+    pids = servers(hosts, "h3")
     for pid in pids:
         hosts.stop(pid)
-    lost(hosts, reader, "stopped", "h2")
+    lost(hosts, reader, "stopped", "h3")
     for pid in pids:
         hosts.cont(pid)
     back(hosts, reader, "continued")
-    end(hosts, reader)
 
 
-def test_cut_off(hosts):
+def cut_off(hosts, reader):
     """Two hosts have the same shard, of which the mount reads one: each is cut off once."""
-    dealt(hosts, "h3")
-    reader = mount(hosts, "off")
     hosts.link("h2", "down")
     check(soon(lambda: status(hosts)[0]["h2"] == "down"), "cut off: the host is down",
           status(hosts))
@@ -147,6 +132,21 @@ def test_cut_off(hosts):
     lost(hosts, reader, "cut off", "h3")
     hosts.link("h3", "up")
     back(hosts, reader, "connected again")
+
+
+def killed(hosts, reader):
+    """The rank of a host; without rejoin= it stays down."""
+    for pid in servers(hosts, "h3"):
+        hosts.kill(pid)
+    lost(hosts, reader, "killed", "h3")
+
+
+def test_one_mount(hosts):
+    """One fault after the other in the same mount."""
+    dealt(hosts, "h3")
+    reader = mount(hosts, "off")
+    for fault in (stopped, cut_off, killed):
+        fault(hosts, reader)
     end(hosts, reader)
 
 

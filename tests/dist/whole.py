@@ -3,7 +3,7 @@
 """A checkpoint whose files are distributed over hosts is shown as in one directory:
 names, attributes, reports and every byte, of all fixtures, in all distributions.
 
-    whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES (8; --all: 200)
+    whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES (5; --all: 200)
 """
 import os
 import random
@@ -22,7 +22,7 @@ from two_trees_at import seen_in  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "../fixtures")
 SEED = seed()
-CASES = cases("CKPTFS_CASES", 8, 200)
+CASES = cases("CKPTFS_CASES", 5, 200)
 NET = "10.77.0.0/24"
 
 
