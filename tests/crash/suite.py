@@ -37,8 +37,7 @@ import writers  # noqa: E402
 ON_IMAGES = ("cut", "shutdown", "random", "error", "skip", "space")
 PHASES = ("undisturbed", "kill", "short", "nomem", "model", "error", "cut",
           "shutdown", "random")
-FEW_MUTANTS = ("no-shard-sync", "no-first-directory-sync", "metadata-first",
-               "ignore-sync-error")
+FEW_MUTANTS = ("no-shard-sync", "no-first-directory-sync")
 Found = collections.namedtuple("Found", "trials bad kinds first")
 
 
@@ -348,7 +347,7 @@ def parse():
     p.add_argument("--cuts", type=int, default=40, help="of phase random")
     p.add_argument("--seed", type=int, help="of phase random (CKPTFS_SEED)")
     p.add_argument("--points", type=int, metavar="N",
-                   default=tap.cases("CKPTFS_POINTS", 8, 0),
+                   default=tap.cases("CKPTFS_POINTS", 6, 0),
                    help="of each phase N, by lot (CKPTFS_SEED); 0: all")
     p.add_argument("--errnos", type=int, metavar="N",
                    help="of phase error: N for each call, by lot "

@@ -118,17 +118,17 @@ equal 'a missing shard: the rest was looked at' "$(tail -n 1 "$WORK/lines")" \
 	'items checked 64 of 90; 26 findings'
 equal 'no progress but on a terminal' "$(cat "$WORK/out")" ''
 
-# progress NAME LINE [ARGUMENT...]: on a terminal, with slow reads, LINE is shown with time left.
+# progress NAME MSEC LINE [ARGUMENT...]: on a terminal, with reads of MSEC each, LINE is shown with time left.
 progress() {
-	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 LD_PRELOAD=$LIBMUTE_BIN MUTE_PREAD=20 \
-		python3 "$HERE/terminal.py" "$CKPTFS" check "${@:3}" >seen 2>&1 </dev/null
-	check "progress: $1" grep -aqE $'\r'"ckptfs: [0-9.]+ of $2, [0-9]+:[0-9]{2} left"$'\033\\[K' seen
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 LD_PRELOAD=$LIBMUTE_BIN MUTE_PREAD=$2 \
+		python3 "$HERE/terminal.py" "$CKPTFS" check "${@:4}" >seen 2>&1 </dev/null
+	check "progress: $1" grep -aqE $'\r'"ckptfs: [0-9.]+ of $3, [0-9]+:[0-9]{2} left"$'\033\\[K' seen
 	check "progress: $1: the line is cleared" grep -aq $'\r\033\\[Kitems checked' seen
 }
-progress headers '90 items, [0-9]+ items/s' "$FIXTURES/fsdp2"
-progress 'all bytes' '134[.]7 KiB, [0-9]+ MiB/s' --full "$FIXTURES/fsdp2"
+progress headers 20 '90 items, [0-9]+ items/s' "$FIXTURES/fsdp2"
+progress 'all bytes' 5 '134[.]7 KiB, [0-9]+ MiB/s' --full "$FIXTURES/fsdp2"
 "$CKPTFS" digest "$FIXTURES/fsdp2" >fsdp2.xxh
-progress digests '1[.]4 KiB, [0-9]+ MiB/s' --digests fsdp2.xxh "$FIXTURES/fsdp2"
+progress digests 20 '1[.]4 KiB, [0-9]+ MiB/s' --digests fsdp2.xxh "$FIXTURES/fsdp2"
 
 # What nothing needs: inside of files that are named, and beside them.
 source=$(fixture sample)

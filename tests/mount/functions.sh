@@ -145,6 +145,16 @@ each_fixture() {
 	check 'most were looked at' test $((looked * 10)) -ge $((${#all[@]} * 7))
 }
 
+# in_memory: as root, the rest of the test runs in a directory in memory. For tests with many
+# commits: the suite crash tests durability.
+in_memory() {
+	[ "$(id -u)" = 0 ] && mkdir fast && mount -t tmpfs none fast 2>"$WORK/out" || return 0
+	WORK=$WORK/fast
+	mnt=$WORK/mnt
+	mkdir "$mnt"
+	cd "$WORK" || exit
+}
+
 # fixture NAME: a copy that the test may change, for any owner of the original. Its data files
 # are not newer than .metadata, even after a slow checkout of the repository.
 fixture() {

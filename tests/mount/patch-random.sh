@@ -17,7 +17,7 @@ done
 # Some MiB, so that a write gathers more bytes than a page.
 python3 "$HERE/big.py" fast/rows 2 8 131072
 python3 "$HERE/big.py" --columns fast/columns 2 4 131072 512
-each=$(($(cases CKPTFS_PATCHES 600 10000) / 12))
+each=$(($(cases CKPTFS_PATCHES 240 10000) / 12))
 few=$((each < 400 ? each : 400)) # of the large ones, whose model is slow
 
 patched() { # NAME COUNT

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A read-write handle of a tensor shows its own writes; all others show the committed bytes.
 need python3
+in_memory
 
 operations=$(cases CKPTFS_OPERATIONS 300 100000)
 number=$(seed 1)

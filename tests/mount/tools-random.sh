@@ -5,7 +5,7 @@
 # by columns.
 need python3
 
-each=$(($(cases CKPTFS_OPERATIONS 8000 100000) / 4))
+each=$(($(cases CKPTFS_OPERATIONS 4000 100000) / 4))
 seed=$(seed 1)
 # Files are in memory to save time: the suite crash tests durability.
 mkdir fast

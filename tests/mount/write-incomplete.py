@@ -334,8 +334,11 @@ routes = {'': opened, **{
     f', renamed from {directory}/': functools.partial(
         renamed, directory=directory)
     for directory in ('raw', 'full', 'local/rank-0')}}
-for (name, (path, write, want, *left_out)), (route, way) in itertools.product(
-        ways.items(), routes.items()):
+cases = list(itertools.product(ways.items(), routes.items()))
+if not os.environ.get('CKPTFS_ALL'):
+    # Each way has two of the four routes, and each route the half of the ways.
+    cases = [case for number, case in enumerate(cases) if (number // 4 + number) % 2 == 0]
+for (name, (path, write, want, *left_out)), (route, way) in cases:
     data, got = fresh(), 0
     try:
         way(path, lambda fd: write(fd, data))

@@ -3,6 +3,7 @@
 # a write fails. The tensor stays unchanged, and the close or the log reports the error. The
 # open and close of a shell before a program writes is not an error.
 need python3 tar dd cmp truncate
+in_memory
 
 sample_written
 
