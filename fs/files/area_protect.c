@@ -35,6 +35,7 @@ struct ck_area_protected {
 	bool made;
 	uint32_t nfiles;      /* data files that are in it */
 	unsigned commits;     /* ck_fs.commits when it was filled */
+	unsigned made_at;     /* the same when it was made */
 	uint64_t valid_until; /* ns of CLOCK_MONOTONIC */
 	/* the last refusal of a name in the log, and its time */
 	char name[CK_AREA_NAME_BYTES];
@@ -230,6 +231,7 @@ static int list_make(struct ck_area_protected *p)
 	p->made = rc == 0;
 	if (rc)
 		return rc;
+	p->made_at = p->commits;
 	logged_keep(p, old, nold);
 	took = now() - begin;
 	p->valid_until = begin + ck_max(SECOND, SHARE * took);
@@ -277,6 +279,22 @@ static int name_refuse(struct ck_area_protected *p, const char *name,
 	return refuse(&p->logged, name, why);
 }
 
+/* Finds the row of a file in a list of now. A commit removes the metadata that it replaces,
+ * and the file system may give its number to a new file at once: a list that was made before
+ * the last commit is made again if it has the file. Under the lock. */
+static int row_look(struct ck_area_protected *p, dev_t dev, ino_t ino,
+		    struct row **out)
+{
+	int rc = list_renew(p);
+
+	*out = rc == 0 ? row_find(p, dev, ino) : NULL;
+	if (!*out || p->made_at == p->commits)
+		return rc;
+	rc = list_make(p);
+	*out = rc == 0 ? row_find(p, dev, ino) : NULL;
+	return rc;
+}
+
 static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
 		    const char *name)
 {
@@ -284,8 +302,7 @@ static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
 	int rc;
 
 	pthread_mutex_lock(&p->lock);
-	rc = list_renew(p);
-	row = rc == 0 ? row_find(p, dev, ino) : NULL;
+	rc = row_look(p, dev, ino, &row);
 	if (row)
 		rc = refuse(&row->logged, name,
 			    row->holds ? "holds files of the checkpoint: its "

@@ -55,6 +55,15 @@ unmounted
 
 # --- what users do
 mounted "$source" -o write
+# A commit removes the old metadata, whose inode number the next file may get.
+after_commits() {
+	local i
+	for i in 1 2 3 4 5; do
+		touch -c "$mnt/files/__0_0.distcp" 2>/dev/null
+		cp bytes "$mnt/raw/$one" && touch "$mnt/files/after-"{1..30} && rm "$mnt/files/after-"* || return 1
+	done
+}
+check 'files made after a commit are changed' after_commits
 cd "$mnt/files"
 check 'an editor' sed -i 's/x/{"hidden_size": 64}/' config.json
 equal 'the source has it' "$(cat "$source/config.json")" '{"hidden_size": 64}'
