@@ -14,6 +14,28 @@
 
 /* --- removing ------------------------------------------------------------------------- */
 
+/* -EPERM if the sender has copied the file to a scratch file, as mv(1) does, since the end
+ * of the mount would drop the last copy. */
+static int moved_check(struct ck_area_job *j, int dirfd, const struct stat *st)
+{
+	struct ck_buf copy = { 0 };
+	bool is_moved;
+
+	if (!S_ISREG(st->st_mode) || st->st_nlink != 1 || st->st_size == 0)
+		return 0;
+	is_moved = ck_scratch_is_copy(fuse_req_userdata(j->req),
+				      fuse_req_ctx(j->req)->pid, dirfd, j->name,
+				      st->st_size, &copy);
+	if (is_moved)
+		ck_log(CK_AREA_NAME
+		       "/: %s is not removed: its copy %s is no tensor, and is "
+		       "dropped when the mount ends",
+		       ck_show(ck_str_from(j->name)),
+		       copy.data ? copy.data : "");
+	ck_buf_fini(&copy);
+	return is_moved ? -EPERM : 0;
+}
+
 /* Stats a name, and checks that it may be removed. */
 static int removable(struct ck_area *a, const struct ck_area_node *dir,
 		     int dirfd, const char *name, struct stat *st)
@@ -32,6 +54,8 @@ static int do_remove(struct ck_area_job *j, struct ck_area_node *dir)
 	if (dirfd < 0)
 		return dirfd;
 	rc = removable(j->area, dir, dirfd, j->name, &st);
+	if (rc == 0)
+		rc = moved_check(j, dirfd, &st);
 	if (rc == 0 && unlinkat(dirfd, j->name, j->flags))
 		rc = -errno;
 	ck_area_fd_unpin(&j->area->table, dir);

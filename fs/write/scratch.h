@@ -66,6 +66,12 @@ void ck_scratch_synced(struct ck_scratch *s);
 /* At a close, and after a rename: logs once that the file is not a tensor, if
  * it holds bytes. */
 void ck_scratch_warn(struct ck_fs *fs, struct ck_scratch *s);
+/* True if the thread wrote a scratch file with the bytes of this regular file, so that its
+ * removal would leave a copy that the end of the mount drops. Compares size and the first
+ * 64 KiB. Appends the path of the scratch file. */
+CK_MUST_USE bool ck_scratch_is_copy(struct ck_fs *fs, pid_t thread, int dirfd,
+				    const char *name, off_t size,
+				    struct ck_buf *path);
 /* Appends lines of `status`: the number of files that hold bytes, and their
  * names. */
 void ck_scratches_status(struct ck_fs *fs, struct ck_buf *out);

@@ -57,5 +57,8 @@ void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s);
 /* Appends the path of a name in a directory, for a message. */
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out);
+/* Appends the path of a scratch file, if it has a name. */
+void ck_scratch_print(struct ck_fs *fs, struct ck_scratch *s,
+		      struct ck_buf *out);
 
 #endif

@@ -32,6 +32,24 @@ void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_buf_fini(&path);
 }
 
+void ck_scratch_print(struct ck_fs *fs, struct ck_scratch *s,
+		      struct ck_buf *out)
+{
+	ck_auto_free char *name = NULL;
+	struct ck_node dir;
+
+	pthread_mutex_lock(&fs->scratches->lock);
+	dir = s->dir;
+	name = s->name ? strdup(s->name) : NULL;
+	if (name)
+		ck_tree_hold(fs->tree, dir.number);
+	pthread_mutex_unlock(&fs->scratches->lock);
+	if (!name)
+		return;
+	ck_dir_print(fs, &dir, name, out);
+	ck_tree_forget(fs->tree, dir.number, 1);
+}
+
 static int refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 		      const char *name, bool hidden)
 {

@@ -20,13 +20,7 @@ enum {
 	ANSWER_MOST = 1900 /* bytes of a reply for these sentences */
 };
 
-static void print_sentence(const struct ck_fs *fs, const struct ck_node *dir,
-			   const char *name, struct ck_buf *out)
-{
-	ck_buf_text(out, "not part of the checkpoint: ");
-	ck_dir_print(fs, dir, name, out);
-	ck_buf_text(out, "; no tensor has the name");
-}
+#define NOT_PART "not part of the checkpoint: %s; no tensor has the name"
 
 /* --- at a close ----------------------------------------------------------- */
 
@@ -50,27 +44,19 @@ static bool holds_bytes(const struct ck_scratch *s)
 
 void ck_scratch_warn(struct ck_fs *fs, struct ck_scratch *s)
 {
-	ck_auto_free char *name = NULL;
-	struct ck_buf text = { 0 };
-	struct ck_node dir;
-	bool logged;
+	struct ck_buf path = { 0 };
+	bool logs;
 
 	pthread_mutex_lock(&fs->scratches->lock);
-	dir = s->dir;
-	logged = !s->logged && holds_bytes(s) && !is_temporary(s->name);
-	if (logged) {
+	logs = !s->logged && holds_bytes(s) && !is_temporary(s->name);
+	if (logs)
 		s->logged = true;
-		name = strdup(s->name);
-		ck_tree_hold(fs->tree, dir.number);
-	}
 	pthread_mutex_unlock(&fs->scratches->lock);
-	if (name)
-		print_sentence(fs, &dir, name, &text);
-	if (text.err == 0 && text.len)
-		ck_log("%s", text.data);
-	if (logged)
-		ck_tree_forget(fs->tree, dir.number, 1);
-	ck_buf_fini(&text);
+	if (logs)
+		ck_scratch_print(fs, s, &path);
+	if (path.err == 0 && path.len)
+		ck_log(NOT_PART, path.data);
+	ck_buf_fini(&path);
 }
 
 /* --- the tree ------------------------------------------------------------- */
@@ -191,7 +177,8 @@ void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out)
 
 	for (i = 0; i < found.n && i < NAMES; i++) {
 		text.len = 0;
-		print_sentence(fs, &found.all[i].dir, found.all[i].name, &text);
+		if (found.all[i].path.err == 0)
+			ck_buf_printf(&text, NOT_PART, found.all[i].path.data);
 		if (text.err || out->len + text.len > ANSWER_MOST)
 			break;
 		ck_buf_printf(out, "%s%s", out->len ? "; " : "", text.data);

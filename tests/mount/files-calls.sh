@@ -43,18 +43,18 @@ equal 'the log has one line for each' "$(grep -c 'files/: .* is a file of the ch
 equal 'and one for each name' "$(grep -o 'files/: .* is a name for commits' "$WORK/log" | sort | uniq -c | grep -vc ' 1 files/')" 0
 equal 'they are the same' "$(digests "$source")" "$before"
 check 'between files/ and tensors' calls across "$mnt" "$one"
+check 'a file that is moved to the tree' python3 -B "$HERE/files-kept.py" moved "$mnt" "$one"
+check 'mv: a file' sh -c 'echo x >"$1/files/moved.txt"' - "$mnt"
+fails 'mv: to full/' 'not permitted' mv "$mnt/files/moved.txt" "$mnt/full/"
+equal 'mv: the file stays' "$(cat "$source/moved.txt")" x
+equal 'mv: the log names both' "$(grep -c 'files/: moved.txt is not removed: its copy full/moved.txt is no tensor' "$WORK/log")" 1
+check 'another process removes it' rm "$mnt/files/moved.txt"
 cp "$mnt/raw/$one" bytes
 check 'a commit' cp bytes "$mnt/raw/$one"
 new=$(cd "$source" && ls -t __*_ckptfs-* | head -n 1)
 fails 'its new file is not changed either' 'not permitted' truncate -s 0 "$mnt/files/$new"
 fails 'nor removed' 'not permitted' rm -f "$mnt/files/$new"
 check 'the tensor is the same' cmp bytes "$mnt/raw/$one"
-check 'files/ is no part of commits' sh -c 'echo x >"$1/files/config.json" && cmp "$1/files/config.json" "$2/config.json"' - "$mnt" "$source"
-check 'the checkpoint has no damage' "$CKPTFS" check --full "$source"
-unmounted
-
-# --- what users do
-mounted "$source" -o write
 # A commit removes the old metadata, whose inode number the next file may get.
 after_commits() {
 	local i
@@ -64,6 +64,12 @@ after_commits() {
 	done
 }
 check 'files made after a commit are changed' after_commits
+check 'files/ is no part of commits' sh -c 'echo x >"$1/files/config.json" && cmp "$1/files/config.json" "$2/config.json"' - "$mnt" "$source"
+check 'the checkpoint has no damage' "$CKPTFS" check --full "$source"
+unmounted
+
+# --- what users do
+mounted "$source" -o write
 cd "$mnt/files"
 check 'an editor' sed -i 's/x/{"hidden_size": 64}/' config.json
 equal 'the source has it' "$(cat "$source/config.json")" '{"hidden_size": 64}'
