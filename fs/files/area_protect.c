@@ -8,6 +8,7 @@
  */
 #include "area_protect.h"
 #include "area_internal.h"
+#include "area_path.h"
 #include "format/run/run.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -97,34 +98,23 @@ static int row_add(struct ck_area_protected *p, dev_t dev, ino_t ino,
 	return 0;
 }
 
-/* Adds the file with a path beneath the checkpoint, if there is one. flags: O_NOFOLLOW for a
- * link itself. */
-static int path_add(struct ck_area_protected *p, struct ck_str path, int flags)
+static int state_add(void *protected, const struct stat *st)
 {
-	ck_auto_fd int fd = ck_open_beneath(
-		p->fs->cp->dirfd, path, O_PATH | flags, CK_BENEATH_SYMLINKS);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st))
-		return 0;
-	return row_add(p, st.st_dev, st.st_ino, S_ISDIR(st.st_mode));
+	return row_add(protected, st->st_dev, st->st_ino, S_ISDIR(st->st_mode));
 }
 
-/* Adds the directories on a path, but for those of the path before. */
-static int above_add(struct ck_area_protected *p, struct ck_str path,
-		     struct ck_str before)
+/* Adds the files that a path beneath the checkpoint leads through, but for directories that it
+ * shares with the path before. */
+static int path_add(struct ck_area_protected *p, struct ck_str path,
+		    struct ck_str before)
 {
-	size_t same = 0;
-	int rc = 0;
+	size_t known = 0;
 
-	while (same < path.len && same < before.len &&
-	       path.p[same] == before.p[same])
-		same++;
-	for (size_t i = same; rc == 0 && i < path.len; i++)
-		if (path.p[i] == '/' && i > 0)
-			rc = path_add(p, (struct ck_str){ path.p, i },
-				      O_DIRECTORY);
-	return rc;
+	for (size_t i = 0;
+	     i < path.len && i < before.len && path.p[i] == before.p[i]; i++)
+		if (path.p[i] == '/')
+			known = i + 1;
+	return ck_area_path_each(p->fs->cp->dirfd, path, known, state_add, p);
 }
 
 static int file_add(struct ck_area_protected *p, uint32_t i,
@@ -142,20 +132,16 @@ static int file_add(struct ck_area_protected *p, uint32_t i,
 	id = ck_files_id(files, i);
 	if (rc == 0 && id.ino)
 		rc = row_add(p, id.dev, id.ino, false);
-	if (rc == 0)
-		rc = path_add(p, path, O_NOFOLLOW);
-	return rc ? rc : above_add(p, path, before);
+	return rc ? rc : path_add(p, path, before);
 }
 
 static int metadata_add(struct ck_area_protected *p)
 {
 	const struct ck_checkpoint *cp = p->fs->cp;
-	struct ck_str name = ck_str_from(ck_metadata_name(cp));
 	int rc = row_add(p, cp->dev, cp->ino, true);
 
-	if (rc == 0)
-		rc = path_add(p, name, O_NOFOLLOW);
-	return rc ? rc : path_add(p, name, 0);
+	return rc ? rc
+		  : path_add(p, ck_str_from(ck_metadata_name(cp)), CK_STR(""));
 }
 
 static void equal_remove(struct ck_area_protected *p)

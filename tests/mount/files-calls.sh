@@ -43,12 +43,6 @@ equal 'the log has one line for each' "$(grep -c 'files/: .* is a file of the ch
 equal 'and one for each name' "$(grep -o 'files/: .* is a name for commits' "$WORK/log" | sort | uniq -c | grep -vc ' 1 files/')" 0
 equal 'they are the same' "$(digests "$source")" "$before"
 check 'between files/ and tensors' calls across "$mnt" "$one"
-check 'a file that is moved to the tree' python3 -B "$HERE/files-kept.py" moved "$mnt" "$one"
-check 'mv: a file' sh -c 'echo x >"$1/files/moved.txt"' - "$mnt"
-fails 'mv: to full/' 'not permitted' mv "$mnt/files/moved.txt" "$mnt/full/"
-equal 'mv: the file stays' "$(cat "$source/moved.txt")" x
-equal 'mv: the log names both' "$(grep -c 'files/: moved.txt is not removed: its copy full/moved.txt is no tensor' "$WORK/log")" 1
-check 'another process removes it' rm "$mnt/files/moved.txt"
 cp "$mnt/raw/$one" bytes
 check 'a commit' cp bytes "$mnt/raw/$one"
 new=$(cd "$source" && ls -t __*_ckptfs-* | head -n 1)

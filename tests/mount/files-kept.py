@@ -2,8 +2,11 @@
 """Files that files/ of a mount for writing does not lose.
 
     files-kept.py moved MOUNT TENSOR     files that are moved from files/ to the tree
+    files-kept.py paths FILES PATH...    calls that would change directories, links and data
+                                         files through which the checkpoint is read
 """
 
+import ctypes
 import errno
 import os
 import shutil
@@ -26,6 +29,12 @@ def expect(what, got, want):
     if got != want:
         problems += 1
         print(f'{what}: got {got}, want {want}')
+
+
+def exchange(old, new):
+    flags = 2
+    if ctypes.CDLL(None, use_errno=True).renameat2(-100, old.encode(), -100, new.encode(), flags):
+        raise OSError(ctypes.get_errno(), 'renameat2')
 
 
 def write(path, text):
@@ -56,5 +65,34 @@ def moved(mount, tensor):
     expect('it is moved', os.path.exists(f'{shown}/tensor'), False)
 
 
-{'moved': moved}[sys.argv[1]](*sys.argv[2:])
+def paths(top, *names):
+    os.chdir(top)
+    os.mkdir('mine')
+    write('mine/file', 'x')
+    for name in names:
+        is_dir = not os.path.islink(name) and os.path.isdir(name)
+        calls = {
+            'rename': lambda: os.rename(name, 'x'), 'rename into': lambda: os.rename(name, 'mine/x'),
+            'exchange': lambda: exchange('mine', name), 'chown': lambda: os.lchown(name, 1, 1),
+            'times': lambda: os.utime(name, (1, 1), follow_symlinks=False),
+        }
+        if is_dir:
+            calls['remove'] = lambda: os.rmdir(name)
+            calls['setxattr'] = lambda: os.setxattr(name, 'user.x', b'y')
+            calls['removexattr'] = lambda: os.removexattr(name, 'user.note')
+            calls['replace'] = lambda: os.rename('mine', name)
+        else:
+            calls['remove'] = lambda: os.unlink(name)
+            calls['link'] = lambda: os.link(name, 'x', follow_symlinks=False)
+            calls['replace'] = lambda: os.rename('mine/file', name)
+        if os.path.isfile(name):
+            calls['truncate'] = lambda: os.truncate(name, 0)
+        calls['chmod'] = lambda: os.chmod(name, 0o700)
+        for what, call in calls.items():
+            expect(f'{name}: {what}', outcome(call), 'EPERM')
+    os.unlink('mine/file')
+    os.rmdir('mine')
+
+
+{'moved': moved, 'paths': paths}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

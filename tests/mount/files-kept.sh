@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+# What programs cannot lose in files/ of a mount with -o write: a file that mv takes to the
+# tree, and the directories and links through which data files of the checkpoint are reached.
+need python3 setfattr
+
+kept() {
+	python3 -B "$HERE/files-kept.py" "$@"
+}
+
+# --- files that are moved to the tree, where they would be scratch files
+source=$(fixture sample)
+"$CKPTFS" mount "$source" "$mnt" -o "write,log=$WORK/log"
+one=$(stems sample | head -n 1)
+check 'a file that is moved to the tree' kept moved "$mnt" "$one"
+echo x >"$mnt/files/moved.txt"
+fails 'mv: to full/' 'not permitted' mv "$mnt/files/moved.txt" "$mnt/full/"
+equal 'mv: the file stays' "$(cat "$source/moved.txt")" x
+equal 'mv: the log names both' "$(grep -c 'files/: moved.txt is not removed: its copy full/moved.txt is no tensor' "$WORK/log")" 1
+check 'another process removes it' rm "$mnt/files/moved.txt"
+unmounted
+
+# --- data files in directories, and behind links
+# made NAME FIRST SECOND: a checkpoint whose two data files have these paths.
+made() {
+	PYTHONPATH=$HERE/../damage python3 -B - "$@" <<-'END'
+		import os, sys
+		import source
+		_, name, *paths = sys.argv
+		c = source.Checkpoint()
+		for item in c.items.values():
+		    item[0] = paths[item[0] == source.SECOND]
+		for path in paths:
+		    os.makedirs(f'{name}/{os.path.dirname(path)}', exist_ok=True)
+		os.makedirs = lambda path: None
+		c.write(name)
+	END
+}
+state_of() {
+	(cd "$1" && find . -mindepth 1 -printf '%p %y %m %U %G %T@ %l\n' | sort)
+}
+# stays WHAT DIRECTORY OPTIONS PATH...: no call changes these paths, and the checkpoints $steps
+# in the directory are whole.
+steps=.
+stays() {
+	local what=$1 dir=$2 options=$3 beside=$4/mine before step
+	shift 3
+	setfattr -n user.note -v 'a value' "$dir"/*/
+	before=$(state_of "$dir" | grep -v "^./${beside%/mine} ")
+	mounted "$PWD/$dir" -o "write$options"
+	check "$what: they are not changed" kept paths "$mnt/files" "$@"
+	[ "$steps" != . ] || check "$what: other files in them are" \
+		sh -c 'touch "$1" && chmod 600 "$1" && mv "$1" "$1-2" && rm "$1-2"' - "$mnt/files/$beside"
+	unmounted
+	equal "$what: the source is as before" "$(state_of "$dir" | grep -v "^./${beside%/mine} ")" "$before"
+	for step in $steps; do
+		check "$what: no damage" "$CKPTFS" check --full "$dir/$step" ${options:+-o "${options#,}"}
+	done
+}
+made prefixes 000/epoch_5/__0_0.distcp 111/epoch_5/__1_0.distcp
+mkdir prefixes/000/other
+stays 'directories' prefixes '' 000 000/epoch_5 000/epoch_5/__0_0.distcp 111 111/epoch_5
+
+made linked __0_0.distcp sub/__1_0.distcp
+mkdir -p linked/links linked/store/a
+mv linked/__0_0.distcp linked/store/a/real
+mv linked/sub linked/store/b
+ln -s ./links/../links/first linked/__0_0.distcp
+ln -s ../store/a/../a/real linked/links/first
+ln -s store/b linked/sub
+stays 'links' linked ,shardlinks=beneath store __0_0.distcp links links/first store/a store/a/real sub store/b \
+	store/b/__1_0.distcp
+
+# --- checkpoints below a directory, which are steps whatever their names
+mkdir nested
+cp -r "$FIXTURES/sample" nested/model
+cp -r "$FIXTURES/plain" nested/optim
+steps='model optim'
+stays 'checkpoints in a directory' nested '' model model/.metadata model/__0_0.distcp optim
+done_testing
