@@ -4,10 +4,14 @@
     files-kept.py moved MOUNT TENSOR     files that are moved from files/ to the tree
     files-kept.py paths FILES PATH...    calls that would change directories, links and data
                                          files through which the checkpoint is read
+    files-kept.py change FILES           40 processes, which write `x` over held-write-N, the
+                                         same over held-map-N by a mapping and msync(2), call
+                                         fdatasync(2) of held-sync-N, or create dir-N/new
 """
 
 import ctypes
 import errno
+import mmap
 import os
 import shutil
 import sys
@@ -94,5 +98,39 @@ def paths(top, *names):
     os.rmdir('mine')
 
 
-{'moved': moved, 'paths': paths}[sys.argv[1]](*sys.argv[2:])
+def overwrite(path):
+    with open(path, 'r+b', buffering=0) as f:
+        f.write(b'x' * os.fstat(f.fileno()).st_size)
+
+
+def overwrite_mapped(path):
+    with open(path, 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
+        m[:] = b'x' * len(m)
+        m.flush()
+
+
+def sync(path):
+    with open(path, 'r+b') as f:
+        os.fdatasync(f.fileno())
+
+
+def child(call, path):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(outcome(call, path) != 'fine')
+    return pid
+
+
+def change(top):
+    pids = []
+    for i in range(1, 11):
+        pids.append(child(overwrite, f'{top}/held-write-{i}'))
+        pids.append(child(overwrite_mapped, f'{top}/held-map-{i}'))
+        pids.append(child(sync, f'{top}/held-sync-{i}'))
+        pids.append(child(lambda path: write(path, ''), f'{top}/dir-{i}/new'))
+    for pid in pids:
+        expect('a process', os.waitpid(pid, 0)[1], 0)
+
+
+{'moved': moved, 'paths': paths, 'change': change}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

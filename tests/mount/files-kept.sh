@@ -76,4 +76,42 @@ cp -r "$FIXTURES/sample" nested/model
 cp -r "$FIXTURES/plain" nested/optim
 steps='model optim'
 stays 'checkpoints in a directory' nested '' model model/.metadata model/__0_0.distcp optim
+
+# --- a source that does not answer, while programs change files
+source=$(fixture sample)
+for i in $(seq 10); do
+	mkdir "$source/dir-$i"
+	head -c 100000 /dev/zero | tee "$source/held-write-$i" "$source/held-map-$i" "$source/held-sync-$i" >/dev/null
+done
+touch hold
+MUTE_NAME=held- MUTE_HOLD=$WORK/hold LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write
+serving=$(daemon)
+creator=$(for child in $(cat "/proc/$serving"/task/*/children); do
+	! grep -q ckptfs-creator "/proc/$child/comm" || echo "$child"
+done)
+kill -STOP "$creator"
+python3 -B "$HERE/files-kept.py" change "$mnt/files" &
+changing=$!
+all_wait() {
+	local child
+	for child in $(cat /proc/$changing/task/*/children); do
+		grep -q 'wait\|writeback' "/proc/$child/wchan" || return 1
+	done
+	[ "$(wc -w <"/proc/$changing/task/$changing/children")" = 40 ]
+}
+check 'programs that write, map, sync and create wait' comes all_wait
+check 'tensors are read meanwhile' sh -c 'cat "$1"/full/* "$1"/raw/* "$1"/hf/*.safetensors' - "$mnt"
+check 'so are reports and listings' sh -c 'cat "$1/.ckptfs/status" && ls -R "$1/local"' - "$mnt"
+cp "$mnt/raw/$one" bytes
+check 'and a tensor is committed' cp bytes "$mnt/raw/$one"
+check 'all still wait' all_wait
+fails 'umount ends: busy' 'busy' "$CKPTFS" umount "$mnt"
+check 'umount -l ends' "$CKPTFS" umount -l "$mnt"
+fails 'it is unmounted' '' is_mounted
+rm hold
+kill -CONT "$creator"
+check 'then each call succeeds' wait "$changing"
+equal 'the source has all bytes' "$(cat "$source"/held-write-* "$source"/held-map-* | tr -d 'x' | wc -c)" 0
+equal 'and all files' "$(find "$source" -name new | wc -l)" 10
+check 'the daemon ends' gone "$serving"
 done_testing

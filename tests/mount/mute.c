@@ -12,8 +12,9 @@
  * the time. With MUTE_PREAD each pread(2) takes so many milliseconds, as on a
  * slow source; with MUTE_WRITE each pwrite(2), as on a slow target. While there is
  * a file of the name that MUTE_HOLD has, each pread(2) of a data file that no
- * commit made waits, or with MUTE_WRITE each pwrite(2). With MUTE_NAME the reads that
- * wait are those of files with that text in their paths.
+ * commit made waits, or with MUTE_WRITE each pwrite(2). With MUTE_NAME the calls that
+ * wait are pread(2), pwritev2(2), fsync(2) and fdatasync(2) of files with that text in
+ * their paths.
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -68,13 +69,6 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes,
 	return syscall(SYS_write, fd, bytes, len);
 }
 
-__attribute__((visibility("default"))) int fsync(int fd)
-{
-	if (getenv("MUTE_SYNC"))
-		usleep(400 * 1000);
-	return (int)syscall(SYS_fsync, fd);
-}
-
 /* After five minutes the test has ended. */
 static void held(void)
 {
@@ -108,6 +102,37 @@ __attribute__((visibility("default"))) ssize_t pread(int fd, void *to,
 	if (msec)
 		usleep((useconds_t)atoi(msec) * 1000);
 	return syscall(SYS_pread64, fd, to, len, pos);
+}
+
+static bool is_named(int fd)
+{
+	return getenv("MUTE_NAME") && is_data(fd);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+	if (is_named(fd))
+		held();
+	if (getenv("MUTE_SYNC"))
+		usleep(400 * 1000);
+	return (int)syscall(SYS_fsync, fd);
+}
+
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+	if (is_named(fd))
+		held();
+	return (int)syscall(SYS_fdatasync, fd);
+}
+
+__attribute__((visibility("default"))) ssize_t pwritev2(int fd,
+							const struct iovec *iov,
+							int n, off_t pos,
+							int flags)
+{
+	if (is_named(fd))
+		held();
+	return syscall(SYS_pwritev2, fd, iov, n, pos, (off_t)0, flags);
 }
 
 __attribute__((visibility("default"))) ssize_t pwrite(int fd, const void *from,
