@@ -76,6 +76,24 @@ static int size_set(const struct ck_area_job *j, const char *link)
 	return truncate(link, j->attr.st_size) ? -errno : 0;
 }
 
+/* umask= and an ACL may hide bits, so that a sender who adds a bit to the mode that is shown
+ * would remove others. Bits of the owner, and those of group and others, that are as they are
+ * shown stay as they are. */
+static int mode_set(const struct ck_area_job *j, int fd, const char *link)
+{
+	static const mode_t classes[] = { 0700, 0077 };
+	mode_t mode = j->attr.st_mode & 07777;
+	struct stat st, shown;
+	int rc = fstat(fd, &st) ? -errno : ck_area_fd_stat(j->area, fd, &shown);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(classes); i++)
+		if (!((mode ^ shown.st_mode) & classes[i]))
+			mode = (mode & ~classes[i]) | (st.st_mode & classes[i]);
+	return chmod(link, mode) ? -errno : 0;
+}
+
 /* A change of the owner drops set-ID bits, so the mode is set after it. */
 static int attributes_set(const struct ck_area_job *j, int fd)
 {
@@ -92,7 +110,7 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 	if (j->flags & OWNER)
 		rc = owner_set(j, fd);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_MODE))
-		rc = chmod(link, j->attr.st_mode & 07777) ? -errno : 0;
+		rc = mode_set(j, fd, link);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_SIZE))
 		rc = size_set(j, link);
 	if (rc == 0 && (j->flags & TIMES))

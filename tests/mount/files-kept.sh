@@ -77,6 +77,37 @@ cp -r "$FIXTURES/plain" nested/optim
 steps='model optim'
 stays 'checkpoints in a directory' nested '' model model/.metadata model/__0_0.distcp optim
 
+# --- permissions that the mount hides
+# modes WHAT ARGUMENT...: after chmod(1) of a file, its modes in the mount and in the source.
+modes() {
+	local what=$1 want=$2
+	shift 2
+	chmod "$@" "$mnt/files/hidden"
+	equal "$what" "$(stat -c %a "$mnt/files/hidden" "$source/hidden" | paste -sd' ')" "$want"
+}
+echo x >"$source/hidden"
+chmod 664 "$source/hidden"
+mounted "$source" -o write,umask=027
+modes 'umask=: chmod u+x' '740 764' u+x
+modes 'umask=: chmod u-x' '640 664' u-x
+modes 'umask=: chmod g-r' '600 600' g-r
+modes 'umask=: chmod 644' '640 644' 644
+modes 'umask=: chmod g+w' '640 664' 664
+modes 'umask=: chmod 600' '600 600' 600
+unmounted
+if [ "$(id -u)" = 0 ] && command -v setfacl >/dev/null && setfacl -m u:1234:- "$source/hidden" 2>"$WORK/out"; then
+	chmod 664 "$source/hidden"
+	mounted "$source" -o write,allow_other
+	modes 'an ACL: chmod u+x' '700 764' u+x
+	check 'an ACL: it is the same' grep -qx 'mask::rw-' <(getfacl -c "$source/hidden")
+	chown 5 "$mnt/files/hidden"
+	modes 'an ACL: chown' '600 664' u-x
+	modes 'an ACL: chmod g+r' '600 640' g+r
+	unmounted
+else
+	skip 'an ACL: chmod u+x' 'no setfacl, or not root'
+fi
+
 # --- a source that does not answer, while programs change files
 source=$(fixture sample)
 for i in $(seq 10); do
