@@ -19,15 +19,6 @@
 
 /* --- files of the metadata -------------------------------------------------------- */
 
-static int compare_ids(const void *a, const void *b)
-{
-	const struct ck_file_id *x = a, *y = b;
-
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return (x->ino > y->ino) - (x->ino < y->ino);
-}
-
 struct ids {
 	struct ck_file_id *list; /* sorted; owned */
 	size_t n;
@@ -35,10 +26,10 @@ struct ids {
 
 static bool ids_have(const struct ids *ids, const struct stat *st)
 {
-	const struct ck_file_id id = { st->st_dev, st->st_ino };
+	const struct ck_file_id id = ck_file_id_of(st);
 
 	return ids->n &&
-	       bsearch(&id, ids->list, ids->n, sizeof(id), compare_ids);
+	       bsearch(&id, ids->list, ids->n, sizeof(id), ck_file_id_cmp);
 }
 
 /* Lists all files that the metadata references. After an error the list is
@@ -60,7 +51,7 @@ static int ids_find(struct ids *ids, const struct ck_files *files,
 				       strerror(-rc));
 		ids->n += rc == 0;
 	}
-	qsort(ids->list, ids->n, sizeof(*ids->list), compare_ids);
+	qsort(ids->list, ids->n, sizeof(*ids->list), ck_file_id_cmp);
 	return 0;
 }
 

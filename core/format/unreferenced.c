@@ -22,8 +22,8 @@ enum { ENTRIES_MOST = 1 << 20 };
 /* A file that the metadata names. Rows are sorted by device and inode, so that two names of
  * one file are neighbours. */
 struct row {
-	struct ck_file_id id;
-	uint64_t size, live; /* bytes; bytes of its items */
+	struct ck_file_id id; /* first */
+	uint64_t size, live;  /* bytes; bytes of its items */
 };
 
 struct rows {
@@ -32,16 +32,6 @@ struct rows {
 };
 
 /* --- files that the metadata names ------------------------------------------ */
-
-static int row_cmp(const void *a, const void *b)
-{
-	const struct ck_file_id *x = &((const struct row *)a)->id;
-	const struct ck_file_id *y = &((const struct row *)b)->id;
-
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return (x->ino > y->ino) - (x->ino < y->ino);
-}
 
 static uint64_t plus(uint64_t a, uint64_t b)
 {
@@ -119,7 +109,7 @@ static struct ck_file_id id_here(const struct ck_checkpoint *cp,
 
 	if (fd < 0 || fstat(fd, &st))
 		return (struct ck_file_id){ 0, 0 };
-	return (struct ck_file_id){ st.st_dev, st.st_ino };
+	return ck_file_id_of(&st);
 }
 
 /* Sets unknown ids by a stat. Adds a row for the local file with the name of a remote data
@@ -147,7 +137,7 @@ static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 		return -ENOMEM;
 	rows_fill(rows, cp, c);
 	rows_identify(rows, cp, c);
-	qsort(rows->list, rows->n, sizeof(*rows->list), row_cmp);
+	qsort(rows->list, rows->n, sizeof(*rows->list), ck_file_id_cmp);
 	return 0;
 }
 
@@ -161,7 +151,7 @@ static uint64_t dead_inside(const struct rows *rows)
 		const struct row *row = &rows->list[i];
 
 		live = plus(live, row->live);
-		if (i + 1 < rows->n && row_cmp(row, row + 1) == 0)
+		if (i + 1 < rows->n && ck_file_id_cmp(row, row + 1) == 0)
 			continue;
 		dead = plus(dead, row->size > live ? row->size - live : 0);
 		live = 0;
@@ -169,11 +159,11 @@ static uint64_t dead_inside(const struct rows *rows)
 	return dead;
 }
 
-static bool is_known(const struct rows *rows, dev_t dev, ino_t ino)
+static bool is_known(const struct rows *rows, struct ck_file_id id)
 {
-	const struct row key = { .id = { dev, ino } };
+	const struct row key = { .id = id };
 
-	return bsearch(&key, rows->list, rows->n, sizeof(key), row_cmp);
+	return bsearch(&key, rows->list, rows->n, sizeof(key), ck_file_id_cmp);
 }
 
 /* --- files in a directory ----------------------------------------------------- */
@@ -207,9 +197,9 @@ static int dead_entry(void *arg, const struct dirent *e)
 	struct stat st;
 
 	if (may_be_dead(b, e->d_name) &&
-	    !is_known(b->rows, b->cp->dev, e->d_ino) &&
+	    !is_known(b->rows, (struct ck_file_id){ b->cp->dev, e->d_ino }) &&
 	    fstatat(b->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    S_ISREG(st.st_mode) && !is_known(b->rows, st.st_dev, st.st_ino))
+	    S_ISREG(st.st_mode) && !is_known(b->rows, ck_file_id_of(&st)))
 		*b->dead = plus(*b->dead, (uint64_t)st.st_size);
 	return 0;
 }

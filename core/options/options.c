@@ -20,6 +20,7 @@ struct option {
 		   const char *value, struct ck_diag *d);
 	/* For the help: values after `=`, and one line of text. */
 	const char *values, *what;
+	enum ck_options_taken taken; /* the least of the sets that it is in */
 };
 
 /* --- values --------------------------------------------------------------- */
@@ -95,19 +96,6 @@ static int set_reading(struct ck_mount_options *o, const char *name,
 		       const char *value, struct ck_diag *d)
 {
 	return ck_option_set_reading(&o->format, &o->view, name, value, d);
-}
-
-static int set_manifest(struct ck_mount_options *o, const char *name,
-			const char *value, struct ck_diag *d)
-{
-	return set_reading(o, name, value, d);
-}
-
-/* Options of directories and their files. */
-static int set_view(struct ck_mount_options *o, const char *name,
-		    const char *value, struct ck_diag *d)
-{
-	return set_reading(o, name, value, d);
 }
 
 static int set_strict(struct ck_mount_options *o, const char *name,
@@ -236,92 +224,102 @@ static int set_commit(struct ck_mount_options *o, const char *name,
 }
 
 static const struct option table[] = {
-	{ "write", set_write, "",
-	  "tensors of DCP, and files/, can be written" },
+	{ "write", set_write, "", "tensors of DCP, and files/, can be written",
+	  CK_TAKES_ALL },
 	{ "commit=", set_commit, "close|manual",
-	  "with write: when tensors are committed" },
+	  "with write: when tensors are committed", CK_TAKES_ALL },
 	{ "patch", set_patch, "",
-	  "with write: bytes not written keep their values" },
+	  "with write: bytes not written keep their values", CK_TAKES_ALL },
 	{ "keep_unknown", set_keep_unknown, "",
-	  "with write: accept unknown classes in .metadata" },
-	{ "ro", set_ro, "", "read-only, even with write" },
+	  "with write: accept unknown classes in .metadata", CK_TAKES_ALL },
+	{ "ro", set_ro, "", "read-only, even with write", CK_TAKES_ALL },
 	{ "allow_other", set_allow_other, "",
-	  "other users may use the mount, as modes allow" },
+	  "other users may use the mount, as modes allow", CK_TAKES_ALL },
 	{ "auto_unmount", set_auto_unmount, "",
-	  "the mount ends with its process" },
+	  "the mount ends with its process", CK_TAKES_ALL },
 	{ "nonempty", set_nonempty, "",
-	  "the mount point may have files; they are hidden" },
-	{ "uid=", set_uid, "N", "show this owner" },
-	{ "gid=", set_gid, "N", "show this group" },
-	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
+	  "the mount point may have files; they are hidden", CK_TAKES_ALL },
+	{ "uid=", set_uid, "N", "show this owner", CK_TAKES_ALL },
+	{ "gid=", set_gid, "N", "show this group", CK_TAKES_ALL },
+	{ "umask=", set_umask, "OCTAL", "remove these bits from modes",
+	  CK_TAKES_ALL },
 	{ "shardlinks=", set_reading, "beneath",
-	  "follow links to data files that stay beneath SRC" },
-	{ "linkroot=", set_reading, "DIR",
-	  "follow links to files beneath DIR" },
+	  "follow links to data files that stay beneath SRC", CK_TAKES_SOURCE },
+	{ "linkroot=", set_reading, "DIR", "follow links to files beneath DIR",
+	  CK_TAKES_SOURCE },
 	{ "sidecar=", set_reading, "FILE",
-	  "names the parameters in FSDP1's flat parameters" },
-	{ "rename=", set_reading, "FILE",
-	  "names by lines OLD<tab>NEW of FILE" },
-	{ "only=", set_reading, "GLOB[+GLOB...]", "show only these names" },
-	{ "exclude=", set_reading, "GLOB[+GLOB...]",
-	  "do not show these names" },
+	  "names the parameters in FSDP1's flat parameters", CK_TAKES_SOURCE },
+	{ "rename=", set_reading, "FILE", "names by lines OLD<tab>NEW of FILE",
+	  CK_TAKES_SOURCE },
+	{ "only=", set_reading, "GLOB[+GLOB...]", "show only these names",
+	  CK_TAKES_SOURCE },
+	{ "exclude=", set_reading, "GLOB[+GLOB...]", "do not show these names",
+	  CK_TAKES_SOURCE },
 	{ "kind=", set_reading, "KIND",
-	  "require a kind, as dcp or run; see ckptfs(5)" },
-	{ "views=", set_view, "NAME[+NAME...]",
-	  "only these directories, as full+hf; see ckptfs(1)" },
-	{ "ranks=", set_view, "N[-N][+...]",
-	  "only these ranks in local/ and sharded/" },
-	{ "root=", set_view, "NAME",
-	  "prefix of the model that hf/ shows; empty: all" },
-	{ "hf_shard_size=", set_view, "SIZE", "maximum size of a file in hf/" },
-	{ "hf_template=", set_view, "DIR",
-	  "config.json, tokenizer and file names of hf/" },
-	{ "placements=", set_view, "FILE",
-	  "rules for dimensions in sharded/ and dcp/" },
-	{ "manifest=", set_manifest, "FILE",
-	  "names, shapes and dtypes that are expected" },
+	  "require a kind, as dcp or run; see ckptfs(5)", CK_TAKES_SOURCE },
+	{ "views=", set_reading, "NAME[+NAME...]",
+	  "only these directories, as full+hf; see ckptfs(1)", CK_TAKES_VIEWS },
+	{ "ranks=", set_reading, "N[-N][+...]",
+	  "only these ranks in local/ and sharded/", CK_TAKES_VIEWS },
+	{ "root=", set_reading, "NAME",
+	  "prefix of the model that hf/ shows; empty: all", CK_TAKES_VIEWS },
+	{ "hf_shard_size=", set_reading, "SIZE",
+	  "maximum size of a file in hf/", CK_TAKES_VIEWS },
+	{ "hf_template=", set_reading, "DIR",
+	  "config.json, tokenizer and file names of hf/", CK_TAKES_VIEWS },
+	{ "placements=", set_reading, "FILE",
+	  "rules for dimensions in sharded/ and dcp/", CK_TAKES_VIEWS },
+	{ "manifest=", set_reading, "FILE",
+	  "names, shapes and dtypes that are expected", CK_TAKES_MANIFEST },
 	{ "strict", set_strict, "",
-	  "with manifest: differences refuse the mount" },
+	  "with manifest: differences refuse the mount", CK_TAKES_ALL },
 	{ "hosts=", set_of_hosts, "A[:N][+B...]",
-	  "SRC is spread over these hosts" },
-	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts" },
+	  "SRC is spread over these hosts", CK_TAKES_SOURCE },
+	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts",
+	  CK_TAKES_SOURCE },
 	{ "map=", set_of_hosts, "A=PATH[+B=PATH...]",
-	  "with hosts: where SRC is on some of them" },
+	  "with hosts: where SRC is on some of them", CK_TAKES_SOURCE },
 	{ "prefer=", set_of_hosts, "A[+B...]",
-	  "with hosts: use the copies of A if copies differ" },
+	  "with hosts: use the copies of A if copies differ", CK_TAKES_SOURCE },
 	{ "replicas=", set_of_hosts, "sample|full|first",
-	  "with hosts: how copies are compared" },
+	  "with hosts: how copies are compared", CK_TAKES_SOURCE },
 	{ "allhosts", set_of_hosts, "",
-	  "with hosts: a missing host is an error" },
+	  "with hosts: a missing host is an error", CK_TAKES_SOURCE },
 	{ "agent=", set_of_hosts, "PROGRAM",
-	  "with hosts: starts programs there; default ssh" },
+	  "with hosts: starts programs there; default ssh", CK_TAKES_SOURCE },
 	{ "program=", set_of_hosts, "PATH",
-	  "with hosts: path of ckptfs on them" },
+	  "with hosts: path of ckptfs on them", CK_TAKES_SOURCE },
 	{ "net=", set_of_hosts, "CIDR[+CIDR...]",
-	  "with hosts: use only these networks" },
+	  "with hosts: use only these networks", CK_TAKES_SOURCE },
 	{ "timeout=", set_of_hosts, "SECONDS",
-	  "with hosts: EIO after a read without progress" },
+	  "with hosts: EIO after a read without progress", CK_TAKES_SOURCE },
 	{ "rejoin=", set_of_hosts, "SECONDS|off",
-	  "with hosts: how often missing hosts are retried" },
+	  "with hosts: how often missing hosts are retried", CK_TAKES_SOURCE },
 	{ "segment=", set_of_hosts, "SIZE",
-	  "with hosts: maximum size of a read-ahead request" },
-	{ "cache=", set_of_hosts, "SIZE", "with hosts: memory for read-ahead" },
+	  "with hosts: maximum size of a read-ahead request", CK_TAKES_SOURCE },
+	{ "cache=", set_of_hosts, "SIZE", "with hosts: memory for read-ahead",
+	  CK_TAKES_SOURCE },
 	{ "ownermem=", set_of_hosts, "SIZE",
-	  "with hosts: memory of each process there" },
-	{ "gpu=", set_of_gpus, "off|auto|N[+N...]", "GPUs to use" },
+	  "with hosts: memory of each process there", CK_TAKES_SOURCE },
+	{ "gpu=", set_of_gpus, "off|auto|N[+N...]", "GPUs to use",
+	  CK_TAKES_ALL },
 	{ "gather=", set_of_gpus, "host|gpu",
-	  "with gpu: where reads are assembled" },
+	  "with gpu: where reads are assembled", CK_TAKES_ALL },
 	{ "nccl=", set_of_gpus, "off|force",
-	  "with gpu and hosts: whether NCCL transfers" },
+	  "with gpu and hosts: whether NCCL transfers", CK_TAKES_ALL },
 	{ "pinned=", set_of_gpus, "SIZE",
-	  "with gpu: pinned memory for transfers" },
+	  "with gpu: pinned memory for transfers", CK_TAKES_ALL },
 	{ "gpucache=", set_of_gpus, "SIZE",
-	  "with gpu: GPU memory that caches closed tensors" },
-	{ "direct", set_direct, "", "reads bypass the page cache" },
-	{ "noxattr", set_noxattr, "", "no extended attributes" },
-	{ "log=", set_log, "FILE|syslog", "append messages there, too" },
-	{ "fsname=", set_fsname, "NAME", "the source that df and mount show" },
-	{ "debug", set_debug, "", "print every request; with -f" },
+	  "with gpu: GPU memory that caches closed tensors", CK_TAKES_ALL },
+	{ "direct", set_direct, "", "reads bypass the page cache",
+	  CK_TAKES_ALL },
+	{ "noxattr", set_noxattr, "", "no extended attributes", CK_TAKES_ALL },
+	{ "log=", set_log, "FILE|syslog", "append messages there, too",
+	  CK_TAKES_ALL },
+	{ "fsname=", set_fsname, "NAME", "the source that df and mount show",
+	  CK_TAKES_ALL },
+	{ "debug", set_debug, "", "print every request; with -f",
+	  CK_TAKES_ALL },
 };
 
 static const char *const ignored[] = {
@@ -380,16 +378,6 @@ static bool matches(const char *name, const char *word)
 
 #define NAME_LEN 64 /* of names compared; longer words are cut */
 
-/* Returns the least of the sets that the option is in. */
-static enum ck_options_taken set_of(const struct option *o)
-{
-	if (o->set == set_reading || o->set == set_of_hosts)
-		return CK_TAKES_SOURCE;
-	if (o->set == set_manifest)
-		return CK_TAKES_MANIFEST;
-	return o->set == set_view ? CK_TAKES_VIEWS : CK_TAKES_ALL;
-}
-
 static struct ck_str name_of(const char *word)
 {
 	return (struct ck_str){ word, ck_min(strcspn(word, "="), NAME_LEN) };
@@ -408,7 +396,7 @@ static const char *nearest(const char *word, enum ck_options_taken taken)
 		size_t n = ck_str_distance(given, name, NAME_LEN);
 
 		if (n < least && 2 * n < ck_max(given.len, name.len) &&
-		    set_of(&table[i]) <= taken) {
+		    table[i].taken <= taken) {
 			least = n;
 			best = table[i].name;
 		}
@@ -460,10 +448,10 @@ static int option_set(struct ck_mount_options *o, const char *word,
 		return taken == CK_TAKES_ALL && is_ignored(word)
 			       ? 0
 			       : refuse_unknown(word, taken, d);
-	if (set_of(option) <= taken)
+	if (option->taken <= taken)
 		return option->set(o, option->name, value ? value + 1 : "", d);
 	return ck_fail(d, EINVAL, "option %s: only for mounts%s",
-		       ck_show(ck_str_from(word)), others[set_of(option)]);
+		       ck_show(ck_str_from(word)), others[option->taken]);
 }
 
 /* In a map `\` is also an escape of the list: see ck_host_list_map_all(). */

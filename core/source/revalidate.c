@@ -396,7 +396,7 @@ int ck_files_identify(const struct ck_files *f, uint32_t number,
 	struct stat st = { 0 };
 	int rc = look_as(f, info->path, O_PATH, &st);
 
-	*out = (struct ck_file_id){ st.st_dev, st.st_ino };
+	*out = ck_file_id_of(&st);
 	if (rc == -ENOTDIR)
 		rc = -ENOENT;
 	/* A file that existed may have been moved. */

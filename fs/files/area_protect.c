@@ -19,10 +19,9 @@
 
 /* A file that may not be changed. */
 struct row {
-	dev_t dev;
-	ino_t ino;
-	bool holds;	 /* a directory with such files */
-	uint64_t logged; /* time of the last refusal in the log; 0: none */
+	struct ck_file_id id; /* first */
+	bool holds;	      /* a directory with such files */
+	uint64_t logged;      /* time of the last refusal in the log; 0: none */
 };
 
 struct ck_area_protected {
@@ -65,24 +64,16 @@ void ck_area_protected_free(struct ck_area_protected *p)
 
 /* --- the list ------------------------------------------------------------------------- */
 
-static int row_cmp(const void *a, const void *b)
+static struct row *row_find(const struct ck_area_protected *p,
+			    struct ck_file_id id)
 {
-	const struct row *x = a, *y = b;
+	const struct row key = { .id = id };
 
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return (x->ino > y->ino) - (x->ino < y->ino);
+	return p->n ? bsearch(&key, p->rows, p->n, sizeof(key), ck_file_id_cmp)
+		    : NULL;
 }
 
-static struct row *row_find(const struct ck_area_protected *p, dev_t dev,
-			    ino_t ino)
-{
-	const struct row key = { .dev = dev, .ino = ino };
-
-	return p->n ? bsearch(&key, p->rows, p->n, sizeof(key), row_cmp) : NULL;
-}
-
-static int row_add(struct ck_area_protected *p, dev_t dev, ino_t ino,
+static int row_add(struct ck_area_protected *p, struct ck_file_id id,
 		   bool holds)
 {
 	struct row *rows;
@@ -94,13 +85,13 @@ static int row_add(struct ck_area_protected *p, dev_t dev, ino_t ino,
 			return -ENOMEM;
 		p->rows = rows;
 	}
-	p->rows[p->n++] = (struct row){ dev, ino, holds, 0 };
+	p->rows[p->n++] = (struct row){ id, holds, 0 };
 	return 0;
 }
 
 static int state_add(void *protected, const struct stat *st)
 {
-	return row_add(protected, st->st_dev, st->st_ino, S_ISDIR(st->st_mode));
+	return row_add(protected, ck_file_id_of(st), S_ISDIR(st->st_mode));
 }
 
 /* Adds the files that a path beneath the checkpoint leads through, but for directories that it
@@ -128,17 +119,17 @@ static int file_add(struct ck_area_protected *p, uint32_t i,
 	if (ck_files_is_remote(files, i))
 		return 0;
 	if (ck_files_identify(files, i, &id) == 0)
-		rc = row_add(p, id.dev, id.ino, false);
+		rc = row_add(p, id, false);
 	id = ck_files_id(files, i);
 	if (rc == 0 && id.ino)
-		rc = row_add(p, id.dev, id.ino, false);
+		rc = row_add(p, id, false);
 	return rc ? rc : path_add(p, path, before);
 }
 
 static int metadata_add(struct ck_area_protected *p)
 {
 	const struct ck_checkpoint *cp = p->fs->cp;
-	int rc = row_add(p, cp->dev, cp->ino, true);
+	int rc = row_add(p, (struct ck_file_id){ cp->dev, cp->ino }, true);
 
 	return rc ? rc
 		  : path_add(p, ck_str_from(ck_metadata_name(cp)), CK_STR(""));
@@ -149,7 +140,8 @@ static void equal_remove(struct ck_area_protected *p)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		if (kept == 0 || row_cmp(&p->rows[kept - 1], &p->rows[i]))
+		if (kept == 0 ||
+		    ck_file_id_cmp(&p->rows[kept - 1], &p->rows[i]))
 			p->rows[kept++] = p->rows[i];
 		else
 			p->rows[kept - 1].logged = ck_max(
@@ -162,7 +154,7 @@ static void logged_keep(struct ck_area_protected *p, const struct row *old,
 			size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct row *row = row_find(p, old[i].dev, old[i].ino);
+		struct row *row = row_find(p, old[i].id);
 
 		if (row)
 			row->logged = old[i].logged;
@@ -188,7 +180,7 @@ static int list_fill(struct ck_area_protected *p)
 	if (commits % 2 == 0)
 		p->nfiles = n;
 	p->commits = commits;
-	qsort(p->rows, p->n, sizeof(*p->rows), row_cmp);
+	qsort(p->rows, p->n, sizeof(*p->rows), ck_file_id_cmp);
 	equal_remove(p);
 	return 0;
 }
@@ -268,27 +260,27 @@ static int name_refuse(struct ck_area_protected *p, const char *name,
 /* Finds the row of a file in a list of now. A commit removes the metadata that it replaces,
  * and the file system may give its number to a new file at once: a list that was made before
  * the last commit is made again if it has the file. Under the lock. */
-static int row_look(struct ck_area_protected *p, dev_t dev, ino_t ino,
+static int row_look(struct ck_area_protected *p, struct ck_file_id id,
 		    struct row **out)
 {
 	int rc = list_renew(p);
 
-	*out = rc == 0 ? row_find(p, dev, ino) : NULL;
+	*out = rc == 0 ? row_find(p, id) : NULL;
 	if (!*out || p->made_at == p->commits)
 		return rc;
 	rc = list_make(p);
-	*out = rc == 0 ? row_find(p, dev, ino) : NULL;
+	*out = rc == 0 ? row_find(p, id) : NULL;
 	return rc;
 }
 
-static int id_check(struct ck_area_protected *p, dev_t dev, ino_t ino,
+static int id_check(struct ck_area_protected *p, struct ck_file_id id,
 		    const char *name)
 {
 	struct row *row;
 	int rc;
 
 	pthread_mutex_lock(&p->lock);
-	rc = row_look(p, dev, ino, &row);
+	rc = row_look(p, id, &row);
 	if (row)
 		rc = refuse(&row->logged, name,
 			    row->holds ? "holds files of the checkpoint: its "
@@ -364,7 +356,8 @@ static int name_check(struct ck_area *a, const struct ck_area_node *dir,
 		return 0;
 	pthread_mutex_lock(&p->lock);
 	rc = list_renew(p);
-	if (rc == 0 && row_find(p, dir->id.dev, dir->id.ino))
+	if (rc == 0 &&
+	    row_find(p, (struct ck_file_id){ dir->id.dev, dir->id.ino }))
 		rc = name_refuse(
 			p, name,
 			"is a name for commits, as .metadata* and __*_ckptfs-*");
@@ -381,7 +374,8 @@ int ck_area_may_change(struct ck_area *a, const struct ck_area_node *n)
 	if (rc || n->id.covered)
 		return rc;
 	(void)!ck_area_name_of(&a->table, n, &parent, name);
-	rc = id_check(a->protected, n->id.dev, n->id.ino, name);
+	rc = id_check(a->protected, (struct ck_file_id){ n->id.dev, n->id.ino },
+		      name);
 	if (rc == 0 && parent)
 		rc = name_check(a, parent, name);
 	ck_area_put(&a->table, parent);
@@ -394,7 +388,7 @@ int ck_area_may_remove(struct ck_area *a, const struct ck_area_node *dir,
 	int rc = step_check(a, dir, name);
 
 	if (rc == 0)
-		rc = id_check(a->protected, st->st_dev, st->st_ino, name);
+		rc = id_check(a->protected, ck_file_id_of(st), name);
 	return rc ? rc : name_check(a, dir, name);
 }
 

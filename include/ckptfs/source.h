@@ -11,6 +11,7 @@
 #ifndef CKPTFS_SOURCE_H
 #define CKPTFS_SOURCE_H
 
+#include "base/file_id.h"
 #include "base/system/rights.h"
 #include "ckptfs/base.h"
 #include "source/stats.h"
@@ -100,12 +101,6 @@ int ck_files_trouble(const struct ck_files *f, uint32_t number);
  * until it changes: -ESTALE if it was replaced, or the err of its info. A
  * transient error, for which `transient` is set, is the errno of a failed
  * system call, also ESTALE, and is not recorded. */
-
-/* Identity of a file, whichever path leads to it. */
-struct ck_file_id {
-	dev_t dev;
-	ino_t ino;
-};
 
 /* Identity of the recorded file; zeros if it is not recorded. */
 struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number);

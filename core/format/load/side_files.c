@@ -92,7 +92,7 @@ static int local_add(struct ck_side_files *o, const char *name)
 		return -ENOMEM;
 	other->size = (uint64_t)st.st_size;
 	other->mtime = st.st_mtim;
-	other->id = (struct ck_file_id){ st.st_dev, st.st_ino };
+	other->id = ck_file_id_of(&st);
 	ck_file_access_note(&other->access, &st, fd, "", AT_EMPTY_PATH);
 	other->access.closed = o->files ? ck_files_closed_to(o->files,
 							     ck_str_from(name),
