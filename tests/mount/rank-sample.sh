@@ -59,7 +59,7 @@ for name, entry in names.items():
     except OSError as error:
         assert error.errno == errno.EIO
         failed.add(name)
-print(*sorted(failed))
+print('#', *sorted(failed))
 sys.exit(failed != set(sys.argv[2].split()))
 PY
 result $? 'hf/: lists them, EIO for their bytes alone'

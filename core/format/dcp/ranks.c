@@ -31,7 +31,7 @@ enum {
 struct found {
 	uint64_t *ranks;
 	size_t n, cap, most;
-	char unfinished[CK_NAME_LEN];
+	char unfinished[NAME_MAX + 1];
 };
 
 static bool is_unfinished(const char *name)
