@@ -17,7 +17,8 @@ from outcome import Outcome
 from processes import daemons, device_for_all, end_others, enter_user_namespace
 
 MODULES = {"pjdfstest": "pjdfstest", "pjdfstest-user": "pjdfstest", "xfstests": "xfstests", "fsx": "programs",
-           "fsstress": "stress", "fio": "programs", "stress-ng": "programs"}
+           "fsstress": "stress", "fio": "programs", "stress-ng": "programs", "fio-tensors": "tensors",
+           "fsx-tensors": "tensors", "fio-kill": "kill"}
 END_SECONDS = 30
 
 

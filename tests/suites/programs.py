@@ -5,7 +5,8 @@ import subprocess
 from image import Trouble
 from outcome import excluded
 
-SECONDS = 1800              # for one way
+SECONDS = 1800              # for one way, or
+RATE = 100                  # operations of fsx and fsstress in a second: a slower way hangs
 
 # Each way of fsx: buffered and mapped calls are mixed without -R and -W.
 BLOCKS = "-R -W -r 4096 -w 4096 -t 4096"
@@ -23,7 +24,7 @@ FSX = {
 FIO = {f"{engine}-{'direct' if direct else 'buffered'}-{kind}": (engine, direct, kind)
        for engine in ("psync", "libaio", "io_uring", "mmap")
        for direct in ((0, 1) if engine != "mmap" else (0,))
-       for kind in ("write", "randwrite", "randrw")}
+       for kind in ("write", "randwrite", "rw", "randrw")}
 
 # Stressors that use --temp-path, each with the number of its operations.
 STRESS = {
@@ -46,12 +47,13 @@ SIZES = {
 
 def tried(place, way, command):
     """(exit status, output) of a command in the suite's directory; the output is kept in a log."""
+    seconds = max(SECONDS, place.operations // RATE)
     try:
         done = subprocess.run([str(word) for word in command], cwd=place.area, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
         status, text = done.returncode, done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
-        status, text = -1, (e.stdout or b"").decode(errors="replace") + f"\ntook longer than {SECONDS} s"
+        status, text = -1, (e.stdout or b"").decode(errors="replace") + f"\ntook longer than {seconds} s"
     (place.logs / f"{way}.log").write_text(" ".join(map(str, command)) + "\n" + text)
     return status, text
 
@@ -60,6 +62,15 @@ def first(text, *words):
     """The first line with one of these words, or the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no output"]
     return next((line for line in lines if any(word in line.lower() for word in words)), lines[-1])[:500]
+
+
+def spoil(path, at):
+    """Changes one byte of a file."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1]))
 
 
 def fsx(place, way):

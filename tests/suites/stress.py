@@ -8,8 +8,10 @@ from outcome import excluded
 from programs import first, tried
 
 PROCESSES = 8
+ROUND = 20000               # operations in one tree: the costs of some grow with it
 READERS = 2
 COMMIT_SECONDS = 0.2        # between commits
+READ_SECONDS = 0.005        # between reads, which leaves processors for fsstress
 
 
 class Beside:
@@ -50,6 +52,7 @@ class Beside:
             if (self.place.mnt / path).read_bytes() != expected:
                 self.problems.append(f"{path}: wrong bytes")
             self.reads += 1
+            self.end.wait(READ_SECONDS)
 
     def stop(self):
         self.end.set()
@@ -75,28 +78,32 @@ def run(place, outcome):
         return
     beside = None if place.control else Beside(place)
     try:
-        status, text = tried(place, "fsstress", [place.built / "ltp/fsstress", "-d", place.area, "-p", PROCESSES, "-s",
-                                                 place.seed, "-n", place.operations // PROCESSES])
+        for number in range(-(-place.operations // ROUND)):
+            tree(place, number, min(ROUND, place.operations - number * ROUND), outcome)
     finally:
         if beside:
             beside.stop()
-    if status:
-        outcome.failed("fsstress", first(text, "error", "fail"))
-    else:
-        outcome.add("ok")
     if beside:
         judge(beside, outcome)
-    tree(place, outcome)
 
 
-def tree(place, outcome):
-    """All files that fsstress left can be listed, read and removed."""
-    for name, command in (("find", ["find", place.area, "-printf", "%p %s %n %m\\n"]),
-                          ("read", ["find", place.area, "-type", "f", "-exec", "cat", "{}", "+"]),
-                          ("remove", ["find", place.area, "-mindepth", "1", "-delete"])):
-        with open(place.logs / f"{name}.log", "wb") as log:
+def tree(place, number, operations, outcome):
+    """fsstress in a directory of its own. All files that it leaves can be listed, read and removed."""
+    top = place.area / str(number)
+    top.mkdir()
+    status, text = tried(place, f"fsstress-{number}", [
+        place.built / "ltp/fsstress", "-d", top, "-p", PROCESSES, "-s", place.seed + number * PROCESSES ** 2, "-n",
+        operations // PROCESSES])
+    if status:
+        outcome.failed(f"fsstress {number}", first(text, "error", "fail"))
+    else:
+        outcome.add("ok")
+    for name, command in (("find", ["find", top, "-printf", "%p %s %n %m\\n"]),
+                          ("read", ["find", top, "-type", "f", "-exec", "cat", "{}", "+"]),
+                          ("remove", ["find", top, "-delete"])):
+        with open(place.logs / f"{name}-{number}.log", "wb") as log:
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=log, check=False)
         if done.returncode:
-            outcome.failed(name, first(pathlib.Path(log.name).read_text(errors="replace"), ":"))
+            outcome.failed(f"{name} {number}", first(pathlib.Path(log.name).read_text(errors="replace"), ":"))
         else:
             outcome.add("ok")
