@@ -12,6 +12,7 @@
 #include "creator.h"
 #include "../session/apart.h"
 #include "area_table.h"
+#include "base/system/fd_message.h"
 #include "base/system/privileges.h"
 #include "ckptfs/fs.h"
 #include <errno.h>
@@ -51,63 +52,6 @@ struct request {
 struct reply {
 	int rc; /* 0, or a negative errno */
 };
-
-/* --- messages ------------------------------------------------------------------------- */
-
-/* Room for one descriptor in a message. */
-union control {
-	char bytes[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
-};
-
-/* fd: -1 to send none. Returns 0 or a negative errno. */
-static int message_send(int socket, void *bytes, size_t len, int fd)
-{
-	struct iovec part = { bytes, len };
-	union control control = { 0 };
-	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
-	struct cmsghdr *c;
-	ssize_t n;
-
-	if (fd >= 0) {
-		m.msg_control = control.bytes;
-		m.msg_controllen = sizeof(control.bytes);
-		c = CMSG_FIRSTHDR(&m);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(fd));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	}
-	do
-		n = sendmsg(socket, &m, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
-}
-
-/* Sets *fd to the descriptor of the message, or -1. Returns 0, or: -EPIPE at the end; a
- * negative errno. */
-static int message_receive(int socket, void *bytes, size_t len, int *fd)
-{
-	struct iovec part = { bytes, len };
-	union control control = { 0 };
-	struct msghdr m = { .msg_iov = &part,
-			    .msg_iovlen = 1,
-			    .msg_control = control.bytes,
-			    .msg_controllen = sizeof(control.bytes) };
-	struct cmsghdr *c;
-	ssize_t n;
-
-	*fd = -1;
-	do
-		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	c = CMSG_FIRSTHDR(&m);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(c), sizeof(*fd));
-	return n == 0 ? -EPIPE : (size_t)n != len ? -EBADMSG : 0;
-}
 
 /* --- the process ---------------------------------------------------------------------- */
 
@@ -169,7 +113,7 @@ static bool serve_one(int socket, struct request *r)
 {
 	struct reply reply;
 	int dirfd, fd = -1;
-	int rc = message_receive(socket, r, sizeof(*r), &dirfd);
+	int rc = ck_message_receive(socket, r, sizeof(*r), &dirfd, 1);
 
 	if (rc == 0 && dirfd < 0)
 		rc = -EBADMSG;
@@ -183,7 +127,7 @@ static bool serve_one(int socket, struct request *r)
 		fd = rc;
 	close(dirfd);
 	reply.rc = rc < 0 ? rc : 0;
-	rc = message_send(socket, &reply, sizeof(reply), fd);
+	rc = ck_message_send(socket, &reply, sizeof(reply), &fd, fd >= 0);
 	if (fd >= 0)
 		close(fd);
 	return rc == 0;
@@ -271,9 +215,9 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 	if (!r)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
-	rc = message_send(c->fd, r, sizeof(*r), what->dirfd);
+	rc = ck_message_send(c->fd, r, sizeof(*r), &what->dirfd, 1);
 	if (rc == 0)
-		rc = message_receive(c->fd, &reply, sizeof(reply), &fd);
+		rc = ck_message_receive(c->fd, &reply, sizeof(reply), &fd, 1);
 	if (rc && !c->gone)
 		ck_log("files/: the process that creates files is gone: %s",
 		       strerror(-rc));

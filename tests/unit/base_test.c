@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes, escapes, UTF-8, natural order, arena, cursor, log, hashes, threads. */
+#include "base/system/fd_message.h"
 #include "ckptfs/base.h"
 #include "ckptfs/memory.h"
 #include "tap.h"
@@ -8,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -336,6 +338,49 @@ static void load_one(void *arg)
 	(void)*(volatile char *)arg;
 }
 
+static bool is_same_file(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_ino == y.st_ino &&
+	       x.st_dev == y.st_dev;
+}
+
+static void test_messages(void)
+{
+	int ends[2], fds[CK_MESSAGE_FDS], got[CK_MESSAGE_FDS];
+	char text[8] = "";
+
+	socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends);
+	fds[0] = open("/dev/null", O_RDONLY);
+	fds[1] = open("/dev/zero", O_RDONLY);
+	eq_err(ck_message_send(ends[0], "one", 4, NULL, 0), 0);
+	eq_err(ck_message_send(ends[0], "two", 4, fds, 2), 0);
+	eq_err(ck_message_send(ends[0], "cut", 4, fds, 2), 0);
+	eq_err(ck_message_send(ends[0], "long", 5, fds, 1), 0);
+	eq_err(ck_message_receive(ends[1], text, 4, got, 2), 0);
+	eq_text(text, "one");
+	ok(got[0] == -1 && got[1] == -1);
+	eq_err(ck_message_receive(ends[1], text, 4, got, 2), 0);
+	eq_text(text, "two");
+	ok(is_same_file(got[0], fds[0]) && is_same_file(got[1], fds[1]));
+	close(got[0]);
+	close(got[1]);
+	eq_err(ck_message_receive(ends[1], text, 4, got, 1), 0);
+	ok(is_same_file(got[0], fds[0]));
+	ok(fcntl(got[0] + 1, F_GETFD) == -1);
+	close(got[0]);
+	eq_err(ck_message_receive(ends[1], text, 4, got, 1), -EBADMSG);
+	ok(is_same_file(got[0], fds[0]));
+	close(got[0]);
+	close(ends[0]);
+	eq_err(ck_message_receive(ends[1], text, 4, got, 1), -EPIPE);
+	eq_err(ck_message_send(ends[1], text, 4, NULL, 0), -EPIPE);
+	close(ends[1]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void test_sigbus_of_a_truncated_file_is_an_error(void)
 {
 	char path[] = "/tmp/ckptfs-bus-XXXXXX";
@@ -424,6 +469,7 @@ int main(void)
 	test_hasher128();
 	test_numbers();
 	test_beneath();
+	test_messages();
 	test_sigbus_of_a_truncated_file_is_an_error();
 	test_a_thread_keeps_memory_until_it_ends();
 	return tap_done();
