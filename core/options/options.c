@@ -138,6 +138,14 @@ static int set_direct(struct ck_mount_options *o, const char *name,
 	return 0;
 }
 
+static int set_nopassthrough(struct ck_mount_options *o, const char *name,
+			     const char *value, struct ck_diag *d)
+{
+	(void)name, (void)value, (void)d;
+	o->nopassthrough = true;
+	return 0;
+}
+
 static int set_noxattr(struct ck_mount_options *o, const char *name,
 		       const char *value, struct ck_diag *d)
 {
@@ -313,6 +321,8 @@ static const struct option table[] = {
 	  "with gpu: GPU memory that caches closed tensors", CK_TAKES_ALL },
 	{ "direct", set_direct, "", "reads bypass the page cache",
 	  CK_TAKES_ALL },
+	{ "nopassthrough", set_nopassthrough, "",
+	  "ckptfs reads and writes files/, not the kernel", CK_TAKES_ALL },
 	{ "noxattr", set_noxattr, "", "no extended attributes", CK_TAKES_ALL },
 	{ "log=", set_log, "FILE|syslog", "append messages there, too",
 	  CK_TAKES_ALL },

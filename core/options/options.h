@@ -15,6 +15,7 @@
 struct ck_backend;	 /* backend.h */
 struct ck_gather_engine; /* device.h */
 struct ck_creator;	 /* fs/files/creator.h */
+struct ck_backing;	 /* fs/files/backing.h */
 
 /* When written bytes become part of the checkpoint. */
 enum ck_commit_when {
@@ -73,10 +74,11 @@ void ck_gpu_choice_text(const struct ck_gpu_choice *c,
 struct ck_mount_options {
 	bool allow_other;
 	bool auto_unmount;
-	bool nonempty; /* the mount point may hide files */
-	bool direct;   /* FOPEN_DIRECT_IO for every tensor */
-	bool noxattr;  /* ENOSYS to all attribute requests */
-	bool ro;       /* overrides `write` */
+	bool nonempty;	    /* the mount point may hide files */
+	bool direct;	    /* FOPEN_DIRECT_IO for every file */
+	bool nopassthrough; /* the daemon reads and writes files/ */
+	bool noxattr;	    /* ENOSYS to all attribute requests */
+	bool ro;	    /* overrides `write` */
 	bool write;
 	bool keep_unknown;
 	bool patch; /* bytes that are not written keep their values */
@@ -100,6 +102,8 @@ struct ck_mount_options {
 	bool gathers; /* reads are gathered there */
 	/* Borrowed; makes files in files/ of a writable mount. NULL: files/ is read-only. */
 	struct ck_creator *creator;
+	/* Borrowed; FUSE passthrough of files/. NULL: there is none. */
+	struct ck_backing *backing;
 	/* As of ck_tree_options. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);
 	void (*gpu_status)(void *arg, struct ck_buf *out);

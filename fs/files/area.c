@@ -107,6 +107,7 @@ int ck_area_make(struct ck_fs *fs)
 	a->fs = fs;
 	a->dirfd = fs->cp->dirfd;
 	a->creator = fs->creator;
+	a->backing = fs->options->backing;
 	pthread_mutex_init(&a->handles_lock, NULL);
 	pthread_rwlock_init(&a->renames, NULL);
 	rc = area_init(a);
@@ -124,6 +125,7 @@ void ck_area_stop(struct ck_area *a)
 	ck_pool_free(a->pool);
 	ck_pool_free(a->makers);
 	a->pool = a->makers = NULL;
+	a->backing = NULL;
 }
 
 void ck_area_free(struct ck_area *a)
@@ -147,6 +149,7 @@ bool ck_area_is_writable(const struct ck_fs *fs)
 
 void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 {
+	const char *missing;
 	size_t nodes;
 	unsigned fds;
 
@@ -159,9 +162,13 @@ void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 		return;
 	}
 	ck_area_counts(&a->table, &nodes, &fds);
+	missing = ck_backing_missing(a->backing);
 	ck_buf_printf(out,
-		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors\n",
-		      a->creator ? "writable" : "read-only", nodes, fds);
+		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors, "
+				   "%spassthrough%s%s\n",
+		      a->creator ? "writable" : "read-only", nodes, fds,
+		      missing ? "no " : "", missing ? ": " : "",
+		      missing ? missing : "");
 }
 
 /* --- its place in the tree ------------------------------------------------------------ */

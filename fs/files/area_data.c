@@ -4,7 +4,8 @@
  * so it has the bytes of the file that was opened, also after its name leads to another.
  *
  * Page cache: the kernel drops its pages of a file at an open after which the file has
- * another size, mtime or ctime than at the last one, and when it learns another size.
+ * another size, mtime or ctime than at the last one, and when it learns another size. With
+ * passthrough (backing.h) it has none.
  *
  * Threads: any thread of files/; requests share no state.
  */
@@ -13,6 +14,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+
+/* Hands the bytes of an open file over to the kernel, if it can read and write them. */
+static void passthrough_begin(struct ck_area *a, struct ck_area_handle *h,
+			      struct fuse_file_info *fi)
+{
+#ifdef CK_FUSE_PASSTHROUGH
+	fi->backing_id = ck_backing_take(a->backing, &h->node->backed,
+					 fuse_session_fd(a->fs->session), h->fd,
+					 fi->flags);
+	h->backed = true;
+	h->passes = fi->backing_id != 0;
+#else
+	(void)a, (void)h, (void)fi;
+#endif
+}
 
 int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n, int fd,
 			struct fuse_file_info *fi)
@@ -26,6 +42,7 @@ int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n, int fd,
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = a->fs->options->direct;
 	fi->noflush = !h->writes || !a->flushes;
+	passthrough_begin(a, h, fi);
 	return 0;
 }
 
@@ -53,7 +70,7 @@ static int do_open(struct ck_area *a, struct ck_area_node *n,
 	if (fd < 0)
 		return fd;
 	rc = ck_area_handle_open(a, n, fd, fi);
-	if (rc == 0)
+	if (rc == 0 && !ck_area_handle_of(fi)->passes)
 		fi->keep_cache = ck_area_note_open(&a->table, n, &st);
 	return rc;
 }

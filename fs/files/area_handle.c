@@ -86,6 +86,9 @@ void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h)
 		h->next->prev = h->prev;
 	pthread_mutex_unlock(&a->handles_lock);
 	list_free(h->list);
+	if (h->backed)
+		ck_backing_drop(a->backing, &h->node->backed,
+				fuse_session_fd(a->fs->session));
 	if (h->fd >= 0)
 		close(h->fd);
 	ck_area_put(&a->table, h->node);

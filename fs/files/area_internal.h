@@ -32,6 +32,8 @@ struct ck_area_handle {
 	struct ck_area_node *node; /* held */
 	int fd;			   /* -1: an empty directory */
 	bool writes;		   /* open for writing */
+	bool backed;		   /* counts in node->backed */
+	bool passes;		   /* the kernel reads and writes it */
 	struct ck_area_list *list; /* of a directory; owned; else NULL */
 };
 
@@ -44,6 +46,7 @@ struct ck_area {
 	size_t handles_most;	    /* the other descriptors are for tensors */
 	struct ck_pool *pool;	    /* NULL after ck_area_stop() */
 	struct ck_pool *makers;	    /* waits for the creator; the same */
+	struct ck_backing *backing; /* borrowed; the same; or NULL */
 	/* Held for writing while a directory gets another name and its node does, for reading
 	 * while names are followed. Before ck_area_table.lock. */
 	pthread_rwlock_t renames;

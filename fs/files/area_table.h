@@ -13,6 +13,7 @@
 #ifndef CKPTFS_AREA_TABLE_H
 #define CKPTFS_AREA_TABLE_H
 
+#include "backing.h"
 #include "ckptfs/base.h"
 
 #include <pthread.h>
@@ -59,6 +60,8 @@ struct ck_area_node {
 	struct ck_area_opened opened;
 	struct ck_area_node *next_number, *next_id; /* chains */
 	struct ck_area_node *newer, *older;	    /* with an unused fd */
+
+	struct ck_backed backed; /* of a regular file; see backing.h */
 };
 
 struct ck_area_table {

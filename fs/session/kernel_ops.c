@@ -4,6 +4,7 @@
  * requests from the kernel in the first one (FUSE_INIT). session_init() runs in a worker
  * thread of libfuse, before any other handler. No locks.
  */
+#include "../files/backing.h"
 #include "../internal.h"
 #include "mount_ready.h"
 
@@ -48,6 +49,20 @@ static void session_init_remote(struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
 }
 
+/* Of files/ alone. */
+static void passthrough_request(const struct ck_fs *fs,
+				struct fuse_conn_info *conn)
+{
+#ifdef CK_FUSE_PASSTHROUGH
+	ck_backing_offered(fs->options->backing,
+			   conn->capable & FUSE_CAP_PASSTHROUGH);
+	if (fs->area && ck_backing_is_wanted(fs->options->backing))
+		conn->want |= FUSE_CAP_PASSTHROUGH;
+#else
+	(void)fs, (void)conn;
+#endif
+}
+
 static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct ck_fs *fs = userdata;
@@ -55,6 +70,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
+	passthrough_request(fs, conn);
 	if (fs->area || fs->route.remote || fs->route.gather_engine)
 		background_raise(conn);
 	if (fs->route.remote || fs->route.gather_engine)

@@ -120,6 +120,8 @@ static int serve(struct mount *m)
 	if (rc == 0 && m->options.format.write)
 		rc = ck_creator_start(&m->options.creator, &d);
 	if (rc == 0)
+		rc = ck_backing_start(&m->options, &m->options.backing, &d);
+	if (rc == 0)
 		rc = ck_gpus_make(&m->options, &m->gpus, &d);
 	if (rc == 0)
 		rc = find_hosts(m, &d);
@@ -143,6 +145,7 @@ static int serve(struct mount *m)
 	}
 	ck_detacher_end(detacher);
 	ck_creator_end(m->options.creator);
+	ck_backing_end(m->options.backing);
 	ck_gpus_part(m->gpus);
 	ck_cluster_end(m->cluster);
 	ck_gpus_end(m->gpus);

@@ -93,7 +93,7 @@ offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=manual debug direct exclude= fsname= \
 	gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
 	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch kind=torch_checkpointing linkroot= log= log=syslog manifest= map= nccl=force nccl=off \
-	net= nonempty noxattr only= ownermem= patch pinned= placements= prefer= program= ranks= rejoin= rejoin=off rename= replicas=first \
+	net= nonempty nopassthrough noxattr only= ownermem= patch pinned= placements= prefer= program= ranks= rejoin= rejoin=off rename= replicas=first \
 	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= strict timeout= uid= \
 	umask= views= write
 offers 'ckptfs a b -o allow' allow_other

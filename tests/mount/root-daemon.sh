@@ -60,8 +60,20 @@ equal 'the process that unmounts: descriptors' \
 		sed 's/:.*//' | sort | xargs)" \
 	'0 /dev/null 1 /dev/null 2 /dev/null 3 pipe'
 equal 'the process that unmounts: directory' "$(readlink "/proc/$other/cwd")" /
+backing=$(child "$pid" ckptfs-backing)
+case $(grep '^files/:' "$mnt/.ckptfs/status") in
+*', passthrough')
+	has_only 'the process for passthrough' 0000000000200000 "$backing"
+	equal 'the process for passthrough: descriptors' \
+		"$(find "/proc/$backing/fd" -mindepth 1 -printf '%f %l\n' |
+			sed 's/:.*//' | sort | xargs)" \
+		'0 /dev/null 1 /dev/null 2 /dev/null 3 socket'
+	;;
+*) equal 'the process for passthrough: there is none' "$backing" '' ;;
+esac
 unmounted
 ended "$pid" 'a reader' "$other"
+[ -z "$backing" ] || check 'a reader: so is the process for passthrough' gone "$backing"
 
 mounted "$source" -o write
 pid=$(daemon)

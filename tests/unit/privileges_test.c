@@ -258,6 +258,10 @@ static void test_capabilities(void)
 	       "the creator", "keeps five");
 	is_int(as_role(CK_ROLE_CREATOR, CK_SOCKETS_NONE, has_cap, &admin), 0,
 	       "the creator", "may not mount");
+	is_int(as_role(CK_ROLE_BACKING, CK_SOCKETS_NONE, count_kept, NULL), 1,
+	       "the process for passthrough", "keeps one");
+	is_int(as_role(CK_ROLE_BACKING, CK_SOCKETS_NONE, has_cap, &override), 0,
+	       "the process for passthrough", "may not write files of others");
 	is_int(as_role(CK_ROLE_DETACHER, CK_SOCKETS_NONE, has_cap, &admin), 1,
 	       "the detacher", "may unmount");
 	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, is_bound, NULL), 0,

@@ -37,6 +37,7 @@ static const struct {
 				CAP_FSETID, CAP_MKNOD } },
 	/* The directories above the mount point may be private to a user. */
 	[CK_ROLE_DETACHER] = { 2, { CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH } },
+	[CK_ROLE_BACKING] = { 1, { CAP_SYS_ADMIN } },
 };
 
 static bool is_kept(enum ck_role role, cap_value_t cap)

@@ -16,6 +16,7 @@ enum ck_role {
 	CK_ROLE_WRITER,	  /* reads and writes it */
 	CK_ROLE_CREATOR,  /* makes files as any user */
 	CK_ROLE_DETACHER, /* unmounts */
+	CK_ROLE_BACKING,  /* registers files for FUSE passthrough */
 };
 
 /* Sockets that the process may still open. */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * backing: see backing.h. A request is one message on a socket, with the device of the mount
+ * and, to register it, the file. Only a registration has a reply, so that closing a file
+ * waits for nothing.
+ *
+ * Lock: ck_backing.lock, held from a request to its reply. It is taken after all others.
+ */
+#include "backing.h"
+#include "../session/apart.h"
+#include "base/system/fd_message.h"
+#include "base/system/privileges.h"
+#include "ckptfs/fs.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct ck_backing {
+	/* Constant: */
+	pid_t process;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	int fd;		     /* of the socket; -1: there is no process */
+	const char *missing; /* why no file is registered; NULL: they are */
+};
+
+struct request {
+	int32_t id; /* of the backing file to remove; 0: register one */
+};
+
+struct reply {
+	int32_t id; /* or a negative errno */
+};
+
+/* --- the process ---------------------------------------------------------------------- */
+
+/* From linux/fuse.h of Linux 6.9. */
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+/* The daemon may be under the control of an attacker: other devices take other commands. */
+static bool is_fuse_device(int fd)
+{
+	enum { MAJOR = 10, MINOR = 229 };
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
+	       st.st_rdev == makedev(MAJOR, MINOR);
+}
+
+/* Returns the id, or a negative errno. */
+static int backing_register(int device, int file)
+{
+	struct backing_map map = { .fd = file };
+	int id = ioctl(device, BACKING_OPEN, &map);
+
+	return id < 0 ? -errno : id;
+}
+
+static void backing_remove(int device, int32_t id)
+{
+	uint32_t number = (uint32_t)id;
+
+	(void)ioctl(device, BACKING_CLOSE, &number);
+}
+
+/* Serves one request. False at the end. */
+static bool serve_one(int socket)
+{
+	struct request request;
+	struct reply reply = { .id = -EBADF };
+	int fds[CK_MESSAGE_FDS];
+	int rc = ck_message_receive(socket, &request, sizeof(request), fds,
+				    CK_ARRAY_SIZE(fds));
+	bool fine = rc == 0 && is_fuse_device(fds[0]);
+
+	if (fine && request.id)
+		backing_remove(fds[0], request.id);
+	else if (fine)
+		reply.id = backing_register(fds[0], fds[1]);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	if (rc == 0 && request.id == 0)
+		rc = ck_message_send(socket, &reply, sizeof(reply), NULL, 0);
+	return rc == 0;
+}
+
+static int serve(int socket, const void *arg)
+{
+	struct ck_diag d = { 0 };
+
+	(void)arg;
+	if (ck_privileges_drop(CK_ROLE_BACKING, CK_SOCKETS_NONE, &d))
+		return 1;
+	while (serve_one(socket))
+		;
+	return 0;
+}
+
+/* --- its daemon ----------------------------------------------------------------------- */
+
+static const char *refusal(const struct ck_mount_options *o)
+{
+#ifndef CK_FUSE_PASSTHROUGH
+	(void)o;
+	return "libfuse is older than 3.17";
+#else
+	if (o->nopassthrough)
+		return "by the option nopassthrough";
+	if (o->direct)
+		return "by the option direct";
+	return geteuid() == 0 ? NULL : "the daemon is not that of root";
+#endif
+}
+
+static void process_start(struct ck_backing *b)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		b->missing = strerrordesc_np(errno);
+		return;
+	}
+	b->process = ck_apart_start(ends, "ckptfs-backing", serve, NULL);
+	if (b->process < 0)
+		b->missing = strerrordesc_np(errno);
+	else
+		b->fd = ends[1];
+}
+
+int ck_backing_start(const struct ck_mount_options *o, struct ck_backing **out,
+		     struct ck_diag *d)
+{
+	struct ck_backing *b = calloc(1, sizeof(*b));
+
+	*out = NULL;
+	if (!b)
+		return ck_fail(d, ENOMEM, "out of memory");
+	b->fd = -1;
+	b->missing = refusal(o);
+	if (!b->missing)
+		process_start(b);
+	pthread_mutex_init(&b->lock, NULL);
+	*out = b;
+	return 0;
+}
+
+/* Under lock. */
+static void process_end(struct ck_backing *b)
+{
+	if (b->fd < 0)
+		return;
+	close(b->fd);
+	b->fd = -1;
+	(void)waitpid(b->process, NULL, WNOHANG);
+}
+
+void ck_backing_end(struct ck_backing *b)
+{
+	if (!b)
+		return;
+	process_end(b);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
+}
+
+void ck_backing_offered(struct ck_backing *b, bool offered)
+{
+	if (!b || offered)
+		return;
+	pthread_mutex_lock(&b->lock);
+	if (!b->missing)
+		b->missing = "the kernel is older than 6.9";
+	process_end(b);
+	pthread_mutex_unlock(&b->lock);
+}
+
+const char *ck_backing_missing(struct ck_backing *b)
+{
+	const char *missing;
+
+	if (!b)
+		return "not a mount of the command";
+	pthread_mutex_lock(&b->lock);
+	missing = b->missing;
+	pthread_mutex_unlock(&b->lock);
+	return missing;
+}
+
+bool ck_backing_is_wanted(struct ck_backing *b)
+{
+	return b && !ck_backing_missing(b);
+}
+
+/* A refusal that holds for other files, too: no CAP_SYS_ADMIN outside of a user namespace; a
+ * source of a stacked file system, as overlayfs. */
+static bool is_final(int rc)
+{
+	return rc == -EPERM || rc == -ELOOP || rc == -EOPNOTSUPP ||
+	       rc == -EPIPE;
+}
+
+/* Under lock. Returns the id, or 0. */
+static int file_register(struct ck_backing *b, int device, int fd)
+{
+	const struct request request = { .id = 0 };
+	const int fds[] = { device, fd };
+	struct reply reply = { .id = 0 };
+	int rc = ck_message_send(b->fd, &request, sizeof(request), fds,
+				 CK_ARRAY_SIZE(fds));
+
+	if (rc == 0)
+		rc = ck_message_receive(b->fd, &reply, sizeof(reply), NULL, 0);
+	if (rc)
+		rc = -EPIPE;
+	else if (reply.id > 0)
+		return reply.id;
+	else
+		rc = reply.id;
+	if (is_final(rc))
+		b->missing =
+			rc == -ELOOP ? "the source is a stacked file system"
+			: rc == -EPIPE
+				? "the process that registers files is gone"
+				: strerrordesc_np(-rc);
+	return 0;
+}
+
+int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
+		    int fd, int flags)
+{
+	bool can;
+
+	int id;
+
+	if (!b)
+		return 0;
+	pthread_mutex_lock(&b->lock);
+	can = !b->missing && !(flags & O_APPEND);
+	if (file->opens++ == 0)
+		file->id = can ? file_register(b, device, fd) : 0;
+	id = file->id;
+	pthread_mutex_unlock(&b->lock);
+	return id;
+}
+
+void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device)
+{
+	struct request request;
+
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->lock);
+	request.id = file->id;
+	if (--file->opens == 0 && file->id) {
+		(void)!ck_message_send(b->fd, &request, sizeof(request),
+				       &device, 1);
+		file->id = 0;
+	}
+	pthread_mutex_unlock(&b->lock);
+}

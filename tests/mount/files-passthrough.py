@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Uses one file of files/ by several opens: files-passthrough.py WHAT SOURCE FILES"""
+import mmap
+import os
+import random
+import signal
+import sys
+import threading
+
+WHAT, SOURCE, FILES = sys.argv[1:]
+HERE, THERE = f"{FILES}/area", f"{SOURCE}/area"
+
+
+def put(name, data):
+    with open(f"{THERE}/{name}", "wb") as f:
+        f.write(data)
+
+
+def there(name):
+    with open(f"{THERE}/{name}", "rb") as f:
+        return f.read()
+
+
+def equal(got, want):
+    if got != want:
+        raise SystemExit(f"got {got[:80]!r}, want {want[:80]!r}")
+
+
+def shared():
+    """Two readers, two writers, the source, each sees the bytes of the others at once."""
+    put("x", b"0" * 10000)
+    fds = [os.open(f"{HERE}/x", flags) for flags in (os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_APPEND, os.O_RDONLY)]
+    os.pwrite(fds[1], b"first", 0)
+    os.write(fds[2], b"end")
+    put_in_source = os.open(f"{THERE}/x", os.O_WRONLY)
+    os.pwrite(put_in_source, b"source", 5000)
+    os.close(put_in_source)
+    want = b"first" + b"0" * 4995 + b"source" + b"0" * 4994 + b"end"
+    equal(there("x"), want)
+    for fd in fds[:2] + [os.open(f"{HERE}/x", os.O_RDONLY)]:
+        equal(os.pread(fd, 20000, 0)[:5], want[:5])
+        equal(os.pread(fd, 20000, 9990), want[9990:])
+    os.ftruncate(fds[1], 3)
+    equal(os.pread(fds[0], 100, 0), b"fir")
+    os.truncate(f"{HERE}/x", 5)
+    equal(os.pread(fds[3], 100, 0), b"fir\0\0")
+    if os.fstat(fds[0]).st_size != 5:
+        raise SystemExit("another size")
+    for fd in fds:
+        os.close(fd)
+
+
+def appending():
+    put("log", b"line\n")
+    first = os.open(f"{HERE}/log", os.O_WRONLY | os.O_APPEND)
+    second = os.open(f"{HERE}/log", os.O_RDWR)
+    os.write(first, b"more\n")
+    equal(os.pread(second, 100, 0), b"line\nmore\n")
+    os.pwrite(second, b"L", 0)
+    os.write(first, b"end\n")
+    os.close(first)
+    third = os.open(f"{HERE}/log", os.O_RDONLY)
+    equal(os.read(third, 100), b"Line\nmore\nend\n")
+    equal(there("log"), b"Line\nmore\nend\n")
+
+
+def names():
+    put("a", b"bytes")
+    os.link(f"{HERE}/a", f"{HERE}/b")
+    a, b = os.open(f"{HERE}/a", os.O_RDWR), os.open(f"{HERE}/b", os.O_RDWR)
+    os.unlink(f"{HERE}/a")
+    os.pwrite(a, b"B", 0)
+    equal(os.pread(b, 100, 0), b"Bytes")
+    os.unlink(f"{HERE}/b")
+    put("a", b"another")
+    equal(os.pread(a, 100, 0), b"Bytes")
+    os.rename(f"{HERE}/a", f"{HERE}/c")
+    with open(f"{HERE}/c", "r+b") as f:
+        equal(f.read(), b"another")
+    created = os.open(f"{HERE}/new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.write(created, b"created")
+    equal(there("new"), b"created")
+    os.fsync(created)
+
+
+def mapped():
+    put("m", b"1" * 8192)
+    fd = os.open(f"{HERE}/m", os.O_RDWR)
+    reader = os.open(f"{HERE}/m", os.O_RDONLY)
+    with mmap.mmap(fd, 8192) as one, mmap.mmap(reader, 8192, prot=mmap.PROT_READ) as other:
+        one[100:104] = b"page"
+        equal(other[100:104], b"page")
+        one.flush()
+        equal(there("m")[100:104], b"page")
+        os.pwrite(fd, b"call", 5000)
+        equal(other[5000:5004], b"call")
+
+
+def use_files(seed, failures):
+    choice = random.Random(seed)
+    try:
+        for _ in range(200):
+            name = f"{HERE}/t{choice.randrange(3)}"
+            flags = choice.choice((os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_DIRECT))
+            fd = os.open(name, flags)
+            if flags == os.O_RDWR:
+                os.pwrite(fd, b"ab", choice.randrange(100) * 2)
+            elif flags == os.O_RDONLY and os.pread(fd, 200, 0) != b"ab" * 100:
+                failures.append("wrong bytes")
+            os.close(fd)
+    except OSError as e:
+        failures.append(e)
+
+
+def threads():
+    """Opens and closes meet in every order; none fails."""
+    for i in range(3):
+        put(f"t{i}", b"ab" * 2048)
+    failures = []
+    users = [threading.Thread(target=use_files, args=(seed, failures)) for seed in range(8)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    if failures:
+        raise SystemExit(failures[0])
+
+
+def stopped():
+    """Reads and mappings of open files wait for no daemon. A write does: the kernel asks it for security.capability."""
+    put("s", b"x" * 100000)
+    with open(f"{FILES}/../.ckptfs/status", encoding="utf-8") as status:
+        daemon = next(int(line.split()[1]) for line in status if line.startswith("daemon: "))
+    fd = os.open(f"{HERE}/s", os.O_RDWR)
+    with mmap.mmap(fd, 4096) as m:
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            equal(os.pread(fd, 100000, 0), b"x" * 100000)
+            m[:5] = b"begin"
+            equal(os.pread(fd, 6, 0), b"beginx")
+            equal(there("s")[:6], b"beginx")
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+
+
+globals()[WHAT]()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+# FUSE passthrough of files/: all opens of a file share bytes, whichever of them the kernel
+# serves. With passthrough, reads and writes need no daemon. Without it, from Linux 6.9 and
+# libfuse 3.17 on, or with an option, the same checks must hold.
+need python3
+
+source=$(fixture sample)
+one=$(stems sample | head -n 1)
+
+# The end of the line of files/ in the report.
+passthrough() {
+	sed -n 's|^files/: .* descriptors, ||p' "$mnt/.ckptfs/status"
+}
+uses() {
+	python3 "$HERE/files-passthrough.py" "$1" "$source" "$mnt/files"
+}
+for options in write write,nopassthrough write,direct; do
+	rm -rf "$source/area"
+	mkdir "$source/area"
+	mounted "$source" -o "$options"
+	state=$(passthrough)
+	case $options,$state in
+	*,'no passthrough: libfuse is older than 3.17') ;;
+	write,passthrough | write,'no passthrough: the '*) ;;
+	write,nopassthrough,'no passthrough: by the option nopassthrough') ;;
+	write,direct,'no passthrough: by the option direct') ;;
+	*) false ;;
+	esac
+	result $? "$options: status: $state"
+	check "$options: opens of one file" uses shared
+	check "$options: appending first" uses appending
+	check "$options: a file without a name, hard links" uses names
+	check "$options: many threads" uses threads
+	[ "$options" = write,direct ] || check "$options: mappings" uses mapped
+	exec 3<"$mnt/files/.metadata"
+	sum=$(sha256sum <"$source/.metadata")
+	cp "$mnt/full/$one.npy" bytes
+	check "$options: a commit" cp bytes "$mnt/full/$one.npy"
+	equal "$options: the open metadata stays" "$(sha256sum <&3)" "$sum"
+	fails "$options: a protected file" 'not permitted' sh -c 'echo >>"$1"' - "$mnt/files/.metadata"
+	exec 3<&-
+	case $state in
+	passthrough)
+		check "$options: the daemon is stopped" uses stopped
+		backing=$(for child in $(cat "/proc/$(daemon)"/task/*/children); do
+			! grep -q ckptfs-backing "/proc/$child/comm" || echo "$child"
+		done)
+		exec 4<>"$source/area/kept" 3<>"$mnt/files/area/kept"
+		kill -KILL "$backing"
+		echo kept >&3
+		equal "$options: the process is gone: an open file" "$(cat <&4)" kept
+		check "$options: the process is gone: others" uses shared
+		equal "$options: the process is gone: status" "$(passthrough)" \
+			'no passthrough: the process that registers files is gone'
+		exec 3<&- 4<&-
+		;;
+	esac
+	unmounted
+done
+done_testing
