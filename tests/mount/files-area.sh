@@ -92,7 +92,11 @@ few_names() {
 equal 'names before' "$(names_in_use)" 1
 check 'a listing from any cookie' look listing "$mnt/files/many"
 equal 'all attributes' "$(find "$mnt/files/many" -type f -size 0 -printf 'x\n' | wc -l)" 10000
-check 'their names are in use' test "$(names_in_use)" -gt 10000
+# The kernel forgets names also when another program drops its caches.
+many_names() {
+	find "$mnt/files/many" -type f -size 0 >"$WORK/out" && [ "$(names_in_use)" -gt 10000 ]
+}
+check 'their names are in use' comes many_names
 check 'their descriptors are bounded' test "$(sed -n 's,^files/:.* \([0-9]*\) descriptors.*,\1,p' "$mnt/.ckptfs/status")" -le 1025
 exec 3<"$mnt/files/config.json"
 if mount -i -o remount,rw "$mnt" 2>"$WORK/out"; then
@@ -120,7 +124,10 @@ rm "$source/removed"
 held() {
 	readlink "/proc/$(daemon)"/fd/* | grep -c "/$1\( (deleted)\)\?$"
 }
-equal 'the descriptor of a directory is kept' "$(held kept)" 1
+is_kept() {
+	stat "$mnt/files/kept" && [ "$(held kept)" = 1 ]
+}
+check 'the descriptor of a directory is kept' comes is_kept
 equal 'a removed file is not held' "$(held removed)" 0
 unmounted
 
