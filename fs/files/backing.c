@@ -25,10 +25,12 @@ struct ck_backing {
 	/* Constant: */
 	pid_t process;
 
+	/* Atomic, since `status` must not wait for the process: */
+	const char *_Atomic missing; /* why no file is registered, or NULL */
+
 	pthread_mutex_t lock;
 	/* Under lock: */
-	int fd;		     /* of the socket; -1: there is no process */
-	const char *missing; /* why no file is registered; NULL: they are */
+	int fd; /* of the socket; -1: there is no process */
 };
 
 struct request {
@@ -127,6 +129,15 @@ static const char *refusal(const struct ck_mount_options *o)
 #endif
 }
 
+/* Limits the time for which an open in files/ waits for the process. */
+static void wait_limit(int socket)
+{
+	const struct timeval limit = { .tv_sec = 10 };
+
+	setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
 static void process_start(struct ck_backing *b)
 {
 	int ends[2];
@@ -139,7 +150,7 @@ static void process_start(struct ck_backing *b)
 	if (b->process < 0)
 		b->missing = strerrordesc_np(errno);
 	else
-		b->fd = ends[1];
+		wait_limit(b->fd = ends[1]);
 }
 
 int ck_backing_start(const struct ck_mount_options *o, struct ck_backing **out,
@@ -191,14 +202,7 @@ void ck_backing_offered(struct ck_backing *b, bool offered)
 
 const char *ck_backing_missing(struct ck_backing *b)
 {
-	const char *missing;
-
-	if (!b)
-		return "not a mount of the command";
-	pthread_mutex_lock(&b->lock);
-	missing = b->missing;
-	pthread_mutex_unlock(&b->lock);
-	return missing;
+	return b ? b->missing : "not a mount of the command";
 }
 
 bool ck_backing_is_wanted(struct ck_backing *b)
@@ -226,7 +230,7 @@ static int file_register(struct ck_backing *b, int device, int fd)
 	if (rc == 0)
 		rc = ck_message_receive(b->fd, &reply, sizeof(reply), NULL, 0);
 	if (rc)
-		rc = -EPIPE;
+		rc = -EPIPE; /* it is gone, or the time has passed */
 	else if (reply.id > 0)
 		return reply.id;
 	else
@@ -235,7 +239,7 @@ static int file_register(struct ck_backing *b, int device, int fd)
 		b->missing =
 			rc == -ELOOP ? "the source is a stacked file system"
 			: rc == -EPIPE
-				? "the process that registers files is gone"
+				? "the process that registers files does not answer"
 				: strerrordesc_np(-rc);
 	return 0;
 }

@@ -46,12 +46,22 @@ for options in write write,nopassthrough write,direct; do
 			! grep -q ckptfs-backing "/proc/$child/comm" || echo "$child"
 		done)
 		exec 4<>"$source/area/kept" 3<>"$mnt/files/area/kept"
+		# An open waits for it for 10 s; the report does not.
+		kill -STOP "$backing"
+		touch "$source/area/slow"
+		cat "$mnt/files/area/slow" &
+		check "$options: the process is stopped: status" passthrough
+		wait $!
+		result $? "$options: the process is stopped: an open"
+		equal "$options: the process is stopped: status is" "$(passthrough)" \
+			'no passthrough: the process that registers files does not answer'
+		kill -CONT "$backing"
 		kill -KILL "$backing"
 		echo kept >&3
 		equal "$options: the process is gone: an open file" "$(cat <&4)" kept
 		check "$options: the process is gone: others" uses shared
 		equal "$options: the process is gone: status" "$(passthrough)" \
-			'no passthrough: the process that registers files is gone'
+			'no passthrough: the process that registers files does not answer'
 		exec 3<&- 4<&-
 		;;
 	esac
