@@ -26,11 +26,6 @@ static struct ck_str name_at(const struct path *p)
 	return (struct ck_str){ name, strcspn(name, "/") };
 }
 
-static bool is(struct ck_str name, const char *text)
-{
-	return name.len == strlen(text) && memcmp(name.p, text, name.len) == 0;
-}
-
 /* Removes the bytes up to the end of the present name. */
 static void remove_from(struct path *p, size_t begin)
 {
@@ -116,9 +111,9 @@ static int walk(struct path *p, int (*each)(void *arg, const struct stat *st),
 	while (rc == 0 && p->at < p->text.len) {
 		struct ck_str name = name_at(p);
 
-		if (name.len == 0 || is(name, "."))
+		if (name.len == 0 || ck_str_is(name, "."))
 			remove_from(p, p->at);
-		else if (is(name, ".."))
+		else if (ck_str_is(name, ".."))
 			rc = go_up(p);
 		else
 			rc = go_on(p, each, arg);

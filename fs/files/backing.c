@@ -18,19 +18,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct ck_backing {
-	/* Constant: */
-	pid_t process;
-
 	/* Atomic, since `status` must not wait for the process: */
 	const char *_Atomic missing; /* why no file is registered, or NULL */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	int fd; /* of the socket; -1: there is no process */
+	struct ck_apart apart;
+	bool runs; /* there is a process */
 };
 
 struct request {
@@ -140,17 +137,13 @@ static void wait_limit(int socket)
 
 static void process_start(struct ck_backing *b)
 {
-	int ends[2];
+	int rc = ck_apart_open(&b->apart, "ckptfs-backing", serve);
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
-		b->missing = strerrordesc_np(errno);
-		return;
-	}
-	b->process = ck_apart_start(ends, "ckptfs-backing", serve, NULL);
-	if (b->process < 0)
-		b->missing = strerrordesc_np(errno);
+	b->runs = rc == 0;
+	if (b->runs)
+		wait_limit(b->apart.fd);
 	else
-		wait_limit(b->fd = ends[1]);
+		b->missing = strerrordesc_np(-rc);
 }
 
 int ck_backing_start(const struct ck_mount_options *o, struct ck_backing **out,
@@ -161,7 +154,6 @@ int ck_backing_start(const struct ck_mount_options *o, struct ck_backing **out,
 	*out = NULL;
 	if (!b)
 		return ck_fail(d, ENOMEM, "out of memory");
-	b->fd = -1;
 	b->missing = refusal(o);
 	if (!b->missing)
 		process_start(b);
@@ -173,11 +165,9 @@ int ck_backing_start(const struct ck_mount_options *o, struct ck_backing **out,
 /* Under lock. */
 static void process_end(struct ck_backing *b)
 {
-	if (b->fd < 0)
-		return;
-	close(b->fd);
-	b->fd = -1;
-	(void)waitpid(b->process, NULL, WNOHANG);
+	if (b->runs)
+		ck_apart_close(&b->apart);
+	b->runs = false;
 }
 
 void ck_backing_end(struct ck_backing *b)
@@ -207,56 +197,55 @@ const char *ck_backing_missing(struct ck_backing *b)
 
 bool ck_backing_is_wanted(struct ck_backing *b)
 {
-	return b && !ck_backing_missing(b);
+	return !ck_backing_missing(b);
 }
 
-/* A refusal that holds for other files, too: no CAP_SYS_ADMIN outside of a user namespace; a
- * source of a stacked file system, as overlayfs. */
-static bool is_final(int rc)
-{
-	return rc == -EPERM || rc == -ELOOP || rc == -EOPNOTSUPP ||
-	       rc == -EPIPE;
-}
-
-/* Under lock. Returns the id, or 0. */
+/* Returns the id, or a negative errno; -EPIPE if the process is gone or does not answer. Under
+ * lock. */
 static int file_register(struct ck_backing *b, int device, int fd)
 {
 	const struct request request = { .id = 0 };
 	const int fds[] = { device, fd };
-	struct reply reply = { .id = 0 };
-	int rc = ck_message_send(b->fd, &request, sizeof(request), fds,
+	struct reply reply;
+	int rc = ck_message_send(b->apart.fd, &request, sizeof(request), fds,
 				 CK_ARRAY_SIZE(fds));
 
 	if (rc == 0)
-		rc = ck_message_receive(b->fd, &reply, sizeof(reply), NULL, 0);
-	if (rc)
-		rc = -EPIPE; /* it is gone, or the time has passed */
-	else if (reply.id > 0)
-		return reply.id;
-	else
-		rc = reply.id;
-	if (is_final(rc))
-		b->missing =
-			rc == -ELOOP ? "the source is a stacked file system"
-			: rc == -EPIPE
-				? "the process that registers files does not answer"
-				: strerrordesc_np(-rc);
-	return 0;
+		rc = ck_message_receive(b->apart.fd, &reply, sizeof(reply),
+					NULL, 0);
+	return rc ? -EPIPE : reply.id;
+}
+
+/* Returns the text for an error that holds for other files, too, or NULL. */
+static const char *final_error(int rc)
+{
+	switch (rc) {
+	case -ELOOP:
+		return "the source is a stacked file system"; /* overlayfs */
+	case -EPIPE: return "the process that registers files does not answer";
+	case -EPERM: /* no CAP_SYS_ADMIN outside of a user namespace */
+	case -EOPNOTSUPP: return strerrordesc_np(-rc);
+	}
+	return NULL;
 }
 
 int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 		    int fd, int flags)
 {
 	bool can;
-
 	int id;
 
 	if (!b)
 		return 0;
 	pthread_mutex_lock(&b->lock);
 	can = !b->missing && !(flags & O_APPEND);
-	if (file->opens++ == 0)
-		file->id = can ? file_register(b, device, fd) : 0;
+	if (file->opens++ == 0 && can) {
+		id = file_register(b, device, fd);
+		if (id > 0)
+			file->id = id;
+		else
+			b->missing = final_error(id);
+	}
 	id = file->id;
 	pthread_mutex_unlock(&b->lock);
 	return id;
@@ -271,7 +260,7 @@ void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device)
 	pthread_mutex_lock(&b->lock);
 	request.id = file->id;
 	if (--file->opens == 0 && file->id) {
-		(void)!ck_message_send(b->fd, &request, sizeof(request),
+		(void)!ck_message_send(b->apart.fd, &request, sizeof(request),
 				       &device, 1);
 		file->id = 0;
 	}

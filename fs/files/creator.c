@@ -21,18 +21,13 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sys/fsuid.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct ck_creator {
-	/* Constant: */
-	pid_t process;
-
 	pthread_mutex_t lock;
 	/* Under lock: */
-	int fd;	   /* of the socket */
+	struct ck_apart apart;
 	bool gone; /* it is in the log that the process is gone */
 };
 
@@ -152,33 +147,26 @@ static int serve(int socket, const void *arg)
 int ck_creator_start(struct ck_creator **out, struct ck_diag *d)
 {
 	struct ck_creator *c = calloc(1, sizeof(*c));
-	int ends[2];
+	int rc;
 
 	*out = NULL;
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+	rc = ck_apart_open(&c->apart, "ckptfs-creator", serve);
+	if (rc) {
 		free(c);
-		return ck_fail(d, errno, "no socket: %s", strerror(errno));
+		return ck_fail(d, -rc, "no process: %s", strerror(-rc));
 	}
-	c->process = ck_apart_start(ends, "ckptfs-creator", serve, NULL);
-	if (c->process < 0) {
-		free(c);
-		return ck_fail(d, errno, "no process: %s", strerror(errno));
-	}
-	c->fd = ends[1];
 	pthread_mutex_init(&c->lock, NULL);
 	*out = c;
 	return 0;
 }
 
-/* The process may wait for a source that does not answer, and ends after that. */
 void ck_creator_end(struct ck_creator *c)
 {
 	if (!c)
 		return;
-	close(c->fd);
-	(void)waitpid(c->process, NULL, WNOHANG);
+	ck_apart_close(&c->apart);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -215,9 +203,10 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 	if (!r)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
-	rc = ck_message_send(c->fd, r, sizeof(*r), &what->dirfd, 1);
+	rc = ck_message_send(c->apart.fd, r, sizeof(*r), &what->dirfd, 1);
 	if (rc == 0)
-		rc = ck_message_receive(c->fd, &reply, sizeof(reply), &fd, 1);
+		rc = ck_message_receive(c->apart.fd, &reply, sizeof(reply), &fd,
+					1);
 	if (rc && !c->gone)
 		ck_log("files/: the process that creates files is gone: %s",
 		       strerror(-rc));

@@ -4,11 +4,14 @@
  */
 #include "apart.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Closes everything of the daemon's caller but one descriptor, which becomes 3. */
@@ -46,4 +49,22 @@ pid_t ck_apart_start(const int ends[2], const char *name,
 	if (process < 0)
 		close(ends[1]);
 	return process;
+}
+
+int ck_apart_open(struct ck_apart *out, const char *name,
+		  int (*run)(int fd, const void *arg))
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return -errno;
+	*out = (struct ck_apart){ ck_apart_start(ends, name, run, NULL),
+				  ends[1] };
+	return out->process < 0 ? -errno : 0;
+}
+
+void ck_apart_close(const struct ck_apart *a)
+{
+	close(a->fd);
+	(void)waitpid(a->process, NULL, WNOHANG);
 }

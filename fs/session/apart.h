@@ -15,4 +15,17 @@
 pid_t ck_apart_start(const int ends[2], const char *name,
 		     int (*run)(int fd, const void *arg), const void *arg);
 
+/* Such a process at the other end of a socket. */
+struct ck_apart {
+	pid_t process;
+	int fd; /* of the type SOCK_SEQPACKET */
+};
+
+/* Starts it as ck_apart_start() does. Returns 0 or a negative errno. */
+int ck_apart_open(struct ck_apart *out, const char *name,
+		  int (*run)(int fd, const void *arg));
+/* Closes the socket. The process may wait for a file system that does not answer, and ends
+ * after that. */
+void ck_apart_close(const struct ck_apart *a);
+
 #endif
