@@ -10,8 +10,7 @@ import subprocess
 import time
 
 from image import Trouble
-from outcome import excluded
-from programs import first, spoil, tried
+from programs import FIO_BLOCKS, chosen, first, spoil, tried
 from processes import daemons
 
 KILLS = 10                  # for each way
@@ -29,9 +28,8 @@ WAYS = {f"{engine}-{'direct' if direct else 'buffered'}": [f"--ioengine={engine}
 
 def fio(place, way, name, seed, kind):
     """A command that writes a file of the suite's directory, and keeps the state of its writes in the logs."""
-    return ["fio", f"--name={name}", f"--directory={place.area}", f"--rw={kind}", "--bsrange=4k-64k",
-            "--bs_unaligned=0", f"--size={SIZE}", "--iodepth=8", "--fsync=64", "--fallocate=none", "--verify=crc32c",
-            "--verify_fatal=1", f"--randseed={seed}", f"--aux-path={place.logs}", *WAYS[way]]
+    return ["fio", f"--name={name}", f"--directory={place.area}", f"--rw={kind}", *FIO_BLOCKS, f"--size={SIZE}",
+            "--fsync=64", "--fallocate=none", f"--randseed={seed}", f"--aux-path={place.logs}", *WAYS[way]]
 
 
 def wait_until(what, condition):
@@ -101,15 +99,10 @@ def once(place, way, number, kind):
 
 
 def run(place, outcome):
-    if unknown := set(place.tests) - set(WAYS):
-        raise Trouble(f"no such way: {' '.join(sorted(unknown))}; there are: {' '.join(WAYS)}")
-    skipped = excluded(place.name)
+    wanted = chosen(place, outcome, WAYS)
     place.options += ",nopassthrough"       # else the kernel goes on writing when the daemon is dead
     place.mount()
-    for way in place.tests or WAYS:
-        if way in skipped:
-            outcome.not_run(way, skipped[way])
-            continue
+    for way in wanted:
         for number in range(KILLS):
             reason = once(place, way, number, ("write", "randwrite")[number % 2])
             if reason:

@@ -25,6 +25,8 @@ FIO = {f"{engine}-{'direct' if direct else 'buffered'}-{kind}": (engine, direct,
        for engine in ("psync", "libaio", "io_uring", "mmap")
        for direct in ((0, 1) if engine != "mmap" else (0,))
        for kind in ("write", "randwrite", "rw", "randrw")}
+# Blocks of several sizes with CRC-32C.
+FIO_BLOCKS = ["--bsrange=4k-64k", "--bs_unaligned=0", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
 
 # Stressors that use --temp-path, each with the number of its operations.
 STRESS = {
@@ -86,8 +88,8 @@ def fsx(place, way):
 def fio(place, way):
     engine, direct, kind = FIO[way]
     command = ["fio", f"--name={way}", f"--directory={place.area}", f"--ioengine={engine}", f"--direct={direct}",
-               f"--rw={kind}", "--bsrange=4k-64k", "--bs_unaligned=0", "--size=64m", "--numjobs=2", "--iodepth=8",
-               "--verify=crc32c", "--verify_fatal=1", f"--randseed={place.seed}", "--group_reporting", "--unlink=1"]
+               f"--rw={kind}", *FIO_BLOCKS, "--size=64m", "--numjobs=2", f"--randseed={place.seed}",
+               "--group_reporting", "--unlink=1"]
     status, text = tried(place, way, command)
     return ("ok", "") if status == 0 else ("not ok", first(text, "verify", "error", "fio:"))
 
@@ -104,16 +106,23 @@ def stress(place, way):
 SUITES = {"fsx": (FSX, fsx), "fio": (FIO, fio), "stress-ng": (STRESS, stress)}
 
 
-def run(place, outcome):
-    ways, function = SUITES[place.name]
+def chosen(place, outcome, ways):
+    """The ways to run. Those in excluded.txt count as not run."""
     skipped = excluded(place.name)
     if unknown := set(place.tests) - set(ways):
         raise Trouble(f"no such way: {' '.join(sorted(unknown))}; there are: {' '.join(ways)}")
-    place.mount()
-    for way in place.tests or ways:
+    wanted = list(place.tests or ways)
+    for way in wanted:
         if way in skipped:
             outcome.not_run(way, skipped[way])
-            continue
+    return [way for way in wanted if way not in skipped]
+
+
+def run(place, outcome):
+    ways, function = SUITES[place.name]
+    wanted = chosen(place, outcome, ways)
+    place.mount()
+    for way in wanted:
         kind, line = function(place, way)
         if kind == "not ok":
             outcome.failed(way, line)

@@ -7,8 +7,7 @@ import pathlib
 import sys
 
 from image import Trouble, output
-from outcome import excluded
-from programs import FIO, FSX, first, spoil, tried
+from programs import FIO, FIO_BLOCKS, FSX, chosen, first, spoil, tried
 
 BIG = pathlib.Path(__file__).resolve().parent.parent / "mount/big.py"
 SIZE = 4 << 20
@@ -60,8 +59,7 @@ class Tensor:
 def fio_command(place, tensor, way):
     engine, direct, kind = FIO[way]
     return ["fio", f"--name={way}", f"--filename={tensor.path}", f"--ioengine={engine}", f"--direct={direct}",
-            f"--rw={kind}", "--bsrange=4k-64k", "--bs_unaligned=0", "--iodepth=8", "--verify=crc32c",
-            "--verify_fatal=1", f"--randseed={place.seed + list(FIO).index(way)}", *FILES]
+            f"--rw={kind}", *FIO_BLOCKS, f"--randseed={place.seed + list(FIO).index(way)}", *FILES]
 
 
 def fio_fails(place, name, command):
@@ -128,16 +126,12 @@ def count(outcome, way, function, *arguments):
 
 def run(place, outcome):
     ways = {"fio-tensors": FIO, "fsx-tensors": FSX_TENSORS}[place.name]
-    if unknown := set(place.tests) - set(ways):
-        raise Trouble(f"no such way: {' '.join(sorted(unknown))}; there are: {' '.join(ways)}")
-    skipped = excluded(place.name)
+    wanted = chosen(place, outcome, ways)
     for form in FORMS:
         tensor = Tensor(place, form)
         tensor.mount()
-        for way in place.tests or ways:
-            if way in skipped:
-                outcome.not_run(way, skipped[way])
-            elif place.name == "fio-tensors":
+        for way in wanted:
+            if place.name == "fio-tensors":
                 count(outcome, f"{form}-{way}", fio, place, tensor, way)
             elif FSX_TENSORS[way][0] == form:
                 count(outcome, way, fsx, place, tensor, FSX_TENSORS[way][1])
