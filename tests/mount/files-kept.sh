@@ -123,19 +123,27 @@ done)
 kill -STOP "$creator"
 python3 -B "$HERE/files-kept.py" change "$mnt/files" &
 changing=$!
+# A line for each process that is in a system call which does not end, with the place in the kernel.
 all_wait() {
 	local child
-	for child in $(cat /proc/$changing/task/*/children); do
-		grep -q 'wait\|writeback' "/proc/$child/wchan" || return 1
-	done
-	[ "$(wc -w <"/proc/$changing/task/$changing/children")" = 40 ]
+	for child in $(cat "/proc/$changing/task/$changing/children"); do
+		sed -n 's/^State:\t\([SD]\).*/\1/p' "/proc/$child/status" | tr '\n' ' '
+		cat "/proc/$child/wchan"
+		echo
+	done >"$WORK/waits"
+	[ "$(grep -c '^[SD] ' "$WORK/waits")" = 40 ] && [ "$(wc -l <"$WORK/waits")" = 40 ]
 }
-check 'programs that write, map, sync and create wait' comes all_wait
+shown_wait() {
+	"$@" && return
+	sort "$WORK/waits" | uniq -c
+	return 1
+}
+check 'programs that write, map, sync and create wait' shown_wait comes all_wait
 check 'tensors are read meanwhile' sh -c 'cat "$1"/full/* "$1"/raw/* "$1"/hf/*.safetensors' - "$mnt"
 check 'so are reports and listings' sh -c 'cat "$1/.ckptfs/status" && ls -R "$1/local"' - "$mnt"
 cp "$mnt/raw/$one" bytes
 check 'and a tensor is committed' cp bytes "$mnt/raw/$one"
-check 'all still wait' all_wait
+check 'all still wait' shown_wait all_wait
 fails 'umount ends: busy' 'busy' "$CKPTFS" umount "$mnt"
 check 'umount -l ends' "$CKPTFS" umount -l "$mnt"
 fails 'it is unmounted' '' is_mounted
