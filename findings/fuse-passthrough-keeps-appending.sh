@@ -16,7 +16,12 @@
 # Remedy: a server can leave files without passthrough that are opened with O_APPEND. All opens of
 # one file must be of one kind at a time, so the first open decides.
 #
-# In ckptfs a file of files/ that is opened with O_APPEND first has no passthrough.
+# The same holds for O_DIRECT: dd oflag=direct removes it before a last block that is no whole one,
+# whose write is EINVAL then. A server can reply to such an open with FOPEN_DIRECT_IO, too: reads and
+# writes then come to the server, and mappings are those of the backing file.
+#
+# In ckptfs a file of files/ that is opened with O_APPEND first has no passthrough, and O_DIRECT only
+# for mappings.
 #
 # Output seen:
 #	the source           two

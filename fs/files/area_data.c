@@ -15,7 +15,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Hands the bytes of an open file over to the kernel, if it can read and write them. */
+/* Hands the bytes of an open file over to the kernel, if it can read and write them.
+ *
+ * The kernel (6.18) reads and writes with the O_DIRECT of open(2) also after F_SETFL has
+ * removed it, as dd(1) does before its last block. Such reads and writes come to the daemon;
+ * mappings are those of the backing file. */
 static void passthrough_begin(struct ck_area *a, struct ck_area_handle *h,
 			      struct fuse_file_info *fi)
 {
@@ -25,17 +29,36 @@ static void passthrough_begin(struct ck_area *a, struct ck_area_handle *h,
 					 fi->flags);
 	h->backed = true;
 	h->passes = fi->backing_id != 0;
+	if (h->passes && (fi->flags & O_DIRECT))
+		fi->direct_io = true;
 #else
 	(void)a, (void)h, (void)fi;
 #endif
 }
 
+/* Some file systems have no O_DIRECT, for which open(2) fails. */
+static int direct_check(int fd)
+{
+	int rc = fcntl(fd, F_GETFL), flags = rc;
+
+	if (rc >= 0)
+		rc = fcntl(fd, F_SETFL, flags | O_DIRECT);
+	if (rc >= 0)
+		rc = fcntl(fd, F_SETFL, flags);
+	return rc < 0 ? -errno : 0;
+}
+
 int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n, int fd,
 			struct fuse_file_info *fi)
 {
+	int rc = fi->flags & O_DIRECT ? direct_check(fd) : 0;
 	struct ck_area_handle *h;
-	int rc = ck_area_handle_make(a, n, fd, &h);
 
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	rc = ck_area_handle_make(a, n, fd, &h);
 	if (rc)
 		return rc;
 	h->writes = (fi->flags & O_ACCMODE) != O_RDONLY;

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Uses one file of files/ by several opens: files-passthrough.py WHAT SOURCE FILES"""
+import errno
+import fcntl
 import mmap
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 
@@ -23,7 +26,7 @@ def there(name):
 
 def equal(got, want):
     if got != want:
-        raise SystemExit(f"got {got[:80]!r}, want {want[:80]!r}")
+        raise SystemExit(f"got {got!r:.100}, want {want!r:.100}")
 
 
 def shared():
@@ -62,6 +65,48 @@ def appending():
     third = os.open(f"{HERE}/log", os.O_RDONLY)
     equal(os.read(third, 100), b"Line\nmore\nend\n")
     equal(there("log"), b"Line\nmore\nend\n")
+
+
+def direct_then_not(fd):
+    """O_DIRECT is removed, as dd does before its last block, which is no whole one."""
+    block = mmap.mmap(-1, 4096)
+    block[:] = b"b" * 4096
+    if os.pwritev(fd, [block], 0) != 4096:
+        raise SystemExit("a short write")
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_DIRECT)
+    os.pwrite(fd, b"end", 4097)
+    equal(os.pread(fd, 4, 4095), b"b\0en")
+    equal(there("direct"), b"b" * 4096 + b"\0end")
+
+
+def direct():
+    put("direct", b"")
+    fd = os.open(f"{HERE}/direct", os.O_RDWR | os.O_DIRECT)
+    direct_then_not(fd)
+    os.close(fd)
+    put("direct", b"")
+    other = os.open(f"{HERE}/direct", os.O_RDWR)
+    fd = os.open(f"{HERE}/direct", os.O_RDWR | os.O_DIRECT)
+    direct_then_not(fd)
+    equal(os.pread(other, 3, 4097), b"end")
+    os.pwrite(other, b"END", 4097)
+    equal(os.pread(fd, 3, 4097), b"END")
+    put("in", b"i" * 10000)
+    subprocess.run(["dd", "bs=4096", "oflag=direct", "status=none", f"if={THERE}/in", f"of={HERE}/out"], check=True)
+    equal(there("out"), there("in"))
+
+
+def undirected():
+    put("x", b"bytes")
+    for place in THERE, HERE:
+        try:
+            os.open(f"{place}/x", os.O_RDWR | os.O_DIRECT)
+        except OSError as e:
+            equal(e.errno, errno.EINVAL)
+        else:
+            raise SystemExit(f"{place}: opened")
+    with open(f"{HERE}/x", "rb") as f:
+        equal(f.read(), b"bytes")
 
 
 def names():

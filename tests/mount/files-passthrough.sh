@@ -29,6 +29,7 @@ for options in write write,nopassthrough write,direct; do
 	result $? "$options: status: $state"
 	check "$options: opens of one file" uses shared
 	check "$options: appending first" uses appending
+	check "$options: direct, and not any more" uses direct
 	check "$options: a file without a name, hard links" uses names
 	check "$options: many threads" uses threads
 	[ "$options" = write,direct ] || check "$options: mappings" uses mapped
@@ -67,4 +68,17 @@ for options in write write,nopassthrough write,direct; do
 	esac
 	unmounted
 done
+
+# A file system without O_DIRECT.
+mkdir small
+if mount -t ramfs none small 2>"$WORK/out"; then
+	rm -rf "$source/area"
+	cp -r "$source" small/sample
+	source=$WORK/small/sample
+	mkdir "$source/area"
+	mounted "$source" -o write
+	check 'no O_DIRECT, as in the source' uses undirected
+	unmounted
+	umount small
+fi
 done_testing
