@@ -126,7 +126,7 @@ static const char *refusal(const struct ck_mount_options *o)
 #endif
 }
 
-/* Limits the time for which an open in files/ waits for the process. */
+/* Limits the time for which an open or a close in files/ waits for the process. */
 static void wait_limit(int socket)
 {
 	const struct timeval limit = { .tv_sec = 10 };
@@ -229,6 +229,18 @@ static const char *final_error(int rc)
 	return NULL;
 }
 
+/* After an error that is final the process gets removals only, which wait for nothing. Under
+ * lock. */
+static void registering_end(struct ck_backing *b, int rc)
+{
+	const char *why = final_error(rc);
+
+	if (b->missing || !why)
+		return;
+	b->missing = why;
+	(void)fcntl(b->apart.fd, F_SETFL, O_NONBLOCK);
+}
+
 int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 		    int fd, int flags)
 {
@@ -244,24 +256,29 @@ int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 		if (id > 0)
 			file->id = id;
 		else
-			b->missing = final_error(id);
+			registering_end(b, id);
 	}
 	id = file->id;
 	pthread_mutex_unlock(&b->lock);
 	return id;
 }
 
+/* If the process does not take it, the end of the mount removes the file. Under lock. */
+static void file_remove(struct ck_backing *b, int device, int id)
+{
+	const struct request request = { .id = id };
+
+	if (ck_message_send(b->apart.fd, &request, sizeof(request), &device, 1))
+		registering_end(b, -EPIPE);
+}
+
 void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device)
 {
-	struct request request;
-
 	if (!b)
 		return;
 	pthread_mutex_lock(&b->lock);
-	request.id = file->id;
 	if (--file->opens == 0 && file->id) {
-		(void)!ck_message_send(b->apart.fd, &request, sizeof(request),
-				       &device, 1);
+		file_remove(b, device, file->id);
 		file->id = 0;
 	}
 	pthread_mutex_unlock(&b->lock);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Uses one file of files/ by several opens: files-passthrough.py WHAT SOURCE FILES"""
+"""Uses one file of files/ by several opens: files-passthrough.py WHAT SOURCE FILES [PROCESS]"""
 import errno
 import fcntl
 import mmap
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-WHAT, SOURCE, FILES = sys.argv[1:]
+WHAT, SOURCE, FILES = sys.argv[1:4]
 HERE, THERE = f"{FILES}/area", f"{SOURCE}/area"
 
 
@@ -186,6 +186,16 @@ def stopped():
             equal(there("s")[:6], b"beginx")
         finally:
             os.kill(daemon, signal.SIGCONT)
+
+
+def closes():
+    """More closes than the socket of a stopped process takes."""
+    for i in range(400):
+        put(f"c{i}", b"")
+    fds = [os.open(f"{HERE}/c{i}", os.O_RDONLY) for i in range(400)]
+    os.kill(int(sys.argv[4]), signal.SIGSTOP)
+    for fd in fds:
+        os.close(fd)
 
 
 globals()[WHAT]()

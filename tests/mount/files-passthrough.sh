@@ -12,7 +12,7 @@ passthrough() {
 	sed -n 's|^files/: .* descriptors, ||p' "$mnt/.ckptfs/status"
 }
 uses() {
-	python3 "$HERE/files-passthrough.py" "$1" "$source" "$mnt/files"
+	python3 "$HERE/files-passthrough.py" "$1" "$source" "$mnt/files" "${2-}"
 }
 for options in write write,nopassthrough write,direct; do
 	rm -rf "$source/area"
@@ -47,8 +47,8 @@ for options in write write,nopassthrough write,direct; do
 			! grep -q ckptfs-backing "/proc/$child/comm" || echo "$child"
 		done)
 		exec 4<>"$source/area/kept" 3<>"$mnt/files/area/kept"
-		# An open waits for it for 10 s; the report does not.
-		kill -STOP "$backing"
+		# Opens and closes wait for it for 10 s together; the report does not.
+		check "$options: the process is stopped: many closes" uses closes "$backing"
 		touch "$source/area/slow"
 		cat "$mnt/files/area/slow" &
 		check "$options: the process is stopped: status" passthrough
