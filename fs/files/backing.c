@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -200,9 +201,9 @@ bool ck_backing_is_wanted(struct ck_backing *b)
 	return !ck_backing_missing(b);
 }
 
-/* Returns the id, or a negative errno; -EPIPE if the process is gone or does not answer. Under
- * lock. */
-static int file_register(struct ck_backing *b, int device, int fd)
+/* Asks the process. Returns the id, or a negative errno; -EPIPE if it is gone or does not
+ * answer. Under lock. */
+static int process_ask(struct ck_backing *b, int device, int fd)
 {
 	const struct request request = { .id = 0 };
 	const int fds[] = { device, fd };
@@ -214,6 +215,42 @@ static int file_register(struct ck_backing *b, int device, int fd)
 		rc = ck_message_receive(b->apart.fd, &reply, sizeof(reply),
 					NULL, 0);
 	return rc ? -EPIPE : reply.id;
+}
+
+/* A mapping may change any byte of a file that can only be appended to (chattr +a): the
+ * kernel looks at the inode of the mount, which has no such attribute. */
+static bool only_grows(int fd)
+{
+	struct statx st;
+
+	return statx(fd, "", AT_EMPTY_PATH, 0, &st) ||
+	       st.stx_attributes & STATX_ATTR_APPEND;
+}
+
+/* Returns -1 if the file cannot be opened again. */
+static int reader_open(int fd)
+{
+	char link[32];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return open(link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* The kernel keeps the descriptor until the last close of the file. One for reading lets
+ * programs execute the file, and lease it, once no program has it open for writing. Same
+ * results; -EINVAL for a file that has no passthrough. Under lock. */
+static int file_register(struct ck_backing *b, int device, int fd, int flags)
+{
+	int reader = -1, id;
+
+	if (only_grows(fd))
+		return -EINVAL;
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		reader = reader_open(fd);
+	id = process_ask(b, device, reader < 0 ? fd : reader);
+	if (reader >= 0)
+		close(reader);
+	return id;
 }
 
 /* Returns the text for an error that holds for other files, too, or NULL. */
@@ -252,7 +289,7 @@ int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 	pthread_mutex_lock(&b->lock);
 	can = !b->missing && !(flags & O_APPEND);
 	if (file->opens++ == 0 && can) {
-		id = file_register(b, device, fd);
+		id = file_register(b, device, fd, flags);
 		if (id > 0)
 			file->id = id;
 		else

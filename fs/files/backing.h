@@ -33,7 +33,8 @@ CK_MUST_USE bool ck_backing_is_wanted(struct ck_backing *b);
  * NULL is allowed: 0.
  *
  * A file that is opened first for appending has no backing file: the kernel (6.18) appends to a
- * backing file also after F_SETFL has removed O_APPEND. */
+ * backing file also after F_SETFL has removed O_APPEND. Nor has one that can only be appended
+ * to (chattr +a). */
 CK_MUST_USE int ck_backing_take(struct ck_backing *b, struct ck_backed *file,
 				int device, int fd, int flags);
 /* Counts a close. NULL is allowed. */

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 WHAT, SOURCE, FILES = sys.argv[1:4]
 HERE, THERE = f"{FILES}/area", f"{SOURCE}/area"
@@ -107,6 +108,53 @@ def undirected():
             raise SystemExit(f"{place}: opened")
     with open(f"{HERE}/x", "rb") as f:
         equal(f.read(), b"bytes")
+
+
+def lease(name):
+    """A lease for reading is refused while the file is open for writing."""
+    fd = os.open(f"{THERE}/{name}", os.O_RDONLY)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        return True
+    except OSError as e:
+        if e.errno != errno.EAGAIN:
+            raise
+        return False
+    finally:
+        os.close(fd)
+
+
+def leased():
+    """Nothing has a file open for writing after the last program that had, but the kernel closes it later."""
+    put("leased", b"bytes")
+    writer = os.open(f"{HERE}/leased", os.O_RDWR)
+    reader = os.open(f"{HERE}/leased", os.O_RDONLY)
+    if lease("leased"):
+        raise SystemExit("a file that is written is leased")
+    os.close(writer)
+    end = time.monotonic() + 60
+    while not lease("leased"):
+        if time.monotonic() > end:
+            raise SystemExit("open for writing still")
+        time.sleep(0.01)
+    equal(os.read(reader, 100), b"bytes")
+
+
+def growing():
+    """chattr +a: no mapping changes bytes that were written."""
+    put("grows", b"bytes")
+    subprocess.run(["chattr", "+a", f"{THERE}/grows"], check=True)
+    try:
+        reader = os.open(f"{HERE}/grows", os.O_RDONLY)
+        fd = os.open(f"{HERE}/grows", os.O_RDWR | os.O_APPEND)
+        os.write(fd, b"more")
+        with mmap.mmap(fd, 5) as m:
+            m[0:1] = b"B"
+        os.close(fd)
+        os.close(reader)
+        equal(there("grows")[:9], b"bytesmore")
+    finally:
+        subprocess.run(["chattr", "-a", f"{THERE}/grows"], check=True)
 
 
 def names():

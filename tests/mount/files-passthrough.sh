@@ -14,6 +14,14 @@ passthrough() {
 uses() {
 	python3 "$HERE/files-passthrough.py" "$1" "$source" "$mnt/files" "${2-}"
 }
+touch grows
+if chattr +a grows 2>"$WORK/out"; then
+	chattr -a grows
+	grows=yes
+else
+	grows=
+	echo '# there is no chattr +a here'
+fi
 for options in write write,nopassthrough write,direct; do
 	rm -rf "$source/area"
 	mkdir "$source/area"
@@ -30,9 +38,13 @@ for options in write write,nopassthrough write,direct; do
 	check "$options: opens of one file" uses shared
 	check "$options: appending first" uses appending
 	check "$options: direct, and not any more" uses direct
+	check "$options: the source after a writer" uses leased
 	check "$options: a file without a name, hard links" uses names
 	check "$options: many threads" uses threads
-	[ "$options" = write,direct ] || check "$options: mappings" uses mapped
+	if [ "$options" != write,direct ]; then
+		check "$options: mappings" uses mapped
+		[ -z "$grows" ] || check "$options: mappings of a file that only grows" uses growing
+	fi
 	exec 3<"$mnt/files/.metadata"
 	sum=$(sha256sum <"$source/.metadata")
 	cp "$mnt/full/$one.npy" bytes
