@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@
 struct ck_backing {
 	/* Atomic, since `status` must not wait for the process: */
 	const char *_Atomic missing; /* why no file is registered, or NULL */
+	atomic_bool had_file;	     /* one was registered */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -191,14 +193,17 @@ void ck_backing_offered(struct ck_backing *b, bool offered)
 	pthread_mutex_unlock(&b->lock);
 }
 
+/* Only a registration shows whether the kernel and the source can do it. */
 const char *ck_backing_missing(struct ck_backing *b)
 {
-	return b ? b->missing : "not a mount of the command";
+	const char *missing = b ? b->missing : "not a mount of the command";
+
+	return missing || b->had_file ? missing : "no file was opened yet";
 }
 
 bool ck_backing_is_wanted(struct ck_backing *b)
 {
-	return !ck_backing_missing(b);
+	return b && !b->missing;
 }
 
 /* Asks the process. Returns the id, or a negative errno; -EPIPE if it is gone or does not
@@ -260,7 +265,7 @@ static const char *final_error(int rc)
 	case -ELOOP:
 		return "the source is a stacked file system"; /* overlayfs */
 	case -EPIPE: return "the process that registers files does not answer";
-	case -EPERM: /* no CAP_SYS_ADMIN outside of a user namespace */
+	case -EPERM: return "no CAP_SYS_ADMIN outside of a user namespace";
 	case -EOPNOTSUPP: return strerrordesc_np(-rc);
 	}
 	return NULL;
@@ -290,10 +295,12 @@ int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 	can = !b->missing && !(flags & O_APPEND);
 	if (file->opens++ == 0 && can) {
 		id = file_register(b, device, fd, flags);
-		if (id > 0)
+		if (id > 0) {
 			file->id = id;
-		else
+			b->had_file = true;
+		} else {
 			registering_end(b, id);
+		}
 	}
 	id = file->id;
 	pthread_mutex_unlock(&b->lock);

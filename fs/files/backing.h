@@ -40,7 +40,7 @@ CK_MUST_USE int ck_backing_take(struct ck_backing *b, struct ck_backed *file,
 /* Counts a close. NULL is allowed. */
 void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device);
 /* Returns why the daemon reads and writes, for the report `status`, or NULL if the kernel
- * does. The text is constant. */
+ * does. The text is constant. Waits for nothing. */
 const char *ck_backing_missing(struct ck_backing *b);
 
 #endif

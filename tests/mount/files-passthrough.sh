@@ -26,7 +26,12 @@ for options in write write,nopassthrough write,direct; do
 	rm -rf "$source/area"
 	mkdir "$source/area"
 	mounted "$source" -o "$options"
+	first=$(passthrough)
+	cat "$mnt/files/.metadata" >metadata
 	state=$(passthrough)
+	case $state in
+	passthrough) equal "$options: status before the first open" "$first" 'no passthrough: no file was opened yet' ;;
+	esac
 	case $options,$state in
 	*,'no passthrough: libfuse is older than 3.17') ;;
 	write,passthrough | write,'no passthrough: the '*) ;;

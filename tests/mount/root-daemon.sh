@@ -61,6 +61,7 @@ equal 'the process that unmounts: descriptors' \
 	'0 /dev/null 1 /dev/null 2 /dev/null 3 pipe'
 equal 'the process that unmounts: directory' "$(readlink "/proc/$other/cwd")" /
 backing=$(child "$pid" ckptfs-backing)
+cat "$mnt/files/.metadata" >metadata
 case $(grep '^files/:' "$mnt/.ckptfs/status") in
 *', passthrough')
 	has_only 'the process for passthrough' 0000000000200000 "$backing"
