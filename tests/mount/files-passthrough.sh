@@ -81,6 +81,15 @@ for options in write write,nopassthrough write,direct; do
 		equal "$options: the process is gone: status" "$(passthrough)" \
 			'no passthrough: the process that registers files does not answer'
 		exec 3<&- 4<&-
+		unmounted
+		mounted "$source" -o "$options"
+		exec 3<>"$mnt/files/area/kept"
+		pid=$(daemon)
+		kill -KILL "$pid"
+		check "$options: the daemon is killed" gone "$pid"
+		echo still >&3
+		equal "$options: the daemon is killed: an open file" "$(cat "$source/area/kept")" still
+		exec 3<&-
 		;;
 	esac
 	unmounted
