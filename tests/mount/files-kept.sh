@@ -115,7 +115,7 @@ for i in $(seq 10); do
 	head -c 100000 /dev/zero | tee "$source/held-write-$i" "$source/held-map-$i" "$source/held-sync-$i" >/dev/null
 done
 touch hold
-MUTE_NAME=held- MUTE_HOLD=$WORK/hold LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write
+MUTE_NAME=held- MUTE_HOLD=$WORK/hold LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write,nopassthrough
 serving=$(daemon)
 creator=$(for child in $(cat "/proc/$serving"/task/*/children); do
 	! grep -q ckptfs-creator "/proc/$child/comm" || echo "$child"
