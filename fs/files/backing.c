@@ -4,7 +4,8 @@
  * and, to register it, the file. Only a registration has a reply, so that closing a file
  * waits for nothing.
  *
- * Lock: ck_backing.lock, held from a request to its reply. It is taken after all others.
+ * Lock: ck_backing.lock, held from the open for a request to its reply. It is taken after all
+ * others.
  */
 #include "backing.h"
 #include "../session/apart.h"
