@@ -28,7 +28,7 @@ void ck_caller_fini(struct ck_caller *c)
 	*c = (struct ck_caller){ 0 };
 }
 
-static bool has_group(const struct ck_caller *c, gid_t gid)
+bool ck_caller_has_group(const struct ck_caller *c, gid_t gid)
 {
 	for (unsigned i = 0; i < c->n; i++)
 		if (c->groups[i] == gid)
@@ -48,7 +48,7 @@ bool ck_caller_may(const struct ck_caller *c, const struct stat *shown,
 		return true;
 	if (c->uid == shown->st_uid)
 		return has_all(shown->st_mode >> 6, bits);
-	if (has_group(c, shown->st_gid))
+	if (ck_caller_has_group(c, shown->st_gid))
 		return has_all(shown->st_mode >> 3, bits);
 	return has_all(shown->st_mode, bits);
 }

@@ -33,6 +33,8 @@ struct ck_caller {
 	unsigned n;
 };
 
+/* True if the sender has this group. */
+CK_MUST_USE bool ck_caller_has_group(const struct ck_caller *c, gid_t gid);
 /* Copies user and groups of the sender. Groups of user 0 are not read. */
 void ck_caller_take(struct ck_caller *c, fuse_req_t req);
 void ck_caller_fini(struct ck_caller *c);

@@ -85,6 +85,8 @@ struct ck_fs {
 	/* the hint to commit many tensors at once is in the log */
 	atomic_bool advised;
 	atomic_bool was_asked;
+	/* The kernel drops no set-ID bits of files that are written. */
+	atomic_bool drops_setid;
 	atomic_bool ends; /* the mount ends: stop long work */
 	/* posted at the first request of the kernel */
 	sem_t first_request;

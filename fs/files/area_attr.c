@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * area_attr: changes of attributes in files/ of a writable mount. The kernel has checked that
- * the sender may make them, and says which set-ID bits a change of the owner drops.
+ * the sender may make them, and says which set-ID bits a change of the owner drops; with
+ * KILLPRIV_V2 (kernel_ops.c) the kernel of the source drops them.
  *
  * With `uid` or `gid` the owner that is shown is not that of the source: it cannot be
  * changed.
@@ -45,6 +46,13 @@ static int owner_set(const struct ck_area_job *j, int fd)
 	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
 }
 
+/* With KILLPRIV_V2 chown(2) of no id is a request without attributes, which drops set-ID bits. */
+static int owner_kept(int fd)
+{
+	return fchownat(fd, "", (uid_t)-1, (gid_t)-1, AT_EMPTY_PATH) ? -errno
+								     : 0;
+}
+
 static struct timespec time_of(const struct ck_area_job *j, int set, int now,
 			       struct timespec t)
 {
@@ -67,8 +75,12 @@ static int times_set(const struct ck_area_job *j, int fd)
 	return utimensat(fd, "", times, AT_EMPTY_PATH) ? -errno : 0;
 }
 
-static int size_set(const struct ck_area_job *j, const char *link)
+static int size_set(const struct ck_area_job *j, int fd, const char *link)
 {
+	int rc = ck_area_setid_drop(j, fd);
+
+	if (rc)
+		return rc;
 	if (j->has_fi)
 		return ftruncate(ck_area_handle_of(&j->fi)->fd, j->attr.st_size)
 			       ? -errno
@@ -104,7 +116,7 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 	};
 
 	char link[CK_AREA_LINK_BYTES];
-	int rc = 0;
+	int rc = j->flags ? 0 : owner_kept(fd);
 
 	ck_area_fd_link(fd, link);
 	if (j->flags & OWNER)
@@ -112,7 +124,7 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_MODE))
 		rc = mode_set(j, fd, link);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_SIZE))
-		rc = size_set(j, link);
+		rc = size_set(j, fd, link);
 	if (rc == 0 && (j->flags & TIMES))
 		rc = times_set(j, fd);
 	return rc;

@@ -56,6 +56,8 @@ struct ck_area {
 		*protected; /* files of the checkpoint; or NULL */
 	/* Atomic: a FUSE thread handles a request itself */
 	atomic_flag has_fuse_thread;
+	/* that other users cannot create files is in the log */
+	atomic_flag others_logged;
 
 	pthread_mutex_t handles_lock;
 	/* Under handles_lock: */
@@ -166,6 +168,12 @@ CK_MUST_USE int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n,
  * position, or: -ESTALE if none is open; errors of fcntl(2). Does no input or output. */
 CK_MUST_USE int ck_area_handle_dup(struct ck_area *a,
 				   const struct ck_area_node *n);
+
+/* --- area_write.c --------------------------------------------------------------------- */
+
+/* Drops set-ID bits of the open file fd, O_PATH or not, before the sender of a request changes
+ * its bytes, if the kernel leaves that to the daemon. Errors of fstat(2) and chmod(2). */
+CK_MUST_USE int ck_area_setid_drop(const struct ck_area_job *j, int fd);
 
 /* --- handlers ------------------------------------------------------------------------ */
 

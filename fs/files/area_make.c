@@ -21,6 +21,17 @@ static void sender_take(struct ck_area_job *j, struct ck_caller *c)
 		ck_caller_take(c, j->req);
 }
 
+/* The daemon of a user makes files for that user only. */
+static void others_log(struct ck_area *a, const struct ck_caller *by)
+{
+	if (geteuid() == 0 || by->uid == geteuid() ||
+	    atomic_flag_test_and_set(&a->others_logged))
+		return;
+	ck_log("files/: user %u cannot create files, only the user of this "
+	       "mount (%u) can; a mount by root creates files for all users",
+	       by->uid, geteuid());
+}
+
 /* Returns 0, or for a regular file that is opened its descriptor; or an error. */
 static int file_make(struct ck_area_job *j, struct ck_area_node *dir,
 		     enum ck_made what)
@@ -46,6 +57,8 @@ static int file_make(struct ck_area_job *j, struct ck_area_node *dir,
 	sender_take(j, &by);
 	made.by = &by;
 	rc = ck_creator_make(j->area->creator, &made);
+	if (rc == -EPERM)
+		others_log(j->area, &by);
 	ck_caller_fini(&by);
 	ck_area_fd_unpin(&j->area->table, dir);
 	return rc;

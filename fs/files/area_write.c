@@ -12,15 +12,53 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* As Linux 6.2 does in its own file systems: set-group-ID without execution by the group was
+ * mandatory locking, and stays for senders with that group. User 0 is taken for a sender with
+ * CAP_FSETID. */
+static mode_t bits_to_drop(fuse_req_t req, const struct stat *st)
+{
+	struct ck_caller sender;
+	mode_t bits = st->st_mode & S_ISUID;
+
+	if (fuse_req_ctx(req)->uid == 0)
+		return 0;
+	if (!(st->st_mode & S_ISGID))
+		return bits;
+	ck_caller_take(&sender, req);
+	if (st->st_mode & S_IXGRP || !ck_caller_has_group(&sender, st->st_gid))
+		bits |= S_ISGID;
+	ck_caller_fini(&sender);
+	return bits;
+}
+
+int ck_area_setid_drop(const struct ck_area_job *j, int fd)
+{
+	char link[CK_AREA_LINK_BYTES];
+	struct stat st;
+	mode_t bits;
+
+	if (!atomic_load(&j->area->fs->drops_setid))
+		return 0;
+	if (fstat(fd, &st))
+		return -errno;
+	if (!(st.st_mode & (S_ISUID | S_ISGID)))
+		return 0;
+	bits = bits_to_drop(j->req, &st);
+	ck_area_fd_link(fd, link);
+	return bits && chmod(link, st.st_mode & 07777 & ~bits) ? -errno : 0;
+}
+
 /* The flags are those that the file has at the write, see fcntl(2). Pages of a mapping go
  * where they were read. An error behind the first bytes is that of the next request. */
 static void write_run(struct ck_area_job *j)
 {
 	bool appends = (j->fi.flags & O_APPEND) && !j->fi.writepage;
-	ssize_t n = ck_pwrite_upto(ck_area_handle_of(&j->fi)->fd, j->bytes,
-				   j->size, (uint64_t)j->off,
-				   appends ? RWF_APPEND : 0);
+	int fd = ck_area_handle_of(&j->fi)->fd;
+	ssize_t n = j->fi.writepage ? 0 : ck_area_setid_drop(j, fd);
 
+	if (n == 0)
+		n = ck_pwrite_upto(fd, j->bytes, j->size, (uint64_t)j->off,
+				   appends ? RWF_APPEND : 0);
 	if (n < 0)
 		fuse_reply_err(j->req, (int)-n);
 	else
@@ -42,10 +80,12 @@ static void area_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 
 static void fallocate_run(struct ck_area_job *j)
 {
-	int rc = fallocate(ck_area_handle_of(&j->fi)->fd, j->flags, j->off,
-			   j->other_off);
+	int fd = ck_area_handle_of(&j->fi)->fd;
+	int rc = ck_area_setid_drop(j, fd);
 
-	fuse_reply_err(j->req, rc ? errno : 0);
+	if (rc == 0 && fallocate(fd, j->flags, j->off, j->other_off))
+		rc = -errno;
+	fuse_reply_err(j->req, -rc);
 }
 
 static void area_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
@@ -64,12 +104,16 @@ static void area_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 
 static void copy_run(struct ck_area_job *j)
 {
-	ssize_t n = copy_file_range(ck_area_handle_of(&j->fi)->fd, &j->off,
-				    ck_area_handle_of(&j->other_fi)->fd,
-				    &j->other_off, j->size, (unsigned)j->flags);
+	int to = ck_area_handle_of(&j->other_fi)->fd;
+	ssize_t n = ck_area_setid_drop(j, to);
 
+	if (n == 0)
+		n = copy_file_range(ck_area_handle_of(&j->fi)->fd, &j->off, to,
+				    &j->other_off, j->size, (unsigned)j->flags);
+	if (n == -1)
+		n = -errno;
 	if (n < 0)
-		fuse_reply_err(j->req, errno);
+		fuse_reply_err(j->req, (int)-n);
 	else
 		fuse_reply_write(j->req, (size_t)n);
 }

@@ -126,7 +126,7 @@ static const char *refusal(const struct ck_mount_options *o)
 		return "by the option nopassthrough";
 	if (o->direct)
 		return "by the option direct";
-	return geteuid() == 0 ? NULL : "the daemon is not that of root";
+	return geteuid() == 0 ? NULL : "only mounts of root have it";
 #endif
 }
 

@@ -208,7 +208,8 @@ int ck_creator_make(struct ck_creator *c, const struct ck_creation *what)
 		rc = ck_message_receive(c->apart.fd, &reply, sizeof(reply), &fd,
 					1);
 	if (rc && !c->gone)
-		ck_log("files/: the process that creates files is gone: %s",
+		ck_log("files/: the process that creates files is gone: %s; "
+		       "mount again to create files",
 		       strerror(-rc));
 	c->gone = c->gone || rc;
 	pthread_mutex_unlock(&c->lock);

@@ -63,6 +63,21 @@ static void passthrough_request(const struct ck_fs *fs,
 #endif
 }
 
+/* With KILLPRIV_V2 the kernel requests security.capability once for an inode, else at each
+ * write. It leaves set-ID bits to the daemon then: the source's kernel drops them for a daemon
+ * without CAP_FSETID. */
+static void setid_request(struct ck_fs *fs, struct fuse_conn_info *conn)
+{
+#ifdef CK_FUSE_PASSTHROUGH
+	if (!fs->area || !(conn->capable & FUSE_CAP_HANDLE_KILLPRIV_V2))
+		return;
+	conn->want |= FUSE_CAP_HANDLE_KILLPRIV_V2;
+	atomic_store(&fs->drops_setid, geteuid() == 0);
+#else
+	(void)fs, (void)conn;
+#endif
+}
+
 static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct ck_fs *fs = userdata;
@@ -71,6 +86,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
 	passthrough_request(fs, conn);
+	setid_request(fs, conn);
 	if (fs->area || fs->route.remote || fs->route.gather_engine)
 		background_raise(conn);
 	if (fs->route.remote || fs->route.gather_engine)

@@ -11,114 +11,24 @@
                                              directory: prints the result of each call
     files-calls.py unnamed_refused MOUNT RUN the same where the checkpoint would change; RUN: a
                                              mount of a run directory
+    files-calls.py setid DIRECTORY           changes of files with set-group-ID, in an empty
+                                             directory: prints the mode after each
 
-The output of `calls` and of `unnamed` in files/ must be that of the same calls in a plain directory.
+The output of `calls`, `unnamed` and `setid` in files/ must be that of the same calls in a plain directory.
 """
 
-import ctypes
 import errno
 import fcntl
 import mmap
 import os
-import socket
 import stat
 import sys
 import time
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
-KEEP_SIZE, PUNCH_HOLE, ZERO = 1, 2, 16
-FOLLOW, EMPTY_PATH = 0x400, 0x1000
-USER, OTHER, GROUP = 65534, 65533, 65532
-is_root = os.geteuid() == 0
+from file_calls import (EMPTY_PATH, EXCHANGE, FOLLOW, GROUP, KEEP_SIZE, KINDS, NOREPLACE, OTHER, PUNCH_HOLE, USER, ZERO, as_user,
+                        fallocate, is_root, libc, make, outcome, remove, rename2, show, touch)
+
 problems = 0
-
-
-def libc(name, *args):
-    """Calls a function of the C library; raises its errno."""
-    args = [a.encode() if isinstance(a, str) else ctypes.c_long(a) if isinstance(a, int) else a for a in args]
-    if getattr(LIBC, name)(*args) < 0:
-        raise OSError(ctypes.get_errno(), name)
-
-
-def rename2(old, new, flags):
-    libc('renameat2', -100, old, -100, new, flags)
-
-
-def fallocate(path, mode, at, length):
-    with open(path, 'r+b', buffering=0) as f:
-        libc('fallocate', f.fileno(), mode, at, length)
-
-
-def outcome(call, *args):
-    """The result of a call: its value, or the name of its errno."""
-    try:
-        got = call(*args)
-    except OSError as e:
-        return errno.errorcode.get(e.errno, str(e.errno))
-    if isinstance(got, int) and not isinstance(got, bool):
-        return 'fine'
-    return 'fine' if got is None else repr(got)
-
-
-def as_user(uid, groups, call, *args):
-    """The same in a process of another user, or of this one if it is not root."""
-    if not is_root:
-        return outcome(call, *args)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setgroups(groups)
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        os.umask(0o022)
-        os.write(write, outcome(call, *args).encode())
-        os._exit(0)
-    os.close(write)
-    with open(read) as f:
-        said = f.read()
-    os.waitpid(child, 0)
-    return said
-
-
-def state(path):
-    """The attributes of a file that do not depend on the place."""
-    try:
-        s = os.lstat(path)
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    size = s.st_size if not stat.S_ISDIR(s.st_mode) else '-'
-    links = s.st_nlink if not stat.S_ISDIR(s.st_mode) else '-'
-    device = f' {os.major(s.st_rdev)}:{os.minor(s.st_rdev)}' if s.st_rdev else ''
-    return f'{oct(s.st_mode)} {links} {s.st_uid}:{s.st_gid} {size}{device}'
-
-
-def show(what, got, *paths):
-    print(f'{what}: {got}' + ''.join(f'; {p[:20]} {state(p)}' for p in paths))
-
-
-def touch(path, mode=0o644, text=''):
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    os.write(fd, text.encode())
-    os.close(fd)
-
-
-def make(kind, path):
-    {'file': touch, 'dir': os.mkdir, 'fifo': os.mkfifo,
-     'link': lambda p: os.symlink('target', p),
-     'socket': lambda p: socket.socket(socket.AF_UNIX).bind(p),
-     'char': lambda p: os.mknod(p, 0o600 | stat.S_IFCHR, os.makedev(1, 3)),
-     'block': lambda p: os.mknod(p, 0o600 | stat.S_IFBLK, os.makedev(1, 3))}[kind](path)
-
-
-def remove(path):
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.rmdir(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-KINDS = ['file', 'dir', 'fifo', 'link', 'socket'] + (['char', 'block'] if is_root else [])
 
 
 # --- calls by the kind of their file -------------------------------------------------------
@@ -248,6 +158,28 @@ def users():
     owners()
 
 
+def write(path, flags=0):
+    fd = os.open(path, os.O_RDWR | flags)
+    os.write(fd, b'x')
+    os.close(fd)
+
+
+def allocate(path):
+    fd = os.open(path, os.O_RDWR)
+    os.posix_fallocate(fd, 0, 10000)
+    os.close(fd)
+
+
+def copy_range(path):
+    fd = os.open(path, os.O_RDWR)
+    os.copy_file_range(fd, fd, 1, 0, 1000)
+    os.close(fd)
+
+
+CHANGES = {'write': write, 'append': lambda p: write(p, os.O_APPEND), 'truncate': lambda p: os.truncate(p, 10),
+           'allocate': allocate, 'copy': copy_range, 'O_TRUNC': lambda p: write(p, os.O_TRUNC)}
+
+
 def owners():
     as_user(USER, [GROUP], touch, 'open/owned')
     show('a file of a user', 'is', 'open/owned')
@@ -266,14 +198,11 @@ def owners():
     show('set-ID bits after chown by its owner', as_user(USER, [GROUP], os.chown, 'open/owned', -1, GROUP), 'open/owned')
     os.chmod('open/owned', 0o6755)
     show('set-ID bits after chown by root', outcome(os.chown, 'open/owned', -1, -1), 'open/owned')
+    for name, call in CHANGES.items():
+        os.chmod('open/owned', 0o6777)
+        show(f'set-ID bits after {name} by another', as_user(OTHER, [], call, 'open/owned'), 'open/owned')
     os.chmod('open/owned', 0o6777)
-
-    def write(path):
-        with open(path, 'r+b', buffering=0) as f:
-            f.write(b'x')
-    show('set-ID bits after a write', as_user(OTHER, [], write, 'open/owned'), 'open/owned')
-    os.chmod('open/owned', 0o6777)
-    show('set-ID bits after truncate', as_user(OTHER, [], os.truncate, 'open/owned', 0), 'open/owned')
+    show('set-ID bits after truncate by root', outcome(os.truncate, 'open/owned', 0), 'open/owned')
     show('set-group-ID for a group that is not his', as_user(USER, [], os.chmod, 'open/owned', 0o2755), 'open/owned')
     for mask in (0o077, 0o000):
         os.umask(mask)
@@ -471,6 +400,21 @@ def unnamed(directory):
     show('a file', outcome(lambda: os.open('/dev/null', os.O_RDWR | os.O_TMPFILE)))
 
 
+# --- set-ID bits ----------------------------------------------------------------------------
+
+def setid(place):
+    """Set-group-ID without execution by the group stays for a sender with that group, but not with passthrough."""
+    os.umask(0o022)
+    os.chdir(place)
+    for name in ('append', 'truncate', 'allocate', 'copy'):
+        for who, groups in (('a user', []), ('one with the group', [GROUP])):
+            remove('f')
+            touch('f', 0o666)
+            os.chown('f', OTHER, GROUP)
+            os.chmod('f', 0o6666)
+            show(f'{name} by {who}', as_user(USER, groups, CHANGES[name], 'f'), 'f')
+
+
 # --- refused calls --------------------------------------------------------------------------
 
 def expect(what, got, want):
@@ -586,6 +530,6 @@ def unnamed_refused(mount, run):
     os.unlink('unnamed')
 
 
-commands = (calls, protected, across, steps, unnamed, unnamed_refused)
+commands = (calls, protected, across, steps, unnamed, unnamed_refused, setid)
 {f.__name__: f for f in commands}[sys.argv[1]](*sys.argv[2:])
 sys.exit(1 if problems else 0)

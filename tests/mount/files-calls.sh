@@ -65,6 +65,8 @@ unmounted
 # --- what users do
 mounted "$source" -o write
 cd "$mnt/files"
+check 'locks do not reach the source' flock config.json flock -n "$source/config.json" true
+fails 'canary: they hold in the mount' '' flock config.json flock -n config.json true
 check 'an editor' sed -i 's/x/{"hidden_size": 64}/' config.json
 equal 'the source has it' "$(cat "$source/config.json")" '{"hidden_size": 64}'
 tail -n +1 -f train.log --retry >"$WORK/tailed" 2>/dev/null &
@@ -113,8 +115,8 @@ check 'a run directory: its steps are not changed' calls steps "$mnt/files"
 unmounted
 fails 'views without files/' 'cannot be written' "$CKPTFS" mount "$WORK/model" "$mnt" -o write,views=full
 
-# --- files without a name: with libfuse 3.17, whose library is libfuse3.so.4
-mkdir small unnamed "$source/unnamed"
+# --- with libfuse 3.17, whose library is libfuse3.so.4: files without a name, set-ID bits
+mkdir small unnamed "$source/unnamed" setid "$source/setid"
 mounted "$source" -o "write$all"
 if ldd "$CKPTFS" | grep -q 'libfuse3\.so\.3'; then
 	fails 'an old libfuse: O_TMPFILE' 'not supported' python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_TMPFILE)' "$mnt/files"
@@ -123,6 +125,12 @@ else
 	calls unnamed "$mnt/files/unnamed" >got
 	check 'O_TMPFILE: each call is that of the source' diff wanted got
 	check 'canary: names are given' test "$(grep -c '^a name: fine' wanted)" -ge 2
+	if [ "$(id -u)" = 0 ]; then
+		calls setid "$WORK/setid" >wanted
+		calls setid "$mnt/files/setid" >got
+		check 'set-group-ID without execution: as in the source' diff wanted got
+		check 'canary: it stays, and goes' grep -qz 'append by a user: fine; f 0o100666.*append by one with the group: fine; f 0o102666' wanted
+	fi
 	"$CKPTFS" mount "$WORK/run" "$WORK/small" -o write 2>"$WORK/out"
 	check 'O_TMPFILE: the checkpoint is not changed' calls unnamed_refused "$mnt" "$WORK/small"
 	"$CKPTFS" umount "$WORK/small"
@@ -146,6 +154,7 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>"$WORK/out"; then
 		stat -c '%U' theirs/ck/his theirs/ck/dir
 		echo x >theirs/mnt/files/others
 		mkdir theirs/mnt/files/dir/others
+		as_nobody "$CKPTFS" log "$PWD/theirs/mnt" >log-others
 		echo y >>theirs/mnt/files/his && cat theirs/ck/his
 		as_nobody "$CKPTFS" umount "$PWD/theirs/mnt"
 	END
@@ -153,6 +162,7 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>"$WORK/out"; then
 	cp "$WORK/said" "$WORK/out"
 	equal 'a user: a file of his' "$(grep -cx nobody "$WORK/said")" 2
 	equal 'a user: for others' "$(grep -c 'not permitted' "$WORK/said")" 2
+	equal 'a user: the log says why, once' "$(grep -c 'user 0 cannot create files, only the user of this mount' log-others)" 1
 	equal 'a user: others may write' "$(tail -n 2 "$WORK/said" | xargs)" 'x y'
 else
 	skip 'a user: a file of his' 'only root can become another user'
