@@ -31,7 +31,7 @@ names() {
 import os, re, sys, time
 def last(path):
     with open(path, errors="replace") as f:
-        numbers = re.findall("^ckptfs: unique: ([0-9]+), opcode.*\n", f.read()[-20000:], re.M)
+        numbers = re.findall("^ckptfs: (?:dev )?unique: ([0-9]+), opcode.*\n", f.read()[-20000:], re.M)
     return int(numbers[-1]) if numbers else 0
 mnt, count, lines = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 for i in range(count):
@@ -47,7 +47,7 @@ for i in range(count):
             time.sleep(0.01)' "$mnt" "$@"
 }
 numbers() {
-	sed -n 's/^ckptfs: unique: \([0-9]*\), opcode.*/\1/p' "$@"
+	sed -n 's/^ckptfs: \(dev \)\{0,1\}unique: \([0-9]*\), opcode.*/\2/p' "$@"
 }
 # come: waits until the follower has printed the present log.
 come() {
