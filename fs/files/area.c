@@ -149,7 +149,6 @@ bool ck_area_is_writable(const struct ck_fs *fs)
 
 void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 {
-	const char *missing;
 	size_t nodes;
 	unsigned fds;
 
@@ -162,13 +161,11 @@ void ck_area_status(struct ck_area *a, bool of_step, struct ck_buf *out)
 		return;
 	}
 	ck_area_counts(&a->table, &nodes, &fds);
-	missing = ck_backing_missing(a->backing);
 	ck_buf_printf(out,
-		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors, "
-				   "%spassthrough%s%s\n",
-		      a->creator ? "writable" : "read-only", nodes, fds,
-		      missing ? "no " : "", missing ? ": " : "",
-		      missing ? missing : "");
+		      CK_AREA_NAME "/: %s, %zu names in use, %u descriptors, ",
+		      a->creator ? "writable" : "read-only", nodes, fds);
+	ck_backing_status(a->backing, out);
+	ck_buf_text(out, "\n");
 }
 
 /* --- its place in the tree ------------------------------------------------------------ */

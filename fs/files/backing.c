@@ -27,6 +27,7 @@ struct ck_backing {
 	/* Atomic, since `status` must not wait for the process: */
 	const char *_Atomic missing; /* why no file is registered, or NULL */
 	atomic_bool had_file;	     /* one was registered */
+	atomic_uint open, passing; /* opens of files, and of registered ones */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -195,11 +196,25 @@ void ck_backing_offered(struct ck_backing *b, bool offered)
 }
 
 /* Only a registration shows whether the kernel and the source can do it. */
-const char *ck_backing_missing(struct ck_backing *b)
+static const char *missing_of(const struct ck_backing *b)
 {
 	const char *missing = b ? b->missing : "not a mount of the command";
 
 	return missing || b->had_file ? missing : "no file was opened yet";
+}
+
+void ck_backing_status(const struct ck_backing *b, struct ck_buf *out)
+{
+	const char *missing = missing_of(b);
+	unsigned open = b ? b->open : 0, passing = b ? b->passing : 0;
+
+	if (missing)
+		ck_buf_printf(out, "no passthrough: %s", missing);
+	else if (passing < open)
+		ck_buf_printf(out, "passthrough of %u of %u open files",
+			      passing, open);
+	else
+		ck_buf_text(out, "passthrough");
 }
 
 bool ck_backing_is_wanted(struct ck_backing *b)
@@ -304,6 +319,9 @@ int ck_backing_take(struct ck_backing *b, struct ck_backed *file, int device,
 		}
 	}
 	id = file->id;
+	b->open++;
+	if (id)
+		b->passing++;
 	pthread_mutex_unlock(&b->lock);
 	return id;
 }
@@ -322,6 +340,9 @@ void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device)
 	if (!b)
 		return;
 	pthread_mutex_lock(&b->lock);
+	b->open--;
+	if (file->id)
+		b->passing--;
 	if (--file->opens == 0 && file->id) {
 		file_remove(b, device, file->id);
 		file->id = 0;

@@ -39,8 +39,8 @@ CK_MUST_USE int ck_backing_take(struct ck_backing *b, struct ck_backed *file,
 				int device, int fd, int flags);
 /* Counts a close. NULL is allowed. */
 void ck_backing_drop(struct ck_backing *b, struct ck_backed *file, int device);
-/* Returns why the daemon reads and writes, for the report `status`, or NULL if the kernel
- * does. The text is constant. Waits for nothing. */
-const char *ck_backing_missing(struct ck_backing *b);
+/* Adds "passthrough", with the numbers of files that have it and of all open ones if these
+ * differ, or "no passthrough: " and the reason. NULL is allowed. */
+void ck_backing_status(const struct ck_backing *b, struct ck_buf *out);
 
 #endif

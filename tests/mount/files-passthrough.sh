@@ -41,6 +41,9 @@ for options in write write,nopassthrough write,direct; do
 	esac
 	result $? "$options: status: $state"
 	check "$options: opens of one file" uses shared
+	exec 3>>"$mnt/files/area/log"
+	equal "$options: status: a log" "$(passthrough)" "$(echo "$state" | sed 's/^passthrough$/passthrough of 0 of 1 open files/')"
+	exec 3>&-
 	check "$options: appending first" uses appending
 	check "$options: direct, and not any more" uses direct
 	check "$options: the source after a writer" uses leased
