@@ -143,11 +143,22 @@ static int root_unmount(const struct ck_mount *m, int flags, struct ck_buf *why)
 	return rc == -EBUSY ? -EBUSY : -EIO;
 }
 
+/* fusermount3 finds no entry of its table for a mount of another user. */
+static int fail_others(const struct ending *e)
+{
+	ck_trouble("%s: cannot unmount: mounted by user %u; only that user and "
+		   "root can unmount it",
+		   e->name, e->mount.user);
+	return -EIO;
+}
+
 static int unmount(const struct ending *e, bool lazy, int flags)
 {
 	struct ck_buf why = { 0 };
 	int rc = 0, tries = BUSY_TRIES;
 
+	if (geteuid() != 0 && e->mount.user != geteuid())
+		return fail_others(e);
 	do {
 		why.len = 0;
 		if (rc)

@@ -50,6 +50,10 @@ check 'SIGTERM' kill -TERM "$pid"
 check 'SIGTERM: gone' gone "$pid"
 fails 'SIGTERM: unmounted' '' is_mounted "$mnt"
 
+check 'root mounts for others' "$CKPTFS" mount "$source" "$mnt" -o allow_other
+fails 'a user cannot unmount that' 'mounted by user 0; only that user and root can unmount it' as_nobody "$CKPTFS" umount "$mnt"
+check 'root unmounts it' "$CKPTFS" umount "$mnt"
+
 if has_line; then
 	check 'allow_other with user_allow_other' as_nobody "$CKPTFS" mount \
 		"$source" "$mnt" -o allow_other
