@@ -174,9 +174,7 @@ for i in $(seq 20); do
 	mkdir -p "$source/many/$i"
 done
 "$CKPTFS" mount "$source" "$mnt" -o "write,log=$WORK/log-creator"
-creator=$(for child in $(cat "/proc/$(daemon)"/task/*/children); do
-	! grep -q ckptfs-creator "/proc/$child/comm" || echo "$child"
-done)
+creator=$(child "$(daemon)" ckptfs-creator)
 kill -STOP "$creator"
 creating=
 for i in $(seq 20); do

@@ -117,9 +117,7 @@ done
 touch hold
 MUTE_NAME=held- MUTE_HOLD=$WORK/hold LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write,nopassthrough
 serving=$(daemon)
-creator=$(for child in $(cat "/proc/$serving"/task/*/children); do
-	! grep -q ckptfs-creator "/proc/$child/comm" || echo "$child"
-done)
+creator=$(child "$serving" ckptfs-creator)
 kill -STOP "$creator"
 python3 -B "$HERE/files-kept.py" change "$mnt/files" &
 changing=$!

@@ -63,9 +63,7 @@ for options in write write,nopassthrough write,direct; do
 	case $state in
 	passthrough)
 		check "$options: the daemon is stopped" uses stopped
-		backing=$(for child in $(cat "/proc/$(daemon)"/task/*/children); do
-			! grep -q ckptfs-backing "/proc/$child/comm" || echo "$child"
-		done)
+		backing=$(child "$(daemon)" ckptfs-backing)
 		exec 4<>"$source/area/kept" 3<>"$mnt/files/area/kept"
 		# Opens and closes wait for it for 10 s together; the report does not.
 		check "$options: the process is stopped: many closes" uses closes "$backing"

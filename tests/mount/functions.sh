@@ -224,6 +224,14 @@ daemon() {
 	sed -n 's/^daemon: //p' "$mnt/.ckptfs/status"
 }
 
+# child PID NAME: the process of a daemon with this name.
+child() {
+	local child
+	for child in $(cat /proc/"$1"/task/*/children); do
+		[ "$(cat "/proc/$child/comm")" != "$2" ] || echo "$child"
+	done
+}
+
 # comes COMMAND...: waits until the command succeeds, for at most a minute.
 comes() {
 	local end=$((SECONDS + 60))

@@ -17,14 +17,6 @@ of() {
 	cat /proc/"$1"/task/*/status | sed -n "s/^$2:[[:space:]]*//p" | sort -u
 }
 
-# child PID NAME: the process of a daemon with this name.
-child() {
-	local child
-	for child in $(cat /proc/"$1"/task/*/children); do
-		[ "$(cat "/proc/$child/comm")" != "$2" ] || echo "$child"
-	done
-}
-
 # The process that unmounts for a daemon.
 detacher() {
 	child "$1" ckptfs-detacher
