@@ -35,22 +35,17 @@ static int owner_of(const struct ck_area_job *j, uid_t *uid, gid_t *gid)
 	return 0;
 }
 
+/* chown(2) of no id, which with KILLPRIV_V2 is a request without attributes, drops set-ID
+ * bits. */
 static int owner_set(const struct ck_area_job *j, int fd)
 {
 	uid_t uid;
 	gid_t gid;
 	int rc = owner_of(j, &uid, &gid);
 
-	if (rc || (uid == (uid_t)-1 && gid == (gid_t)-1))
+	if (rc || (j->flags && uid == (uid_t)-1 && gid == (gid_t)-1))
 		return rc;
 	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
-}
-
-/* With KILLPRIV_V2 chown(2) of no id is a request without attributes, which drops set-ID bits. */
-static int owner_kept(int fd)
-{
-	return fchownat(fd, "", (uid_t)-1, (gid_t)-1, AT_EMPTY_PATH) ? -errno
-								     : 0;
 }
 
 static struct timespec time_of(const struct ck_area_job *j, int set, int now,
@@ -116,10 +111,10 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 	};
 
 	char link[CK_AREA_LINK_BYTES];
-	int rc = j->flags ? 0 : owner_kept(fd);
+	int rc = 0;
 
 	ck_area_fd_link(fd, link);
-	if (j->flags & OWNER)
+	if (j->flags & OWNER || !j->flags)
 		rc = owner_set(j, fd);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_MODE))
 		rc = mode_set(j, fd, link);

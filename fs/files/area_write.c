@@ -105,15 +105,16 @@ static void area_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 static void copy_run(struct ck_area_job *j)
 {
 	int to = ck_area_handle_of(&j->other_fi)->fd;
-	ssize_t n = ck_area_setid_drop(j, to);
+	int rc = ck_area_setid_drop(j, to);
+	ssize_t n = 0;
 
-	if (n == 0)
+	if (rc == 0)
 		n = copy_file_range(ck_area_handle_of(&j->fi)->fd, &j->off, to,
 				    &j->other_off, j->size, (unsigned)j->flags);
-	if (n == -1)
-		n = -errno;
 	if (n < 0)
-		fuse_reply_err(j->req, (int)-n);
+		rc = -errno;
+	if (rc)
+		fuse_reply_err(j->req, -rc);
 	else
 		fuse_reply_write(j->req, (size_t)n);
 }
