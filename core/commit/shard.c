@@ -2,11 +2,11 @@
 /* shard: the new files of a commit. They have no name until all their contents are
  * complete: a process that is killed before that leaves no file. Called by the thread
  * of the commit; ck_file_make() by any thread. */
+#include "base/system/fd_link.h"
 #include "commit_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 enum { NAME_TRIES = 8 };
@@ -54,9 +54,9 @@ int ck_batch_sync(struct ck_batch *b, struct ck_diag *d)
 int ck_file_link(const struct ck_writer *w, int fd, const char *name,
 		 struct ck_diag *d)
 {
-	char path[32];
+	char path[CK_FD_LINK_BYTES];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ck_fd_link(fd, path);
 	if (linkat(AT_FDCWD, path, w->dirfd, name, AT_SYMLINK_FOLLOW) == 0)
 		return 0;
 	return ck_fail(d, errno, "%s: %s", name, strerror(errno));

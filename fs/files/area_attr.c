@@ -110,10 +110,10 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 			FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW,
 	};
 
-	char link[CK_AREA_LINK_BYTES];
+	char link[CK_FD_LINK_BYTES];
 	int rc = 0;
 
-	ck_area_fd_link(fd, link);
+	ck_fd_link(fd, link);
 	if (j->flags & OWNER || !j->flags)
 		rc = owner_set(j, fd);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_MODE))
@@ -173,7 +173,7 @@ static void area_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 /* bytes: NULL to remove the attribute. */
 static int do_setxattr(struct ck_area_job *j, struct ck_area_node *n)
 {
-	char link[CK_AREA_LINK_BYTES];
+	char link[CK_FD_LINK_BYTES];
 	int rc = ck_area_may_change(j->area, n), fd;
 
 	if (rc)
@@ -181,7 +181,7 @@ static int do_setxattr(struct ck_area_job *j, struct ck_area_node *n)
 	fd = ck_area_pin(j->area, n);
 	if (fd < 0)
 		return fd;
-	ck_area_fd_link(fd, link);
+	ck_fd_link(fd, link);
 	rc = j->bytes ? setxattr(link, j->name, j->bytes, j->size, j->flags)
 		      : removexattr(link, j->name);
 	rc = rc ? -errno : 0;

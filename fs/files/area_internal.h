@@ -10,6 +10,7 @@
 #include "area.h"
 #include "area_protect.h"
 #include "area_table.h"
+#include "base/system/fd_link.h"
 #include "creator.h"
 #include <fcntl.h>
 
@@ -136,11 +137,6 @@ CK_MUST_USE int ck_area_open(struct ck_area *a, struct ck_area_node *n,
 struct ck_area_id ck_area_id_of(const struct ck_area *a,
 				const struct ck_area_node *dir, int fd,
 				const char *name, const struct stat *st);
-/* The name of an open file, O_PATH or not, in /proc: for system calls that take only
- * paths, and for opening it again. */
-#define CK_AREA_LINK_BYTES 32
-void ck_area_fd_link(int fd, char out[static CK_AREA_LINK_BYTES]);
-CK_MUST_USE int ck_area_fd_open(int fd, int flags);
 /* Sets attributes of an open file as they are shown. Errors of fstat(2). */
 CK_MUST_USE int ck_area_fd_stat(const struct ck_area *a, int fd,
 				struct stat *out);

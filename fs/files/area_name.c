@@ -194,13 +194,13 @@ static void area_rename(fuse_req_t req, fuse_ino_t dir, const char *name,
 static int link_to(struct ck_area *a, int fd, struct ck_area_node *dir,
 		   const char *name)
 {
-	char link[CK_AREA_LINK_BYTES];
+	char link[CK_FD_LINK_BYTES];
 	int dirfd = ck_area_pin(a, dir);
 	int rc;
 
 	if (dirfd < 0)
 		return dirfd;
-	ck_area_fd_link(fd, link);
+	ck_fd_link(fd, link);
 	rc = linkat(AT_FDCWD, link, dirfd, name, AT_SYMLINK_FOLLOW) ? -errno
 								    : 0;
 	ck_area_fd_unpin(&a->table, dir);

@@ -14,7 +14,6 @@
 #include "base/system/rights.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* --- descriptors -------------------------------------------------------------------- */
@@ -213,7 +212,7 @@ static int opened_open(struct ck_area *a, const struct ck_area_node *n,
 
 	if (opened < 0)
 		return opened;
-	fd = ck_area_fd_open(opened, flags);
+	fd = ck_fd_reopen(opened, flags);
 	close(opened);
 	if (fd < 0)
 		return fd;
@@ -239,21 +238,6 @@ int ck_area_open(struct ck_area *a, struct ck_area_node *n, int flags,
 		return -EINVAL;
 	fd = file_open(a, n, flags, st);
 	return fd == -ESTALE ? opened_open(a, n, flags, st) : fd;
-}
-
-int ck_area_fd_open(int fd, int flags)
-{
-	char link[CK_AREA_LINK_BYTES];
-	int opened;
-
-	ck_area_fd_link(fd, link);
-	opened = open(link, flags | O_CLOEXEC);
-	return opened < 0 ? -errno : opened;
-}
-
-void ck_area_fd_link(int fd, char out[static CK_AREA_LINK_BYTES])
-{
-	snprintf(out, CK_AREA_LINK_BYTES, "/proc/self/fd/%d", fd);
 }
 
 /* --- attributes --------------------------------------------------------------------- */

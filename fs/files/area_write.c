@@ -33,7 +33,7 @@ static mode_t bits_to_drop(fuse_req_t req, const struct stat *st)
 
 int ck_area_setid_drop(const struct ck_area_job *j, int fd)
 {
-	char link[CK_AREA_LINK_BYTES];
+	char link[CK_FD_LINK_BYTES];
 	struct stat st;
 	mode_t bits;
 
@@ -44,7 +44,7 @@ int ck_area_setid_drop(const struct ck_area_job *j, int fd)
 	if (!(st.st_mode & (S_ISUID | S_ISGID)))
 		return 0;
 	bits = bits_to_drop(j->req, &st);
-	ck_area_fd_link(fd, link);
+	ck_fd_link(fd, link);
 	return bits && chmod(link, st.st_mode & 07777 & ~bits) ? -errno : 0;
 }
 

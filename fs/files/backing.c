@@ -9,6 +9,7 @@
  */
 #include "backing.h"
 #include "../session/apart.h"
+#include "base/system/fd_link.h"
 #include "base/system/fd_message.h"
 #include "base/system/privileges.h"
 #include "ckptfs/fs.h"
@@ -16,7 +17,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -248,15 +248,6 @@ static bool only_grows(int fd)
 	       st.stx_attributes & STATX_ATTR_APPEND;
 }
 
-/* Returns -1 if the file cannot be opened again. */
-static int reader_open(int fd)
-{
-	char link[32];
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	return open(link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-}
-
 /* The kernel keeps the descriptor until the last close of the file. One for reading lets
  * programs execute the file, and lease it, once no program has it open for writing. Same
  * results; -EINVAL for a file that has no passthrough. Under lock. */
@@ -267,7 +258,7 @@ static int file_register(struct ck_backing *b, int device, int fd, int flags)
 	if (only_grows(fd))
 		return -EINVAL;
 	if ((flags & O_ACCMODE) != O_RDONLY)
-		reader = reader_open(fd);
+		reader = ck_fd_reopen(fd, O_RDONLY | O_NONBLOCK);
 	id = process_ask(b, device, reader < 0 ? fd : reader);
 	if (reader >= 0)
 		close(reader);

@@ -15,11 +15,11 @@
  */
 #include "detacher.h"
 #include "apart.h"
+#include "base/system/fd_link.h"
 #include "base/system/privileges.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -46,11 +46,11 @@ static int detach_mount(const char *mountpoint,
 			const struct ck_mount_id *mounted)
 {
 	ck_auto_fd int fd = ck_mounted_open(mountpoint, mounted);
-	char link[32];
+	char link[CK_FD_LINK_BYTES];
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ck_fd_link(fd, link);
 	if (umount2(link, MNT_DETACH) == 0)
 		return 0;
 	return errno == ENOENT

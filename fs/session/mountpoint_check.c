@@ -6,10 +6,10 @@
  * would hide them. No state, no locks.
  */
 #include "../internal.h"
+#include "base/system/fd_link.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -73,9 +73,9 @@ int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 int ck_fs_check_proc(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
 	struct stat by_number, dir;
-	char path[32];
+	char path[CK_FD_LINK_BYTES];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", cp->dirfd);
+	ck_fd_link(cp->dirfd, path);
 	if (stat(path, &by_number) == 0 && fstat(cp->dirfd, &dir) == 0 &&
 	    by_number.st_dev == dir.st_dev && by_number.st_ino == dir.st_ino)
 		return 0;

@@ -7,11 +7,11 @@
  * any thread.
  */
 #include "reach.h"
+#include "fd_link.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/limits.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,10 +21,10 @@ enum { LINKS_MOST = 8 };
  * the error of readlink(2). */
 static int path_of(int fd, char out[static PATH_MAX])
 {
-	char name[32];
+	char name[CK_FD_LINK_BYTES];
 	ssize_t n;
 
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	ck_fd_link(fd, name);
 	n = readlink(name, out, PATH_MAX);
 	if (n < 0)
 		return -errno;

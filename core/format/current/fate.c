@@ -4,11 +4,11 @@
  * has no state: each call compares the metadata file and the directory with the records of
  * the checkpoint. Any thread may call the functions, which may block in stat(2).
  */
+#include "base/system/fd_link.h"
 #include "current.h"
 #include "current_metadata.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* The path of the directory, also if the checkpoint is a file in it. */
@@ -40,7 +40,7 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	const struct ck_str was = directory_of(cp);
 	size_t len = was.len;
 	ck_auto_free char *path = malloc(len + 1);
-	char name[32];
+	char name[CK_FD_LINK_BYTES];
 	struct stat st;
 	ssize_t n;
 
@@ -49,7 +49,7 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	ck_access_note_directory(cp);
 	if (fstat(cp->dirfd, &st) == 0 && st.st_nlink == 0)
 		return CK_FATE_NO_DIRECTORY;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", cp->dirfd);
+	ck_fd_link(cp->dirfd, name);
 	n = path ? readlink(name, path, len + 1) : -1;
 	if (n < 0 ||
 	    ((size_t)n == was.len && memcmp(path, was.p, was.len) == 0))
