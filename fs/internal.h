@@ -66,6 +66,7 @@ struct ck_fs {
 	/* seconds for names of tensors and boxes */
 	double name_timeout;
 	struct fuse_session *session;
+	uint64_t offered; /* capabilities of the kernel, see protocol.h */
 	struct ck_pool *pool;
 	struct ck_pool *compare_pool; /* for comparing replicas */
 	struct ck_area *area;	      /* files/; or NULL */

@@ -9,6 +9,7 @@
  *
  * Threads: any thread of files/; requests share no state.
  */
+#include "../session/protocol.h"
 #include "area_internal.h"
 #include "base/system/read_upto.h"
 #include <errno.h>
@@ -23,17 +24,12 @@
 static void passthrough_begin(struct ck_area *a, struct ck_area_handle *h,
 			      struct fuse_file_info *fi)
 {
-#ifdef CK_FUSE_PASSTHROUGH
-	fi->backing_id = ck_backing_take(a->backing, &h->node->backed,
-					 fuse_session_fd(a->fs->session), h->fd,
-					 fi->flags);
+	h->backing = ck_backing_take(a->backing, &h->node->backed,
+				     fuse_session_fd(a->fs->session), h->fd,
+				     fi->flags);
 	h->backed = true;
-	h->passes = fi->backing_id != 0;
-	if (h->passes && (fi->flags & O_DIRECT))
+	if (h->backing && (fi->flags & O_DIRECT))
 		fi->direct_io = true;
-#else
-	(void)a, (void)h, (void)fi;
-#endif
 }
 
 /* Some file systems have no O_DIRECT, for which open(2) fails. */
@@ -93,9 +89,15 @@ static int do_open(struct ck_area *a, struct ck_area_node *n,
 	if (fd < 0)
 		return fd;
 	rc = ck_area_handle_open(a, n, fd, fi);
-	if (rc == 0 && !ck_area_handle_of(fi)->passes)
+	if (rc == 0 && !ck_area_handle_of(fi)->backing)
 		fi->keep_cache = ck_area_note_open(&a->table, n, &st);
 	return rc;
+}
+
+static int open_reply(struct ck_area_job *j)
+{
+	ck_protocol_back(ck_area_handle_of(&j->fi)->backing);
+	return fuse_reply_open(j->req, &j->fi);
 }
 
 static void open_run(struct ck_area_job *j)
@@ -106,7 +108,7 @@ static void open_run(struct ck_area_job *j)
 	ck_area_put(&j->area->table, n);
 	if (rc)
 		fuse_reply_err(j->req, -rc);
-	else if (fuse_reply_open(j->req, &j->fi) == -ENOENT)
+	else if (open_reply(j) == -ENOENT)
 		/* interrupted: the kernel sends no release */
 		ck_area_handle_free(j->area, ck_area_handle_of(&j->fi));
 }

@@ -6,6 +6,7 @@
  *
  * Threads: any thread of files/; requests share no state.
  */
+#include "../session/protocol.h"
 #include "area_internal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -175,6 +176,12 @@ static int do_create(struct ck_area_job *j, struct ck_area_node *dir,
 	return fd < 0 ? fd : opened_enter(j, dir, fd, e);
 }
 
+static int create_reply(struct ck_area_job *j, const struct fuse_entry_param *e)
+{
+	ck_protocol_back(ck_area_handle_of(&j->fi)->backing);
+	return fuse_reply_create(j->req, e, &j->fi);
+}
+
 static void create_run(struct ck_area_job *j)
 {
 	struct ck_area_node *dir = ck_area_get(&j->area->table, j->ino);
@@ -184,7 +191,7 @@ static void create_run(struct ck_area_job *j)
 	ck_area_put(&j->area->table, dir);
 	if (rc)
 		fuse_reply_err(j->req, -rc);
-	else if (fuse_reply_create(j->req, &e, &j->fi) == -ENOENT) {
+	else if (create_reply(j, &e) == -ENOENT) {
 		/* interrupted: the kernel sends no release */
 		ck_area_handle_free(j->area, ck_area_handle_of(&j->fi));
 		ck_area_forget(&j->area->table, e.ino, 1);

@@ -119,16 +119,11 @@ static int serve(int socket, const void *arg)
 
 static const char *refusal(const struct ck_mount_options *o)
 {
-#ifndef CK_FUSE_PASSTHROUGH
-	(void)o;
-	return "libfuse is older than 3.17";
-#else
 	if (o->nopassthrough)
 		return "by the option nopassthrough";
 	if (o->direct)
 		return "by the option direct";
 	return geteuid() == 0 ? NULL : "only mounts of root have it";
-#endif
 }
 
 /* Limits the time for which an open or a close in files/ waits for the process. */

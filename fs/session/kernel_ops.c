@@ -7,6 +7,7 @@
 #include "../files/backing.h"
 #include "../internal.h"
 #include "mount_ready.h"
+#include "protocol.h"
 
 static const struct {
 	unsigned flag;
@@ -50,32 +51,24 @@ static void session_init_remote(struct fuse_conn_info *conn)
 }
 
 /* Of files/ alone. */
-static void passthrough_request(const struct ck_fs *fs,
-				struct fuse_conn_info *conn)
+static uint64_t passthrough_want(const struct ck_fs *fs)
 {
-#ifdef CK_FUSE_PASSTHROUGH
 	ck_backing_offered(fs->options->backing,
-			   conn->capable & FUSE_CAP_PASSTHROUGH);
-	if (fs->area && ck_backing_is_wanted(fs->options->backing))
-		conn->want |= FUSE_CAP_PASSTHROUGH;
-#else
-	(void)fs, (void)conn;
-#endif
+			   fs->offered & CK_PROTOCOL_PASSTHROUGH);
+	return fs->area && ck_backing_is_wanted(fs->options->backing)
+		       ? CK_PROTOCOL_PASSTHROUGH
+		       : 0;
 }
 
 /* With KILLPRIV_V2 the kernel requests security.capability once for an inode, else at each
  * write. It leaves set-ID bits to the daemon then: the source's kernel drops them for a daemon
  * without CAP_FSETID. */
-static void setid_request(struct ck_fs *fs, struct fuse_conn_info *conn)
+static uint64_t setid_want(struct ck_fs *fs)
 {
-#ifdef CK_FUSE_PASSTHROUGH
-	if (!fs->area || !(conn->capable & FUSE_CAP_HANDLE_KILLPRIV_V2))
-		return;
-	conn->want |= FUSE_CAP_HANDLE_KILLPRIV_V2;
+	if (!fs->area || !(fs->offered & CK_PROTOCOL_KILLPRIV_V2))
+		return 0;
 	atomic_store(&fs->drops_setid, geteuid() == 0);
-#else
-	(void)fs, (void)conn;
-#endif
+	return CK_PROTOCOL_KILLPRIV_V2;
 }
 
 static void session_init(void *userdata, struct fuse_conn_info *conn)
@@ -85,8 +78,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
-	passthrough_request(fs, conn);
-	setid_request(fs, conn);
+	ck_protocol_request(passthrough_want(fs) | setid_want(fs));
 	if (fs->area || fs->route.remote || fs->route.gather_engine)
 		background_raise(conn);
 	if (fs->route.remote || fs->route.gather_engine)

@@ -22,6 +22,7 @@
 #include "host.h"
 #include "mount_ready.h"
 #include "pool.h"
+#include "protocol.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -329,7 +330,9 @@ static int session_run(struct session *s, struct ck_diag *d)
 			ck_log("%s", d->text);
 		return left ? fail_left(s, d) : rc;
 	}
-	rc = session_loop(s->fuse);
+	rc = ck_protocol_begin(s->fs);
+	if (rc == 0)
+		rc = session_loop(s->fuse);
 	ck_mount_ready_stop(&s->ready);
 	ck_deferred_queue_end(s->fs->deferred);
 	if (s->fs->commit_thread) {

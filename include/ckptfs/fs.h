@@ -28,8 +28,8 @@ CK_MUST_USE int ck_creator_start(struct ck_creator **out, struct ck_diag *d);
 /* Lets it end. NULL is allowed. */
 void ck_creator_end(struct ck_creator *creator);
 
-/* Starts the process that registers files of files/ for FUSE passthrough, if libfuse, the
- * options and the user allow it. Must be called as ck_detacher_start(). Returns 0, or -ENOMEM.
+/* Starts the process that registers files of files/ for FUSE passthrough, if the options
+ * and the user allow it. Must be called as ck_detacher_start(). Returns 0, or -ENOMEM.
  * Caller must call ck_backing_end(). */
 struct ck_backing;
 CK_MUST_USE int ck_backing_start(const struct ck_mount_options *o,
