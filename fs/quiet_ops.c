@@ -3,7 +3,7 @@
  * quiet_ops: handlers of the tree for requests that only files/ needs. Without a handler the
  * reply is ENOSYS, after which the kernel sends such a request for no file of the mount. The
  * replies have the effect that ENOSYS has: a file of the tree has no holes, a copy is made by
- * reads and writes, there is nothing to sync, and no file without a name. No state, no locks.
+ * reads and writes, and there is nothing to sync. No state, no locks.
  */
 #include "internal.h"
 #include <errno.h>
@@ -67,15 +67,6 @@ static void tree_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	fuse_reply_err(req, EROFS);
 }
 
-#ifdef CK_FUSE_TMPFILE
-static void tree_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode,
-			 struct fuse_file_info *fi)
-{
-	(void)dir, (void)mode, (void)fi;
-	fuse_reply_err(req, EOPNOTSUPP);
-}
-#endif
-
 void ck_fs_quiet_ops(const struct ck_fs *fs, struct fuse_lowlevel_ops *ops)
 {
 	ops->lseek = tree_lseek;
@@ -87,7 +78,4 @@ void ck_fs_quiet_ops(const struct ck_fs *fs, struct fuse_lowlevel_ops *ops)
 	ops->write = tree_write;
 	ops->fallocate = tree_fallocate;
 	ops->copy_file_range = tree_copy_file_range;
-#ifdef CK_FUSE_TMPFILE
-	ops->tmpfile = tree_tmpfile;
-#endif
 }

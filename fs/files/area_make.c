@@ -198,34 +198,20 @@ static void create_run(struct ck_area_job *j)
 	}
 }
 
-/* name: NULL for a file without one. */
-static void create(fuse_req_t req, fuse_ino_t dir, const char *name,
-		   mode_t mode, const struct fuse_file_info *fi, int flags)
+/* O_EXCL of a file without a name: it cannot get one. */
+static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
+			mode_t mode, struct fuse_file_info *fi)
 {
-	struct ck_area_job *j = ck_area_job_make(req, dir, create_run, name,
-						 fi);
+	bool unnamed = ck_protocol_is_unnamed(fi->flags);
+	struct ck_area_job *j = ck_area_job_make(req, dir, create_run,
+						 unnamed ? NULL : name, fi);
 
 	if (!j)
 		return;
 	j->mode = mode & 07777;
-	j->flags = fi->flags & (CK_AREA_FLAGS_KEPT | flags);
+	j->flags = fi->flags & (CK_AREA_FLAGS_KEPT | (unnamed ? O_EXCL : 0));
 	make_queue(j);
 }
-
-static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
-			mode_t mode, struct fuse_file_info *fi)
-{
-	create(req, dir, name, mode, fi, 0);
-}
-
-#ifdef CK_FUSE_TMPFILE
-/* O_EXCL: the file cannot get a name. */
-static void area_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode,
-			 struct fuse_file_info *fi)
-{
-	create(req, dir, NULL, mode, fi, O_EXCL);
-}
-#endif
 
 void ck_area_make_ops(struct fuse_lowlevel_ops *ops)
 {
@@ -233,7 +219,4 @@ void ck_area_make_ops(struct fuse_lowlevel_ops *ops)
 	ops->mkdir = area_mkdir;
 	ops->symlink = area_symlink;
 	ops->create = area_create;
-#ifdef CK_FUSE_TMPFILE
-	ops->tmpfile = area_tmpfile;
-#endif
 }

@@ -69,15 +69,6 @@ static void area_create(fuse_req_t req, fuse_ino_t dir, const char *name,
 	refuse(req);
 }
 
-#ifdef CK_FUSE_TMPFILE
-static void area_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode,
-			 struct fuse_file_info *fi)
-{
-	(void)dir, (void)mode, (void)fi;
-	refuse(req);
-}
-#endif
-
 static void area_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		       size_t size, off_t off, struct fuse_file_info *fi)
 {
@@ -126,9 +117,6 @@ void ck_area_refuse_ops(struct fuse_lowlevel_ops *ops)
 	ops->rename = area_rename;
 	ops->link = area_link;
 	ops->create = area_create;
-#ifdef CK_FUSE_TMPFILE
-	ops->tmpfile = area_tmpfile;
-#endif
 	ops->write = area_write;
 	ops->fallocate = area_fallocate;
 	ops->setxattr = area_setxattr;

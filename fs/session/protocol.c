@@ -11,7 +11,7 @@
 
 enum {
 	OPEN_PASSTHROUGH = 1 << 7, /* a flag of an open file */
-	STACK_DEPTH_MOST = 1,	   /* a backing file is of no stacked file system */
+	STACK_DEPTH_MOST = 1, /* a backing file is of no stacked file system */
 };
 
 /* What the next reply of this thread has. */
@@ -35,19 +35,32 @@ static uint64_t capabilities_of(uint32_t flags, uint32_t flags2)
 	return flags & FUSE_INIT_EXT ? flags | (uint64_t)flags2 << 32 : flags;
 }
 
+/* A request of this kernel, which sends the fields that follow the header. */
 static ssize_t device_read(int fd, void *buf, size_t len, void *userdata)
 {
-	const struct {
+	struct {
 		struct fuse_in_header header;
-		struct fuse_init_in init;
+
+		union {
+			struct fuse_init_in init;
+			struct fuse_create_in create;
+		};
 	} *request = buf;
 	struct ck_fs *fs = userdata;
 	ssize_t n = read(fd, buf, len);
 
-	if (n >= (ssize_t)sizeof(*request) &&
-	    request->header.opcode == FUSE_INIT)
+	if (n < (ssize_t)sizeof(request->header))
+		return n;
+	switch (request->header.opcode) {
+	case FUSE_INIT:
 		fs->offered = capabilities_of(request->init.flags,
 					      request->init.flags2);
+		break;
+	case FUSE_TMPFILE: /* has the fields of FUSE_CREATE, and so has its reply */
+		request->header.opcode = FUSE_CREATE;
+		request->create.flags |= O_TMPFILE;
+		break;
+	}
 	return n;
 }
 
@@ -70,7 +83,8 @@ static void open_complete(struct fuse_open_out *out)
 }
 
 /* The reply is in a buffer of libfuse that it sends once. An error has a header only. */
-static ssize_t device_writev(int fd, struct iovec *iov, int count, void *userdata)
+static ssize_t device_writev(int fd, struct iovec *iov, int count,
+			     void *userdata)
 {
 	struct iovec *last = iov + count - 1;
 	char *end = (char *)last->iov_base + last->iov_len;

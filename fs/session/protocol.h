@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * protocol: the parts of the FUSE protocol that libfuse 3.14 has no fields for: two
- * capabilities, and the backing file of an open file. libfuse lets its user read requests
- * and send replies (fuse_session_custom_io()), so replies are completed on their way to the
- * kernel; with newer releases of libfuse, too.
+ * protocol: the parts of the FUSE protocol that libfuse 3.14 lacks: two capabilities, the
+ * backing file of an open file, and O_TMPFILE. libfuse lets its user read requests and send
+ * replies (fuse_session_custom_io()), so they are completed on their way; with newer
+ * releases of libfuse, too.
  *
  * libfuse sends a reply in the thread that calls fuse_reply_*(), and the reply to FUSE_INIT
  * in the one that calls the handler `init`. So a thread says what its next reply has.
@@ -14,6 +14,7 @@
 #define CKPTFS_PROTOCOL_H
 
 #include "ckptfs/base.h"
+#include <fcntl.h>
 
 struct ck_fs;
 
@@ -29,5 +30,12 @@ void ck_protocol_request(uint64_t capabilities);
 /* The reply to open(2) or creat(2) that this thread sends next has the backing file with
  * this id; 0: none. */
 void ck_protocol_back(int id);
+
+/* A file without a name comes to the handler `create`, with a name that has no meaning. True
+ * if the flags are those of such a file: open(2) accepts O_TMPFILE with no O_CREAT. */
+static inline bool ck_protocol_is_unnamed(int flags)
+{
+	return (flags & O_TMPFILE) == O_TMPFILE;
+}
 
 #endif

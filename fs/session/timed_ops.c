@@ -118,18 +118,7 @@
 	  (req, ino, fi), ino)                                                 \
 	X(releasedir,                                                          \
 	  (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info * fi),        \
-	  (req, ino, fi), ino)                                                 \
-	TMPFILE(X)
-
-#ifdef CK_FUSE_TMPFILE
-#define TMPFILE(X)                                                             \
-	X(tmpfile,                                                             \
-	  (fuse_req_t req, fuse_ino_t dir, mode_t mode,                        \
-	   struct fuse_file_info * fi),                                        \
-	  (req, dir, mode, fi), dir)
-#else
-#define TMPFILE(X)
-#endif
+	  (req, ino, fi), ino)
 
 static struct fuse_lowlevel_ops handlers, area_handlers;
 

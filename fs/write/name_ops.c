@@ -11,6 +11,7 @@
  * meet in one directory. No state, no locks.
  */
 #include "../internal.h"
+#include "../session/protocol.h"
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -150,6 +151,10 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 				    .mode = mode,
 				    .fi = *fi };
 
+	if (ck_protocol_is_unnamed(fi->flags)) {
+		fuse_reply_err(req, EOPNOTSUPP);
+		return;
+	}
 	if (strlen(name) > CK_NAME_MAX) {
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;

@@ -7,6 +7,7 @@
  * contains writable files, the error is EPERM. No state, no locks.
  */
 #include "../internal.h"
+#include "../session/protocol.h"
 #include <errno.h>
 
 static void refuse(fuse_req_t req)
@@ -77,8 +78,11 @@ static void ro_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 static void ro_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
-	(void)name, (void)mode, (void)fi;
-	ck_fs_refuse_in(req, parent);
+	(void)name, (void)mode;
+	if (ck_protocol_is_unnamed(fi->flags))
+		fuse_reply_err(req, EOPNOTSUPP);
+	else
+		ck_fs_refuse_in(req, parent);
 }
 
 static void ro_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,

@@ -102,7 +102,7 @@ def faults(tree):
             if m.group(1) == '"':
                 fault = include_fault(tree, path, name, m.group(2), table)
             else:
-                allowed = only.get(os.path.basename(m.group(2)), [name])
+                allowed = only.get(m.group(2), only.get(os.path.basename(m.group(2)), [name]))
                 fault = (None if name in allowed else
                          f'{name} must not include {m.group(2)}')
             if fault:

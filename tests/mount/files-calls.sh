@@ -115,7 +115,7 @@ check 'a run directory: its steps are not changed' calls steps "$mnt/files"
 unmounted
 fails 'views without files/' 'cannot be written' "$CKPTFS" mount "$WORK/model" "$mnt" -o write,views=full
 
-# --- set-ID bits; with libfuse 3.17, whose library is libfuse3.so.4: files without a name
+# --- set-ID bits, files without a name
 mkdir small unnamed "$source/unnamed" setid "$source/setid"
 mounted "$source" -o "write$all"
 if [ "$(id -u)" = 0 ]; then
@@ -124,17 +124,13 @@ if [ "$(id -u)" = 0 ]; then
 	check 'set-group-ID without execution: as in the source' diff wanted got
 	check 'canary: it stays, and goes' grep -qz 'append by a user: fine; f 0o100666.*append by one with the group: fine; f 0o102666' wanted
 fi
-if ldd "$CKPTFS" | grep -q 'libfuse3\.so\.3'; then
-	fails 'an old libfuse: O_TMPFILE' 'not supported' python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_TMPFILE)' "$mnt/files"
-else
-	calls unnamed "$WORK/unnamed" >wanted
-	calls unnamed "$mnt/files/unnamed" >got
-	check 'O_TMPFILE: each call is that of the source' diff wanted got
-	check 'canary: names are given' test "$(grep -c '^a name: fine' wanted)" -ge 2
-	"$CKPTFS" mount "$WORK/run" "$WORK/small" -o write 2>"$WORK/out"
-	check 'O_TMPFILE: the checkpoint is not changed' calls unnamed_refused "$mnt" "$WORK/small"
-	"$CKPTFS" umount "$WORK/small"
-fi
+calls unnamed "$WORK/unnamed" >wanted
+calls unnamed "$mnt/files/unnamed" >got
+check 'O_TMPFILE: each call is that of the source' diff wanted got
+check 'canary: names are given' test "$(grep -c '^a name: fine' wanted)" -ge 2
+"$CKPTFS" mount "$WORK/run" "$WORK/small" -o write 2>"$WORK/out"
+check 'O_TMPFILE: the checkpoint is not changed' calls unnamed_refused "$mnt" "$WORK/small"
+"$CKPTFS" umount "$WORK/small"
 unmounted
 
 # --- the daemon of a user
