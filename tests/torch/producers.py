@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checkpoints that OLMo-core and Megatron-core write themselves, and arrays of ml_dtypes.
+"""Checkpoints that OLMo-core, Megatron-core and jobs with torchao write, and arrays of ml_dtypes.
 
     producers.py CKPTFS [--only NAME]...
     producers.py --save|--load NAME HOME        what runs with the package of NAME
@@ -178,6 +178,75 @@ class FlatMegatron(Megatron):
         return {**super().sharded(rank, value), "flat": flat}
 
 
+# ---- torchao --------------------------------------------------------------------------------------------------------
+
+class Float8:
+    """A model that is trained with float8 under FSDP2, whose weights are gathered as float8, and its optimizer."""
+    replaced = "model.0.weight"
+
+    @staticmethod
+    def trained(seed):
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torchao.float8 import (Float8LinearConfig, convert_to_float8_training,
+                                    precompute_float8_dynamic_scale_for_fsdp)
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.Linear(48, 16))
+        convert_to_float8_training(model, config=Float8LinearConfig(enable_fsdp_float8_all_gather=True, emulate=True))
+        for layer in model:
+            fully_shard(layer, mesh=init_device_mesh("cpu", (RANKS,)))
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(16, 32)).sum().backward()
+        optimizer.step()
+        precompute_float8_dynamic_scale_for_fsdp(model)
+        return model, optimizer
+
+    @staticmethod
+    def states(model, optimizer):
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+        return dict(zip(("model", "optim"), get_state_dict(model, optimizer)))
+
+    @classmethod
+    def tensors(cls, model, optimizer):
+        """A wrapped weight is gathered by its rows, as tensors without the wrapper."""
+        import torch
+        from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+        tensors = {}
+        for key, value in flatten_state_dict(cls.states(model, optimizer))[0].items():
+            local = value.to_local() if hasattr(value, "to_local") else value
+            if hasattr(local, "_tensor"):
+                parts = [None] * RANKS
+                torch.distributed.all_gather_object(parts, local._tensor.detach().clone())
+                tensors[key] = torch.cat(parts)
+            elif hasattr(value, "dtype"):
+                tensors[key] = value.full_tensor() if hasattr(value, "full_tensor") else value
+        return tensors
+
+    @classmethod
+    def save(cls, rank, home):
+        import torch.distributed.checkpoint as dcp
+        trained = cls.trained(1)
+        dcp.save(cls.states(*trained), checkpoint_id=home)
+        return cls.tensors(*trained)
+
+    @classmethod
+    def load(cls, rank, home):
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+        trained = cls.trained(2)
+        states = cls.states(*trained)
+        dcp.load(states, checkpoint_id=home)
+        set_state_dict(*trained, model_state_dict=states["model"], optim_state_dict=states["optim"])
+        return cls.tensors(*trained)
+
+    @staticmethod
+    def reader(home):
+        import torchao.float8                                           # its classes are safe to load then
+        from torch.distributed.checkpoint import FileSystemReader
+        return FileSystemReader(home) if torchao.float8 else None
+
+
 MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"
 # Name: what runs, the requirements of pip, and the classes that are listed. Megatron-core does not require psutil, but
 # its processes that write need it, and it waits for them for ever.
@@ -189,6 +258,10 @@ PRODUCERS = {
     "megatron-core-0.15.0": (FlatMegatron, ["megatron-core==0.15.0", "psutil==7.2.2"],
                              [f"{MEGATRON}.MCoreMetadata", f"{MEGATRON}.MCoreSavePlan"]),
     "megatron-core-0.16.1": (Megatron, ["megatron-core==0.16.1", "psutil==7.2.2"], []),
+    "torchao-0.18.0": (Float8, ["torchao==0.18.0"],
+                       ["torchao.float8.float8_training_tensor.LinearMMConfig",
+                        "torchao.float8.float8_training_tensor.ScaledMMConfig",
+                        "torchao.float8.fsdp_utils.WeightWithDynamicFloat8CastTensor"]),
 }
 
 

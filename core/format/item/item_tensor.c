@@ -46,6 +46,7 @@ static const struct wrapper {
 struct call {
 	struct ck_pv func;
 	struct ck_pv args;
+	struct ck_pv_room *room; /* for the tensor in a wrapper */
 };
 
 /* True for a plain call. A BUILD after it could give the tensor other data. */
@@ -86,15 +87,67 @@ static bool is_typed(const struct ck_pickle *p, const struct call *c,
 	return true;
 }
 
+/* Wrapper subclasses of torchao whose value is the dense tensor in one attribute. They change
+ * how products are computed, for training with float8, MXFP8 or int8. Classes of quantized
+ * tensors are not among them. Source: __tensor_flatten__() of each class in torchao 0.18.0,
+ * and of ScaledGroupedMMTensor in 0.13.0. */
+static const struct holder {
+	const char
+		*class; /* its name in any module of torchao: modules moved */
+	const char *attribute;
+} holders[] = {
+	{ "WeightWithDynamicFloat8CastTensor", "_tensor" },
+	{ "Float8TrainingWeightWrapperTensor", "_data" },
+	{ "MXFP8TrainingWeightWrapperTensor", "_data" },
+	{ "ScaledGroupedMMTensor", "_data" },
+	{ "Int8MixedPrecisionTrainingLinearWeight", "_data" },
+	{ "BitNetTrainingLinearWeight", "_data" },
+};
+
+static const struct holder *holder_find(const struct ck_pickle *p,
+					const struct ck_pv *type)
+{
+	struct ck_str name = ck_pickle_global(p, type);
+	size_t dot = name.len;
+
+	if (!ck_str_starts(name, CK_STR("torchao.")))
+		return NULL;
+	while (name.p[dot - 1] != '.')
+		dot--;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(holders); i++)
+		if (ck_str_is((struct ck_str){ name.p + dot, name.len - dot },
+			      holders[i].class))
+			return &holders[i];
+	return NULL;
+}
+
+/* Replaces the call that restores a wrapper by the one that builds the tensor in it. */
+static bool holder_unwrap(const struct ck_pickle *p, const struct ck_pv *type,
+			  struct call *c)
+{
+	const struct holder *holder = holder_find(p, type);
+	struct ck_pv func = ck_pv_at(&c->args, 0), inner;
+	struct ck_pv state = ck_pv_at(&c->args, 3);
+
+	if (!holder ||
+	    !ck_pv_is_global(p, &func,
+			     "torch._utils._rebuild_wrapper_subclass") ||
+	    !ck_pv_get(&state, holder->attribute, &inner))
+		return false;
+	inner = ck_pv_unpack(&inner, c->room);
+	return call_take(&inner, c);
+}
+
 /* Replaces a call that restores a type by its inner call. This is valid if PyTorch
- * makes the subclass by as_subclass() of a dense tensor. Wrappers, such as those of
- * torchao, have functions of their own. */
+ * makes the subclass by as_subclass() of a dense tensor, or if it is a known wrapper. */
 static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
 {
 	struct ck_pv type, func, state;
 
 	if (!is_typed(p, c, &type))
 		return false;
+	if (holder_unwrap(p, &type, c))
+		return true;
 	func = ck_pv_at(&c->args, 0);
 	state = ck_pv_at(&c->args, 3);
 	if (!ck_pv_is_global(p, &type, "torch.Tensor") &&
@@ -346,11 +399,11 @@ static int stored_parse(const struct ck_pickle *p, const struct call *c,
 int ck_torch_tensor_take(const struct ck_pickle *p, const struct ck_pv *v,
 			 struct ck_torch_tensor *out, struct ck_diag *d)
 {
-	struct ck_pv_room room;
+	struct ck_pv_room room, inner;
 	const struct ck_pv whole = ck_pv_unpack(v, &room);
+	struct call c = { .room = &inner };
 	const struct rebuild *how;
 	struct ck_pv type;
-	struct call c;
 	int rc;
 
 	*out = (struct ck_torch_tensor){ .dtype = CK_DTYPE_UNKNOWN };
