@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * area_attr: changes of attributes in files/ of a writable mount. The kernel has checked that
- * the sender may make them, and says which set-ID bits a change of the owner drops; with
- * KILLPRIV_V2 (kernel_ops.c) the kernel of the source drops them.
+ * the sender may make them. Without KILLPRIV_V2 (kernel_ops.c) it also says which set-ID bits
+ * a change of the owner drops.
  *
  * With `uid` or `gid` the owner that is shown is not that of the source: it cannot be
  * changed.
@@ -35,17 +35,44 @@ static int owner_of(const struct ck_area_job *j, uid_t *uid, gid_t *gid)
 	return 0;
 }
 
-/* chown(2) of no id, which with KILLPRIV_V2 is a request without attributes, drops set-ID
- * bits. */
-static int owner_set(const struct ck_area_job *j, int fd)
+/* With KILLPRIV_V2 chown(2) of no id is a request without attributes, which the kernel lets
+ * each user send. So is the first part of a write. Only the owner, root, and one who may write
+ * may drop set-ID bits. */
+static int nothing_check(const struct ck_area_job *j, struct ck_area_node *n,
+			 int fd, mode_t bits)
 {
+	uid_t sender = fuse_req_ctx(j->req)->uid;
+	struct stat shown;
+	int rc;
+
+	if (!bits || sender == 0)
+		return 0;
+	rc = ck_area_fd_stat(j->area, fd, &shown);
+	if (rc || sender == shown.st_uid)
+		return rc;
+	return ck_area_handle_writes(j->area, n) ? 0 : -EPERM;
+}
+
+/* Drops set-ID bits, but for a directory. */
+static int owner_set(const struct ck_area_job *j, struct ck_area_node *n,
+		     int fd)
+{
+	struct stat st;
+	mode_t bits;
 	uid_t uid;
 	gid_t gid;
 	int rc = owner_of(j, &uid, &gid);
 
 	if (rc || (j->flags && uid == (uid_t)-1 && gid == (gid_t)-1))
 		return rc;
-	return fchownat(fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
+	if (fstat(fd, &st))
+		return -errno;
+	bits = S_ISDIR(st.st_mode) ? 0 : ck_area_setid_of(j->req, &st);
+	if (!j->flags)
+		rc = nothing_check(j, n, fd, bits);
+	if (rc == 0 && fchownat(fd, "", uid, gid, AT_EMPTY_PATH))
+		rc = -errno;
+	return rc ? rc : ck_area_bits_drop(fd, bits);
 }
 
 static struct timespec time_of(const struct ck_area_job *j, int set, int now,
@@ -102,7 +129,8 @@ static int mode_set(const struct ck_area_job *j, int fd, const char *link)
 }
 
 /* A change of the owner drops set-ID bits, so the mode is set after it. */
-static int attributes_set(const struct ck_area_job *j, int fd)
+static int attributes_set(const struct ck_area_job *j, struct ck_area_node *n,
+			  int fd)
 {
 	enum {
 		OWNER = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID,
@@ -115,7 +143,7 @@ static int attributes_set(const struct ck_area_job *j, int fd)
 
 	ck_fd_link(fd, link);
 	if (j->flags & OWNER || !j->flags)
-		rc = owner_set(j, fd);
+		rc = owner_set(j, n, fd);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_MODE))
 		rc = mode_set(j, fd, link);
 	if (rc == 0 && (j->flags & FUSE_SET_ATTR_SIZE))
@@ -135,7 +163,7 @@ static int do_setattr(struct ck_area_job *j, struct ck_area_node *n,
 	fd = ck_area_pin(j->area, n);
 	if (fd < 0)
 		return fd;
-	rc = attributes_set(j, fd);
+	rc = attributes_set(j, n, fd);
 	if (rc == 0)
 		rc = ck_area_fd_stat(j->area, fd, out);
 	ck_area_fd_unpin(&j->area->table, n);

@@ -50,6 +50,27 @@ int ck_area_handle_make(struct ck_area *a, struct ck_area_node *n, int fd,
 	return -ENFILE;
 }
 
+int ck_area_handle_room(struct ck_area *a)
+{
+	bool fits;
+
+	pthread_mutex_lock(&a->handles_lock);
+	fits = a->nhandles < a->handles_most;
+	pthread_mutex_unlock(&a->handles_lock);
+	return fits ? 0 : -ENFILE;
+}
+
+bool ck_area_handle_writes(struct ck_area *a, const struct ck_area_node *n)
+{
+	const struct ck_area_handle *h;
+
+	pthread_mutex_lock(&a->handles_lock);
+	for (h = a->handles; h && (h->node != n || !h->writes);)
+		h = h->next;
+	pthread_mutex_unlock(&a->handles_lock);
+	return h;
+}
+
 int ck_area_handle_dup(struct ck_area *a, const struct ck_area_node *n)
 {
 	const struct ck_area_handle *h;

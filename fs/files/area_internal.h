@@ -160,6 +160,11 @@ void ck_area_handle_free(struct ck_area *a, struct ck_area_handle *h);
  * errors. Takes fd in any case. */
 CK_MUST_USE int ck_area_handle_open(struct ck_area *a, struct ck_area_node *n,
 				    int fd, struct fuse_file_info *fi);
+/* -ENFILE if no more files can be opened; another thread may open the last one, too. */
+CK_MUST_USE int ck_area_handle_room(struct ck_area *a);
+/* True if the node is open for writing. */
+CK_MUST_USE bool ck_area_handle_writes(struct ck_area *a,
+				       const struct ck_area_node *n);
 /* Returns a new descriptor of an open file or directory of this node, which shares its
  * position, or: -ESTALE if none is open; errors of fcntl(2). Does no input or output. */
 CK_MUST_USE int ck_area_handle_dup(struct ck_area *a,
@@ -167,9 +172,15 @@ CK_MUST_USE int ck_area_handle_dup(struct ck_area *a,
 
 /* --- area_write.c --------------------------------------------------------------------- */
 
+/* The set-ID bits that a change of the owner by the sender of a request drops, as Linux 6.2
+ * does in its own file systems: set-group-ID without execution by the group was mandatory
+ * locking, and stays for senders with that group. User 0 is taken for a sender with CAP_FSETID. */
+mode_t ck_area_setid_of(fuse_req_t req, const struct stat *st);
 /* Drops set-ID bits of the open file fd, O_PATH or not, before the sender of a request changes
  * its bytes, if the kernel leaves that to the daemon. Errors of fstat(2) and chmod(2). */
 CK_MUST_USE int ck_area_setid_drop(const struct ck_area_job *j, int fd);
+/* Drops these bits of the mode. The same. */
+CK_MUST_USE int ck_area_bits_drop(int fd, mode_t bits);
 
 /* --- handlers ------------------------------------------------------------------------ */
 

@@ -168,9 +168,12 @@ static int opened_enter(struct ck_area_job *j, struct ck_area_node *dir, int fd,
 static int do_create(struct ck_area_job *j, struct ck_area_node *dir,
 		     struct fuse_entry_param *e)
 {
-	int fd = file_make(j, dir, j->name[0] ? CK_MADE_FILE : CK_MADE_UNNAMED);
+	int fd = ck_area_handle_room(j->area);
 
 	*e = (struct fuse_entry_param){ .ino = 0 };
+	if (fd == 0)
+		fd = file_make(j, dir,
+			       j->name[0] ? CK_MADE_FILE : CK_MADE_UNNAMED);
 	if (fd == -EEXIST && !(j->fi.flags & O_EXCL))
 		return -ESTALE;
 	return fd < 0 ? fd : opened_enter(j, dir, fd, e);

@@ -12,20 +12,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* As Linux 6.2 does in its own file systems: set-group-ID without execution by the group was
- * mandatory locking, and stays for senders with that group. User 0 is taken for a sender with
- * CAP_FSETID. */
-static mode_t bits_to_drop(fuse_req_t req, const struct stat *st)
+mode_t ck_area_setid_of(fuse_req_t req, const struct stat *st)
 {
 	struct ck_caller sender;
 	mode_t bits = st->st_mode & S_ISUID;
 
-	if (fuse_req_ctx(req)->uid == 0)
-		return 0;
 	if (!(st->st_mode & S_ISGID))
 		return bits;
+	if (st->st_mode & S_IXGRP)
+		return bits | S_ISGID;
+	if (fuse_req_ctx(req)->uid == 0)
+		return bits;
 	ck_caller_take(&sender, req);
-	if (st->st_mode & S_IXGRP || !ck_caller_has_group(&sender, st->st_gid))
+	if (!ck_caller_has_group(&sender, st->st_gid))
 		bits |= S_ISGID;
 	ck_caller_fini(&sender);
 	return bits;
@@ -33,19 +32,29 @@ static mode_t bits_to_drop(fuse_req_t req, const struct stat *st)
 
 int ck_area_setid_drop(const struct ck_area_job *j, int fd)
 {
-	char link[CK_FD_LINK_BYTES];
 	struct stat st;
-	mode_t bits;
 
-	if (!atomic_load(&j->area->fs->drops_setid))
+	if (!atomic_load(&j->area->fs->drops_setid) ||
+	    fuse_req_ctx(j->req)->uid == 0)
 		return 0;
 	if (fstat(fd, &st))
 		return -errno;
-	if (!(st.st_mode & (S_ISUID | S_ISGID)))
+	return ck_area_bits_drop(fd, ck_area_setid_of(j->req, &st));
+}
+
+int ck_area_bits_drop(int fd, mode_t bits)
+{
+	char link[CK_FD_LINK_BYTES];
+	struct stat st;
+
+	if (!bits)
 		return 0;
-	bits = bits_to_drop(j->req, &st);
+	if (fstat(fd, &st))
+		return -errno;
 	ck_fd_link(fd, link);
-	return bits && chmod(link, st.st_mode & 07777 & ~bits) ? -errno : 0;
+	return st.st_mode & bits && chmod(link, st.st_mode & 07777 & ~bits)
+		       ? -errno
+		       : 0;
 }
 
 /* The flags are those that the file has at the write, see fcntl(2). Pages of a mapping go

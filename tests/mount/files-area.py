@@ -233,6 +233,13 @@ def crowd(mount):
         got = e.errno
     expect('one too many', errno.errorcode.get(got), 'ENFILE')
     expect('canary: most were opened', len(opened) > 50, True)
+    got = 0
+    try:
+        os.open(f'{mount}/files/one-too-many', os.O_WRONLY | os.O_CREAT)
+    except OSError as e:
+        got = e.errno
+    expect('one too many, new', errno.errorcode.get(got), 'ENFILE')
+    expect('one too many, new: it is not there', os.path.exists(f'{mount}/files/one-too-many'), False)
     meanwhile = tensors()
     for fd in opened:
         os.close(fd)

@@ -113,7 +113,7 @@ rm -r "$source/many"
 # --- the source changes; few descriptors, so that they are closed and opened again
 (
 	ulimit -n 200
-	"$CKPTFS" mount "$source" "$mnt"
+	"$CKPTFS" mount "$source" "$mnt" -o write
 )
 check 'tensors beside many open files' look crowd "$mnt"
 check 'the source changes' look changes "$source" "$mnt/files"

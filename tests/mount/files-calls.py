@@ -413,6 +413,16 @@ def setid(place):
             os.chown('f', OTHER, GROUP)
             os.chmod('f', 0o6666)
             show(f'{name} by {who}', as_user(USER, groups, CHANGES[name], 'f'), 'f')
+    senders = {'its owner': (OTHER, []), 'its owner, with the group': (OTHER, [GROUP]), 'a user': (USER, []),
+               'one with the group': (USER, [GROUP]), 'root': (0, [])}
+    for who, (uid, groups) in senders.items():
+        for mode in (0o755, 0o4755, 0o2755, 0o2766, 0o6666, 0o6777):
+            for ids in ((-1, -1), (OTHER, -1), (-1, GROUP), (USER, GROUP)):
+                remove('f')
+                touch('f', 0o666)
+                os.chown('f', OTHER, GROUP)
+                os.chmod('f', mode)
+                show(f'chown{ids} of {oct(mode)} by {who}', as_user(uid, groups, os.chown, 'f', *ids), 'f')
 
 
 # --- refused calls --------------------------------------------------------------------------
