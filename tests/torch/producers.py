@@ -258,10 +258,7 @@ PRODUCERS = {
     "megatron-core-0.15.0": (FlatMegatron, ["megatron-core==0.15.0", "psutil==7.2.2"],
                              [f"{MEGATRON}.MCoreMetadata", f"{MEGATRON}.MCoreSavePlan"]),
     "megatron-core-0.16.1": (Megatron, ["megatron-core==0.16.1", "psutil==7.2.2"], []),
-    "torchao-0.18.0": (Float8, ["torchao==0.18.0"],
-                       ["torchao.float8.float8_training_tensor.LinearMMConfig",
-                        "torchao.float8.float8_training_tensor.ScaledMMConfig",
-                        "torchao.float8.fsdp_utils.WeightWithDynamicFloat8CastTensor"]),
+    "torchao-0.18.0": (Float8, ["torchao==0.18.0"], []),
 }
 
 

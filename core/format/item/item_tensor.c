@@ -121,18 +121,32 @@ static const struct holder *holder_find(const struct ck_pickle *p,
 	return NULL;
 }
 
-/* Replaces the call that restores a wrapper by the one that builds the tensor in it. */
-static bool holder_unwrap(const struct ck_pickle *p, const struct ck_pv *type,
+/* True for (the type, dtype, size, stride, offset, layout, device, requires_grad). */
+static bool is_wrapper(const struct ck_pickle *p, const struct ck_pv *type,
+		       const struct call *c)
+{
+	struct ck_pv func = ck_pv_at(&c->args, 0), args = ck_pv_at(&c->args, 2);
+	struct ck_pv first;
+
+	if (!ck_pv_is_global(p, &func,
+			     "torch._utils._rebuild_wrapper_subclass") ||
+	    ck_pv_count(&args) != 8)
+		return false;
+	first = ck_pv_at(&args, 0);
+	return ck_str_eq(ck_pickle_global(p, &first),
+			 ck_pickle_global(p, type));
+}
+
+/* Replaces the call that restores a wrapper by the one that builds the tensor in it. A shared
+ * dict could be changed after the call. */
+static bool holder_unwrap(const struct ck_pickle *p,
+			  const struct holder *holder, const struct ck_pv *type,
 			  struct call *c)
 {
-	const struct holder *holder = holder_find(p, type);
-	struct ck_pv func = ck_pv_at(&c->args, 0), inner;
-	struct ck_pv state = ck_pv_at(&c->args, 3);
+	struct ck_pv state = ck_pv_at(&c->args, 3), inner;
 
-	if (!holder ||
-	    !ck_pv_is_global(p, &func,
-			     "torch._utils._rebuild_wrapper_subclass") ||
-	    !ck_pv_get(&state, holder->attribute, &inner))
+	if (!is_wrapper(p, type, c) || state.tag != CK_PV_DICT ||
+	    state.list->shared || !ck_pv_get(&state, holder->attribute, &inner))
 		return false;
 	inner = ck_pv_unpack(&inner, c->room);
 	return call_take(&inner, c);
@@ -143,11 +157,13 @@ static bool holder_unwrap(const struct ck_pickle *p, const struct ck_pv *type,
 static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
 {
 	struct ck_pv type, func, state;
+	const struct holder *holder;
 
 	if (!is_typed(p, c, &type))
 		return false;
-	if (holder_unwrap(p, &type, c))
-		return true;
+	holder = holder_find(p, &type);
+	if (holder)
+		return holder_unwrap(p, holder, &type, c);
 	func = ck_pv_at(&c->args, 0);
 	state = ck_pv_at(&c->args, 3);
 	if (!ck_pv_is_global(p, &type, "torch.Tensor") &&

@@ -110,11 +110,18 @@ static const char *const known_globals[] = {
 	"_codecs.encode",
 };
 
-/* Modules of DTensor and ShardedTensor, which differ between releases. */
+/* Modules of DTensor and ShardedTensor, which differ between releases, and those of torchao
+ * for training. */
 static const char *const known_modules[] = {
-	"torch.distributed.tensor.",	  "torch.distributed._tensor.",
-	"torch.distributed.device_mesh.", "torch.distributed._mesh_layout.",
-	"torch.distributed._shard.",	  "torch.distributed.remote_device.",
+	"torch.distributed.tensor.",
+	"torch.distributed._tensor.",
+	"torch.distributed.device_mesh.",
+	"torch.distributed._mesh_layout.",
+	"torch.distributed._shard.",
+	"torch.distributed.remote_device.",
+	"torchao.float8.",
+	"torchao.prototype.moe_training.",
+	"torchao.prototype.quantized_training.",
 };
 
 /* Names in the module builtins. */
