@@ -6,6 +6,8 @@
 #include "protocol.h"
 #include "../internal.h"
 #include <linux/fuse.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -64,6 +66,11 @@ static ssize_t device_read(int fd, void *buf, size_t len, void *userdata)
 	return n;
 }
 
+static void field_set(void *reply, size_t at, uint32_t value)
+{
+	memcpy((char *)reply + at, &value, sizeof(value));
+}
+
 /* max_stack_depth follows flags2. */
 static void init_complete(struct fuse_init_out *out)
 {
@@ -72,14 +79,16 @@ static void init_complete(struct fuse_init_out *out)
 		return;
 	out->flags |= FUSE_INIT_EXT;
 	out->flags2 |= (uint32_t)(next.capabilities >> 32);
-	(&out->flags2)[1] = STACK_DEPTH_MOST;
+	field_set(out, offsetof(struct fuse_init_out, flags2) + 4,
+		  STACK_DEPTH_MOST);
 }
 
 /* The id is the last field. */
 static void open_complete(struct fuse_open_out *out)
 {
 	out->open_flags |= OPEN_PASSTHROUGH;
-	(&out->open_flags)[1] = (uint32_t)next.backing;
+	field_set(out, offsetof(struct fuse_open_out, open_flags) + 4,
+		  (uint32_t)next.backing);
 }
 
 /* The reply is in a buffer of libfuse that it sends once. An error has a header only. */
