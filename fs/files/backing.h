@@ -24,7 +24,8 @@ struct ck_backed {
 	int id;		/* of the backing file in the kernel, or 0 */
 };
 
-/* The answer of the kernel to FUSE_INIT. False: it has no passthrough. */
+/* The answer of the kernel to FUSE_INIT. False: it has no passthrough, or the mount no files/:
+ * then the process ends. */
 void ck_backing_offered(struct ck_backing *b, bool offered);
 /* True if passthrough is to be requested. NULL is allowed. */
 CK_MUST_USE bool ck_backing_is_wanted(struct ck_backing *b);

@@ -4,8 +4,10 @@
  */
 #include "apart.h"
 
+#include "ckptfs/base.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -63,8 +65,23 @@ int ck_apart_open(struct ck_apart *out, const char *name,
 	return out->process < 0 ? -errno : 0;
 }
 
+bool ck_apart_has_ended(pid_t process, int msec)
+{
+	ck_auto_fd int fd = (int)syscall(SYS_pidfd_open, process, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&p, 1, msec);
+	while (n < 0 && errno == EINTR);
+	return fd < 0 || n != 0;
+}
+
 void ck_apart_close(const struct ck_apart *a)
 {
+	enum { WAIT_MSEC = 1000 };
+
 	close(a->fd);
-	(void)waitpid(a->process, NULL, WNOHANG);
+	if (ck_apart_has_ended(a->process, WAIT_MSEC))
+		(void)waitpid(a->process, NULL, WNOHANG);
 }

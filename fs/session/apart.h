@@ -7,6 +7,7 @@
 #ifndef CKPTFS_APART_H
 #define CKPTFS_APART_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Starts a process without signals, with this name, that ends with the value of
@@ -14,6 +15,9 @@
  * called before threads are started. Returns the process, or -1 and errno. */
 pid_t ck_apart_start(const int ends[2], const char *name,
 		     int (*run)(int fd, const void *arg), const void *arg);
+
+/* Waits for the end of a process, for at most so many milliseconds. False if it runs on. */
+bool ck_apart_has_ended(pid_t process, int msec);
 
 /* Such a process at the other end of a socket. */
 struct ck_apart {
@@ -24,8 +28,8 @@ struct ck_apart {
 /* Starts it as ck_apart_start() does. Returns 0 or a negative errno. */
 int ck_apart_open(struct ck_apart *out, const char *name,
 		  int (*run)(int fd, const void *arg));
-/* Closes the socket. The process may wait for a file system that does not answer, and ends
- * after that. */
+/* Closes the socket, and waits up to one second for the process. It may wait for a file system
+ * that does not answer, and ends after that. */
 void ck_apart_close(const struct ck_apart *a);
 
 #endif

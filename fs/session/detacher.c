@@ -19,9 +19,7 @@
 #include "base/system/privileges.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mount.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,18 +108,6 @@ void ck_detacher_send(struct ck_detacher *d, const struct ck_mount_id *mounted,
 
 /* A directory above the mount may be in a file system that does not answer. The
  * daemon holds the lock of the checkpoint and must not wait for it. */
-static bool has_ended(pid_t process)
-{
-	ck_auto_fd int fd = (int)syscall(SYS_pidfd_open, process, 0);
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	int n;
-
-	do
-		n = poll(&p, 1, WAIT_MSEC);
-	while (n < 0 && errno == EINTR);
-	return fd < 0 || n != 0;
-}
-
 int ck_detacher_wait(struct ck_detacher *d)
 {
 	int status = 0;
@@ -129,7 +115,7 @@ int ck_detacher_wait(struct ck_detacher *d)
 	if (d->orders < 0)
 		return 0;
 	ck_fd_cleanup(&d->orders);
-	if (!has_ended(d->process))
+	if (!ck_apart_has_ended(d->process, WAIT_MSEC))
 		return -EBUSY;
 	while (waitpid(d->process, &status, 0) < 0 && errno == EINTR)
 		;

@@ -54,8 +54,8 @@ static void session_init_remote(struct fuse_conn_info *conn)
 static uint64_t passthrough_want(const struct ck_fs *fs)
 {
 	ck_backing_offered(fs->options->backing,
-			   fs->offered & CK_PROTOCOL_PASSTHROUGH);
-	return fs->area && ck_backing_is_wanted(fs->options->backing)
+			   fs->area && fs->offered & CK_PROTOCOL_PASSTHROUGH);
+	return ck_backing_is_wanted(fs->options->backing)
 		       ? CK_PROTOCOL_PASSTHROUGH
 		       : 0;
 }
