@@ -34,7 +34,7 @@ struct ck_area_handle {
 	int fd;			   /* -1: an empty directory */
 	bool writes;		   /* open for writing */
 	bool backed;		   /* counts in node->backed */
-	int backing; /* the backing file that the kernel uses; or 0 */
+	int backing;		   /* the file that the kernel uses; or 0 */
 	struct ck_area_list *list; /* of a directory; owned; else NULL */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * backing: FUSE passthrough of files/, from Linux 6.9. The kernel reads,
- * writes and maps an open file of the source itself, its "backing file"; all other requests
- * come to the daemon as before. The daemon registers the backing file at the first open of a
+ * backing: FUSE passthrough of files/, from Linux 6.9. The kernel reads, writes and maps an
+ * open file of the source itself, its "backing file"; all other requests come to the daemon as
+ * before. The daemon registers the backing file at the first open of a
  * file and removes it after the last one: the kernel requires that all opens of an inode at
  * one time have the same backing file, or all have not.
  *

@@ -210,6 +210,8 @@ struct ck_pv ck_pv_unpack(const struct ck_pv *v, struct ck_pv_room *room);
 /* "module.name" in Python 3 spelling, valid as long as p; "" for another value. */
 struct ck_str ck_pickle_global(const struct ck_pickle *p,
 			       const struct ck_pv *v);
+/* Its name without the module, which differs between releases of a package. */
+struct ck_str ck_pickle_class(const struct ck_pickle *p, const struct ck_pv *v);
 /* True if v is the global with this full name. */
 bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
 		     const char *full_name);

@@ -5,6 +5,7 @@
  * replace that directory at any time. Therefore a mount is identified by its mount id and
  * accessed through descriptors. No state; a function that opens a path can block.
  */
+#include "base/system/fd_link.h"
 #include "cli.h"
 #include "mounts.h"
 #include <fcntl.h>
@@ -157,11 +158,11 @@ int ck_mount_ping(const struct ck_mount *m, unsigned msec)
 static int detach(const struct ck_mount *m, int flags)
 {
 	ck_auto_fd int fd = ck_mount_enter(m);
-	char link[64];
+	char link[CK_FD_LINK_BYTES];
 
 	if (fd < 0)
 		return fd;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ck_fd_link(fd, link);
 	return umount2(link, flags) ? -errno : 0;
 }
 

@@ -6,10 +6,11 @@ need python3 sha256sum
 for name in torchao ranks_torchao; do
 	mounted "$FIXTURES/$name"
 	fails "$name: canary" FAILED sh -c 'cd "$1" && sed "1s/^../00/" "$2" | sha256sum -c' - "$mnt" "$FIXTURES/$name.sha256"
-	check "$name: bytes" sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$mnt" "$FIXTURES/$name.sha256"
+	check "$name: bytes" env -C "$mnt" sha256sum --quiet -c "$FIXTURES/$name.sha256"
 	unmounted
 	check "$name: check --full" "$CKPTFS" check --full "$FIXTURES/$name"
 done
+
 source=$(fixture torchao)
 mounted "$source" -o write
 for name in float8 scaled int8 bitnet mx moe; do
@@ -31,7 +32,7 @@ unmounted
 equal 'a patched wrapper' "$("$CKPTFS" cat "$source" raw/scaled.weight | tail -c +25 | head -c 8)" 'patched!'
 
 mounted "$FIXTURES/torchao_int8"
-check 'beside a quantized weight' sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$mnt" "$FIXTURES/torchao_int8.sha256"
+check 'beside a quantized weight' env -C "$mnt" sha256sum --quiet -c "$FIXTURES/torchao_int8.sha256"
 fails 'a quantized weight' 'Bad message' cat "$mnt/raw/int8.weight"
 unmounted
 fails 'a quantized weight: the class' 'no dense tensor in data.pkl: found torchao.quantization.Int8Tensor' \

@@ -242,9 +242,10 @@ class Float8:
 
     @staticmethod
     def reader(home):
-        import torchao.float8                                           # its classes are safe to load then
+        """The classes of torchao are safe to load once they are imported."""
+        import torchao.float8                                                       # noqa: F401
         from torch.distributed.checkpoint import FileSystemReader
-        return FileSystemReader(home) if torchao.float8 else None
+        return FileSystemReader(home)
 
 
 MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"

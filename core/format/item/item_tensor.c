@@ -92,8 +92,7 @@ static bool is_typed(const struct ck_pickle *p, const struct call *c,
  * tensors are not among them. Source: __tensor_flatten__() of each class in torchao 0.18.0,
  * and of ScaledGroupedMMTensor in 0.13.0. */
 static const struct holder {
-	const char
-		*class; /* its name in any module of torchao: modules moved */
+	const char *class; /* in any module of torchao */
 	const char *attribute;
 } holders[] = {
 	{ "WeightWithDynamicFloat8CastTensor", "_tensor" },
@@ -107,16 +106,12 @@ static const struct holder {
 static const struct holder *holder_find(const struct ck_pickle *p,
 					const struct ck_pv *type)
 {
-	struct ck_str name = ck_pickle_global(p, type);
-	size_t dot = name.len;
+	struct ck_str class = ck_pickle_class(p, type);
 
-	if (!ck_str_starts(name, CK_STR("torchao.")))
+	if (!ck_str_starts(ck_pickle_global(p, type), CK_STR("torchao.")))
 		return NULL;
-	while (name.p[dot - 1] != '.')
-		dot--;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(holders); i++)
-		if (ck_str_is((struct ck_str){ name.p + dot, name.len - dot },
-			      holders[i].class))
+		if (ck_str_is(class, holders[i].class))
 			return &holders[i];
 	return NULL;
 }

@@ -11,18 +11,12 @@
 struct ck_str ck_rank_class(const struct ck_rank_reader *r,
 			    const struct ck_pv *class)
 {
-	struct ck_str name = CK_STR("");
-	size_t dot;
+	struct ck_str name = ck_pickle_global(r->p, class);
 
-	if (class->tag != CK_PV_GLOBAL)
-		return name;
-	name = ck_pickle_global(r->p, class);
 	if (!ck_str_starts(name, CK_STR("torch.distributed.")) &&
 	    !ck_str_starts(name, CK_STR("torch.fx.")))
 		return CK_STR("");
-	for (dot = name.len; name.p[dot - 1] != '.';)
-		dot--;
-	return (struct ck_str){ name.p + dot, name.len - dot };
+	return ck_pickle_class(r->p, class);
 }
 
 /* True for a namedtuple of protocols 0 and 1: copyreg._reconstructor(class, tuple, arguments). */

@@ -23,6 +23,15 @@ struct ck_str ck_pickle_global(const struct ck_pickle *p, const struct ck_pv *v)
 	return p->globals[v->i].full;
 }
 
+struct ck_str ck_pickle_class(const struct ck_pickle *p, const struct ck_pv *v)
+{
+	struct ck_str name = ck_pickle_global(p, v);
+	const char *dot = name.len ? memrchr(name.p, '.', name.len) : NULL;
+	size_t module = dot ? (size_t)(dot - name.p) + 1 : 0;
+
+	return (struct ck_str){ name.p + module, name.len - module };
+}
+
 bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
 		     const char *full_name)
 {
